@@ -1,16 +1,29 @@
-"""spark-submit's entry point for the load of one window. All of it is in ``floodmark.spark.job``."""
+"""The entry point of the load of one window, for spark-submit, and for Python where a Spark Connect server is named.
+
+All of it is in ``floodmark.spark.job``.
+"""
 
 import logging
+import os
 import sys
 
+from floodmark.core.job_variables import REMOTE_VARIABLE
+from floodmark.spark.engine import OpeningEngine
 from floodmark.spark.launch.parent_death import end_with_parent
-from floodmark.spark.session import OpeningSession
 
 if __name__ == "__main__":
     end_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    opening = OpeningSession()
+    if REMOTE_VARIABLE in os.environ:
+        from floodmark.spark.connect import open_connect_engine, stop_on_termination
+
+        opening = OpeningEngine(open_connect_engine)
+        stop_on_termination(opening)
+    else:
+        from floodmark.spark.session import open_classic_engine
+
+        opening = OpeningEngine(open_classic_engine)
     # These imports take as long as Java needs for the session.
     from floodmark.spark.job import main
 

@@ -17,15 +17,18 @@ from rich.console import Console
 
 from embedded_postgres import make_passable_folder
 from floodmark_laptop.comparison import print_comparison
+from floodmark_laptop.devices import CONSUMER, SimulatedFleet
+from floodmark_laptop.devices_job import CONNECTION_ID, print_devices, run_devices_job
 from floodmark_laptop.main_job import (
     DAG_ID,
+    TRACKING_JOB,
     WINDOWS_UNDER_LOAD,
     BackgroundWorkload,
     create_shop,
     run_main_job,
 )
 from floodmark_laptop.processes import LaptopError, tail
-from floodmark_laptop.stack import Stack, default_state_dir, running_pid
+from floodmark_laptop.stack import REPOSITORY, Stack, default_state_dir, running_pid
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
 _NARROWEST = 130
@@ -58,6 +61,35 @@ def run(
         with Stack(state_dir, _Progress()) as stack:
             run_main_job(stack, windows)
             equal = print_comparison(stack, _console)
+    except LaptopError as error:
+        _fail(f"{error}\nAll logs: {state_dir / 'logs'}")
+    except KeyboardInterrupt:
+        _fail("interrupted; all started processes have been stopped")
+    raise typer.Exit(0 if equal else 1)
+
+
+@app.command()
+def run_sources(
+    windows: Annotated[int, typer.Option(help="Windows during the workload, between first load and last window.")] = (
+        WINDOWS_UNDER_LOAD
+    ),
+) -> None:
+    """Run pipelines over a database with change tracking, and over a fleet of devices.
+
+    Exit status 0 only when every table and every device is equal.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
+    folder = default_state_dir()
+    state_dir = folder.with_name(f"{folder.name}-sources")
+    fleet = SimulatedFleet(state_dir / "devices", state_dir / "synced")
+    devices = {"conn_type": "fs", "extra": {"path": str(fleet.synced), "shipped": True, "consumer": CONSUMER}}
+    config = REPOSITORY / "include" / "sources.yaml"
+    try:
+        with Stack(state_dir, _Progress(), config_file=config, connections={CONNECTION_ID: devices}) as stack:
+            run_main_job(stack, windows, TRACKING_JOB)
+            equal = print_comparison(stack, _console, TRACKING_JOB.pipeline)
+            run_devices_job(stack, fleet)
+            equal &= print_devices(stack, fleet, _console)
     except LaptopError as error:
         _fail(f"{error}\nAll logs: {state_dir / 'logs'}")
     except KeyboardInterrupt:

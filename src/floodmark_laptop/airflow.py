@@ -90,6 +90,8 @@ class Airflow:
             "API_AUTH__JWT_SECRET": self._secret("jwt"),
             "LOGGING__BASE_LOG_FOLDER": str(self.state_dir / "logs" / "tasks"),
             "SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+            # The end of a process that closed its sockets first is noticed after this time (docs/operations.md).
+            "WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
             "LOGGING__COLORED_CONSOLE_LOG": "False",
             "DAG_PROCESSOR__REFRESH_INTERVAL": "10",
             # The default is one folder in /tmp for every user of the machine.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +32,8 @@ class BackgroundWorkload:
 
     stack: Stack
     workload: Workload
+    per_second: float = TRANSACTIONS_PER_SECOND
+    """Its transactions."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _error: BaseException | None = None
     _thread: threading.Thread | None = None
@@ -50,44 +53,65 @@ class BackgroundWorkload:
 
     def _run(self) -> None:
         try:
-            self.workload.run(self._stop, TRANSACTIONS_PER_SECOND)
+            self.workload.run(self._stop, self.per_second)
         except pymssql.Error as error:
             self._error = error
 
 
-def create_shop(stack: Stack) -> Workload:
-    """Create the sample database with CDC and its first rows. Return its workload."""
+@dataclass(frozen=True)
+class Job:
+    """A pipeline over the sample database, by the way in which the database records its changes."""
+
+    pipeline: str
+    recording: str
+    """The words for it."""
+    enable: Callable[[pymssql.Connection], None]
+    """Makes the database record its changes."""
+    wait: Callable[[Stack, str], None]
+    """Waits until the workload's last row, with this note, is recorded."""
+
+    @property
+    def dag_id(self) -> str:
+        """Return the id of the pipeline's DAG."""
+        return f"cdc_{self.pipeline}"
+
+
+def create_shop(stack: Stack, job: Job | None = None) -> Workload:
+    """Create the sample database, which records its changes, and its first rows. Return its workload."""
+    job = job or CDC_JOB
     with stack.connect_source("master") as connection:
         shop.create_database(connection)
     with stack.connect_source() as connection:
         shop.create_tables(connection)
-        shop.enable_cdc(connection)
+        job.enable(connection)
     workload = Workload(stack.connect_source(autocommit=False))
     workload.fill()
-    stack.say(f"database {shop.DATABASE}: {len(shop.TABLES)} tables, CDC enabled, {workload.transactions} transactions")
+    tables, done = len(shop.TABLES), workload.transactions
+    stack.say(f"database {shop.DATABASE}: {tables} tables, {job.recording} enabled, {done} transactions")
     return workload
 
 
-def run_main_job(stack: Stack, windows_under_load: int = WINDOWS_UNDER_LOAD) -> None:
+def run_main_job(stack: Stack, windows_under_load: int = WINDOWS_UNDER_LOAD, job: Job | None = None) -> None:
     """Run everything up to the last window. Raises LaptopError at the first failure."""
-    workload = create_shop(stack)
+    job = job or CDC_JOB
+    workload = create_shop(stack, job)
     stack.say("starting Airflow: API server, scheduler, DAG processor, triggerer")
     stack.start_airflow()
     stack.say(f"Airflow: {stack.airflow.url}")
     background = BackgroundWorkload(stack, workload)
     background.start()
     stack.say(f"workload: about {TRANSACTIONS_PER_SECOND:.0f} transactions a second")
-    stack.airflow.wait_for_dag(DAG_ID)
-    stack.airflow.unpause(DAG_ID)
-    run_window(stack, "first load")
+    stack.airflow.wait_for_dag(job.dag_id)
+    stack.airflow.unpause(job.dag_id)
+    run_window(stack, "first load", job.dag_id)
     for number in range(1, windows_under_load + 1):
-        run_window(stack, f"window {number}, workload running")
+        run_window(stack, f"window {number}, workload running", job.dag_id)
     background.finish()
-    wait_for_capture(stack, workload.mark_end())
+    job.wait(stack, workload.mark_end())
     stack.say(
         f"workload stopped after {workload.transactions} transactions committed and {workload.rolled_back} rolled back"
     )
-    run_window(stack, "last window")
+    run_window(stack, "last window", job.dag_id)
 
 
 def wait_for_capture(stack: Stack, note: str) -> None:
@@ -101,6 +125,11 @@ def wait_for_capture(stack: Stack, note: str) -> None:
             return row is not None and row[0] == 1
 
         stack.airflow.wait_for(captured, "the capture job to catch up", _CAPTURE_SECONDS)
+
+
+CDC_JOB = Job(PIPELINE, "CDC", shop.enable_cdc, wait_for_capture)
+TRACKING_JOB = Job("express", "change tracking", shop.enable_change_tracking, lambda stack, note: None)
+"""Each transaction records its changes itself: there is nothing to wait for."""
 
 
 def run_window(stack: Stack, title: str, dag_id: str = DAG_ID) -> str:

@@ -87,3 +87,12 @@ def enable_cdc(connection: pymssql.Connection) -> None:
             "@supports_net_changes = 0",
             (name,),
         )
+
+
+def enable_change_tracking(connection: pymssql.Connection) -> None:
+    """Enable change tracking for the database and each table, and allow the reading of all tables at one moment."""
+    cursor = connection.cursor()
+    cursor.execute(f"ALTER DATABASE [{DATABASE}] SET CHANGE_TRACKING = ON (CHANGE_RETENTION = 7 DAYS)")
+    cursor.execute(f"ALTER DATABASE [{DATABASE}] SET ALLOW_SNAPSHOT_ISOLATION ON")
+    for name in TABLES:
+        cursor.execute(f"ALTER TABLE dbo.{name} ENABLE CHANGE_TRACKING WITH (TRACK_COLUMNS_UPDATED = ON)")

@@ -15,7 +15,7 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -70,6 +70,8 @@ class Stack:
     database: str = DATABASE
     connection_id: str = "shop_mssql"
     config_file: Path = REPOSITORY / "include" / "pipelines.yaml"
+    connections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """More connections of Airflow, by their ids."""
     warehouse: EmbeddedPostgres = field(init=False)
     airflow: Airflow = field(init=False)
     emulator: Child = field(init=False)
@@ -235,6 +237,7 @@ class Stack:
                 self.connection_id: json.dumps(source),
                 "warehouse": json.dumps(warehouse),
                 "spark_default": json.dumps(spark),
+                **{name: json.dumps(connection) for name, connection in self.connections.items()},
             },
             extra_environment={
                 "FLOODMARK_CONFIG": str(self.config_file),

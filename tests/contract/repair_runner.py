@@ -21,6 +21,7 @@ from floodmark.sync.run.check import check_window
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
 from floodmark.sync.window.opened import OpenResult
+from lsns import number_of
 
 REPAIR = {"on_gap": OnGap.REPAIR}
 
@@ -92,7 +93,7 @@ class Runner:
     def watermark(self) -> int:
         state = self.shop.ledger.read_tables(PIPELINE)[ORDERS]
         assert state.watermark is not None
-        return int.from_bytes(state.watermark.value)
+        return number_of(state.watermark)
 
     def expire(self) -> None:
         """Changes that nobody has read, and that cleanup then took."""

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from small_source import NOON, NoChecks, SmallSource, SmallStager, settings
-from warehouse_shop import ORDERS, PIPELINE, Shop, lsn
+from warehouse_shop import ORDERS, PIPELINE, Shop
 
 from floodmark.core.interval import Interval
 from floodmark.core.recovery.replay_interval import LocalSpan, MappedTimes
@@ -20,6 +20,7 @@ from floodmark.sync.run.check import check_window
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
 from floodmark.sync.window.opened import OpenResult
+from lsns import lsn, number_of
 
 
 @dataclass
@@ -112,4 +113,4 @@ class Pipeline:
     def watermark(self) -> int:
         state = self.shop.ledger.read_tables(PIPELINE)[ORDERS]
         assert state.watermark is not None
-        return int.from_bytes(state.watermark.value)
+        return number_of(state.watermark)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, TARGET, UPDATE, Row, Shop, instance, lsn
+from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, TARGET, UPDATE, Row, Shop, instance
 
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.lsn import Lsn, LsnAbsence
@@ -18,6 +18,7 @@ from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot
 from floodmark.core.window.chunks import Bound, LoadChunk
 from floodmark.core.window.plan import TableCounts, WindowPlan
 from floodmark.sync.ports.stager import StagedRows
+from lsns import lsn, number_of
 
 NOON = datetime(2026, 5, 1, 12)
 START = 5
@@ -76,6 +77,7 @@ class SmallSource:
         tables: Sequence[TableName],
         instances: Mapping[TableName, str] | None = None,
         positions: Collection[Lsn] = (),
+        marks: object = None,
     ) -> SourceSnapshot:
         self.looks += 1
         last: Lsn | LsnAbsence = lsn(self.log[-1].lsn) if self.log else LsnAbsence.NULL
@@ -85,7 +87,7 @@ class SmallSource:
         now = self.committed_at(self.position)
         there = range(min(START, self.min_lsn), self.position + 1)
         entries = {
-            asked: self.committed_at(position) if (position := int.from_bytes(asked.value)) in there else None
+            asked: self.committed_at(position) if (position := number_of(asked)) in there else None
             for asked in positions
         }
         return SourceSnapshot(
@@ -128,7 +130,7 @@ class SmallStager:
             self.shop.stage_chunk(plan, index, chunk.number, self.read_chunk(plan, index, chunk))
 
     def read_chunk(self, plan: WindowPlan, index: int, chunk: LoadChunk) -> list[Row]:
-        to = int.from_bytes(plan.to_lsn.value)
+        to = number_of(plan.to_lsn)
         return [
             Row(key, INSERT, to, amount, part=chunk.number)
             for key, amount in self.source.rows.items()
@@ -136,6 +138,9 @@ class SmallStager:
             and (not chunk.to or (key,) <= chunk.to)
             and self.kept(key, plan.tables[index].where)
         ]
+
+    def stage_cut(self, plan: WindowPlan, sinks: Any) -> None:
+        return None
 
     def stage_small(self, plan: WindowPlan, sinks: Any) -> dict[int, Any]:
         return {}

@@ -12,7 +12,7 @@ from emulator_process import Emulator
 from floodmark.core.policies import Backfill
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.source.snapshot import InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.drift import PostgresDriftLedger
 from floodmark.postgres.ledger.ledger import PostgresLedger

@@ -20,14 +20,8 @@ from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.source.database import DatabaseIdentity
-from floodmark.core.source.snapshot import (
-    CaptureInstance,
-    InstanceIdentity,
-    SourceSnapshot,
-    TableSnapshot,
-    Validity,
-    Verdict,
-)
+from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.snapshot import CaptureInstance, SourceSnapshot, TableSnapshot, Validity, Verdict
 from floodmark.core.status.progress import SourceProgress
 from floodmark.core.upkeep.change_table import ChangeTableSize
 from floodmark.core.window.chunks import plan_chunks
@@ -40,6 +34,7 @@ from floodmark.sync.alerts import AlertService
 from floodmark.sync.ports.drift import DriftFacts, TableDetails
 from floodmark.wiring.pipelines import PipelineWiring
 from floodmark.wiring.sources import CdcSourceWiring
+from lsns import lsn
 
 ORDERS = TableName("dbo", "Orders")
 NOW = datetime(2026, 1, 1, 12, 0, 0)
@@ -49,10 +44,6 @@ warehouse: {conn_id: warehouse}
 pipelines:
   shop: {source: shop, tables: [{source: dbo.Orders, target: shop.orders}]}
 """
-
-
-def lsn(number: int) -> Lsn:
-    return Lsn(number.to_bytes(10))
 
 
 def instance() -> CaptureInstance:
@@ -68,7 +59,7 @@ class IdleSource:
     identity = DatabaseIdentity("SQL1", "Shop", "6f9619ff-8b86-d011-b42d-00c04fc964ff")
 
     def read_snapshot(
-        self, tables: object, instances: object = None, positions: Collection[Lsn] = ()
+        self, tables: object, instances: object = None, positions: Collection[Lsn] = (), marks: object = None
     ) -> SourceSnapshot:
         table_seen = TableSnapshot(ORDERS, True, instance(), lsn(1), last_change_lsn=LsnAbsence.NULL)
         entries = dict.fromkeys(positions, NOW)

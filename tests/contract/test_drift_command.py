@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from shop_connections import set_connections
 from typer.testing import CliRunner
-from warehouse_shop import COLUMNS, INSERT, UPDATE, Row, Shop, changes, first_load, insert_rows, instance, lsn
+from warehouse_shop import COLUMNS, INSERT, UPDATE, Row, Shop, changes, first_load, insert_rows, instance
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
@@ -25,6 +25,7 @@ from floodmark.core.naming import quote_table
 from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from lsns import lsn
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}

@@ -11,7 +11,6 @@ import pytest
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.core.alert import Alert
 from floodmark.core.errors import OperatorError, TableHeldError
 from floodmark.core.policies import DriftClass, DriftPolicies, DriftPolicy
 from floodmark.core.schema import TableName
@@ -29,26 +28,10 @@ from floodmark.sync.ports.drift import DriftEvent
 from floodmark.sync.ports.drift_watch import Examined
 from floodmark.sync.run.open_window import open_window
 from floodmark.sync.window.opened import OpenResult
+from raised_alerts import RaisedAlerts
 
 ORDERS = TableName("dbo", "Orders")
 PLAIN = TableName("dbo", "Plain")
-
-
-@dataclass
-class ToldAlerts:
-    """What a channel would have been told."""
-
-    raised: list[Alert] = field(default_factory=list)
-    ended: list[str] = field(default_factory=list)
-
-    def raise_alert(self, alert: Alert) -> None:
-        self.raised.append(alert)
-
-    def end_alert(self, event_key: str, outcome: str = "") -> None:
-        self.ended.append(event_key)
-
-    def end_alerts(self, kind: str, subject: str) -> None:
-        raise AssertionError("drift ends its alerts one by one")
 
 
 @dataclass
@@ -60,7 +43,7 @@ class Watched:
     ledger: PostgresLedger
     drift: PostgresDriftLedger
     watch: DriftWatch
-    alerts: ToldAlerts
+    alerts: RaisedAlerts
     settings: PipelineSettings
 
     def change(self, *statements: str) -> None:
@@ -135,7 +118,7 @@ def watch_over(
     at = SqlServerConnection(
         emulator.host, emulator.port, made.name, emulator.user, emulator.password, ca_file=str(emulator.ca_file)
     )
-    alerts, drift = ToldAlerts(), PostgresDriftLedger(database)
+    alerts, drift = RaisedAlerts(), PostgresDriftLedger(database)
     watch = DriftWatch(
         "shop",
         [settings],

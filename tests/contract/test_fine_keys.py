@@ -32,8 +32,8 @@ LIVING = 'SELECT "At", "N" FROM shop.orders WHERE NOT __deleted ORDER BY "N"'
 class FineReader(CdcReader):
     """Divides the fraction of the key by ten, as a client sees values that have seven digits."""
 
-    def _read(self, text: str, parameters: tuple[object, ...]) -> Iterator[pa.RecordBatch]:
-        for batch in super()._read(text, parameters):
+    def read_text(self, text: str, parameters: tuple[object, ...]) -> Iterator[pa.RecordBatch]:
+        for batch in super().read_text(text, parameters):
             place = batch.schema.names.index("At")
             yield batch.set_column(place, batch.schema.field(place), _moved(batch.column(place)))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from repair_runner import Runner, small_runner
 from small_source import settings
-from warehouse_shop import PIPELINE, first_load, lsn
+from warehouse_shop import PIPELINE, first_load
 
 from floodmark.core.alert import Alert
 from floodmark.core.recovery.gap import repair_key
@@ -17,6 +17,7 @@ from floodmark.core.window.plan import TablePlan, WindowState
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sync.run.open_window import open_window
+from lsns import lsn
 
 ITEMS = TableName("dbo", "Items")
 """Once in the configuration."""

@@ -24,7 +24,7 @@ import psycopg
 import pytest
 from small_replay import SmallLog, between
 from small_source import NoChecks, SmallSource, SmallStager, settings
-from warehouse_shop import ORDERS, PIPELINE, Shop, lsn
+from warehouse_shop import ORDERS, PIPELINE, Shop
 
 from floodmark.core.errors import (
     FloodmarkBugError,
@@ -45,6 +45,7 @@ from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.check import check_window
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
+from lsns import lsn, number_of
 
 _LIMIT_SECONDS = 60.0
 SEEDS = int(os.environ.get("FLOODMARK_INTERLEAVING_SEEDS", "5"))
@@ -177,7 +178,7 @@ class Stage:
 
     def watermark(self) -> int:
         state = self.shop.ledger.read_tables(PIPELINE).get(ORDERS)
-        return int.from_bytes(state.watermark.value) if state and state.watermark else 0
+        return number_of(state.watermark) if state and state.watermark else 0
 
     def write(self) -> None:
         key = self.chance.randint(1, 5)

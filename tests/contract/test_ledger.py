@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, UPDATE, Row, Shop, changes, first_load, instance, lsn
+from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, UPDATE, Row, Shop, changes, first_load, instance
 
 from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictError, WindowBusyError
 from floodmark.core.interval import Interval
@@ -25,6 +25,7 @@ from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.alerts import PostgresAlertLedger
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.ledger.status import PostgresStatusLedger
+from lsns import lsn
 
 NOON = datetime(2026, 5, 1, 12)
 

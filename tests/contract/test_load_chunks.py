@@ -14,7 +14,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 from small_source import SmallSource, SmallStager
-from warehouse_shop import INSERT, ORDERS, PIPELINE, Row, Shop, first_load, lsn
+from warehouse_shop import INSERT, ORDERS, PIPELINE, Row, Shop, first_load
 
 from cdc_database import wait_until
 from floodmark.core.errors import ConfigError, DataQualityError, SourceUnavailableError, WatermarkConflictError
@@ -32,6 +32,7 @@ from floodmark.spark.stage import StageWriter
 from floodmark.sync.run.first_load import progress_logged, stage_first_load
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.read_slots import ReadSlots
+from lsns import lsn
 
 BOUNDS = [(2,), (4,)]
 

@@ -20,8 +20,8 @@ from floodmark.config import Config, load_config
 from floodmark.core.alert import Alert
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.sources.cdc.sql_files import read_sql
 from floodmark.sources.sqlserver.driver import SourceSession
+from floodmark.sources.sqlserver.sql_files import read_sql
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 from small_source import NoChecks, SmallSource, SmallStager, settings
-from warehouse_shop import ORDERS, PIPELINE, Shop, lsn
+from warehouse_shop import ORDERS, PIPELINE, Shop
 
 from floodmark.app.context import AppContext
 from floodmark.app.upkeep import current_stop
@@ -26,6 +26,7 @@ from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
 from floodmark.sync.window.opened import OpenResult
 from floodmark.wiring import warehouses
+from lsns import lsn
 from open_alerts import OpenAlerts
 
 STOP = PlannedStop(datetime(2026, 5, 4, 8, tzinfo=UTC), datetime(2026, 5, 4, 18, tzinfo=UTC))

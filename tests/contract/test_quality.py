@@ -14,11 +14,11 @@ import psycopg
 import pytest
 
 from floodmark.core.errors import ConfigError, DataQualityError, FloodmarkError, WarehouseUnavailableError
-from floodmark.core.lsn import Lsn
 from floodmark.core.naming import quote_table
 from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.snapshot import CaptureInstance
 from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
 from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
@@ -26,16 +26,13 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.url import sqlalchemy_url
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.quality.great_expectations import GreatExpectationsQuality
+from lsns import lsn
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 ROWS = 10
 PASSWORD = "a$b@c%20:/secret"
 ORDERS, LINES = TableName("dbo", "Orders"), TableName("dbo", "OrderLines")
 NOT_NEGATIVE = Rule("amount_not_negative", "amount >= 0", OnFailure.QUARANTINE)
-
-
-def lsn(number: int) -> Lsn:
-    return Lsn(number.to_bytes(10))
 
 
 def table_plan(source: TableName, target: str, columns: dict[str, str], key: tuple[str, ...]) -> TablePlan:

@@ -11,8 +11,9 @@ import pytest
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.core.doctor.diagnosis import DiagnosisInput, diagnose
+from floodmark.core.doctor.cdc import diagnose
 from floodmark.core.doctor.finding import Grade
+from floodmark.core.doctor.server import DiagnosisInput
 from floodmark.core.policies import SecurityFiltered
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
@@ -71,11 +72,8 @@ def found_by_doctor(at: SqlServerConnection, table: TableSettings) -> dict[tuple
     snapshot = SqlServerSource(at).read_snapshot(settings.sources)
     facts = read_facts(at)
     validities = classify_tables(settings, snapshot, {})
-    findings = diagnose(
-        DiagnosisInput(
-            settings, snapshot, validities, facts, "yes", False, None, datetime.now(UTC).replace(tzinfo=None)
-        )
-    )
+    now = datetime.now(UTC).replace(tzinfo=None)
+    findings = diagnose(DiagnosisInput(settings, snapshot, validities, "yes", False, None, now), facts)
     return {(each.check, each.subject): each.grade for each in findings}
 
 

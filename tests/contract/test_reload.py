@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from repair_runner import Runner, small_runner
 from small_source import SmallSource, settings
-from warehouse_shop import ORDERS, PIPELINE, first_load, lsn
+from warehouse_shop import ORDERS, PIPELINE, first_load
 
 from floodmark.core.errors import (
     ConfigError,
@@ -25,6 +25,7 @@ from floodmark.core.window.lane import load_lane
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sync.run.open_window import open_window
+from lsns import lsn
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ class TwoTables:
     source: SmallSource
 
     def read_snapshot(
-        self, tables: Sequence[TableName], instances: object = None, positions: object = ()
+        self, tables: Sequence[TableName], instances: object = None, positions: object = (), marks: object = None
     ) -> SourceSnapshot:
         seen = self.source.read_snapshot(tables)
         return replace(seen, tables=tuple(replace(seen.tables[0], table=name) for name in tables))

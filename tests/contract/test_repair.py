@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from repair_runner import REPAIR, Runner, small_runner
 from small_source import NOON, SmallSource, settings
-from warehouse_shop import INSERT, ORDERS, PIPELINE, UPDATE, Row, changes, first_load, instance, lsn
+from warehouse_shop import INSERT, ORDERS, PIPELINE, UPDATE, Row, changes, first_load, instance
 
 from floodmark.core.errors import (
     InstanceReplacedError,
@@ -28,6 +28,7 @@ from floodmark.core.window.plan import WindowState
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sync.run.open_window import open_window
+from lsns import lsn
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from small_replay import Pipeline, between, run_replay
 from small_source import SmallSource, settings
-from warehouse_shop import ORDERS, PIPELINE, Shop, first_load, lsn
+from warehouse_shop import ORDERS, PIPELINE, Shop, first_load
 
 from floodmark.core.errors import WindowBusyError, WindowExpiredError
 from floodmark.core.policies import Deletes
@@ -21,6 +21,7 @@ from floodmark.core.window.plan import WindowState
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sync.run.open_window import open_window
+from lsns import lsn
 
 
 @pytest.fixture

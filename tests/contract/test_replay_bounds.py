@@ -9,13 +9,14 @@ import psycopg
 import pytest
 from small_replay import Pipeline
 from small_source import SmallSource, settings
-from warehouse_shop import ORDERS, Shop, lsn
+from warehouse_shop import ORDERS, Shop
 
 from floodmark.core.errors import WatermarkConflictError
 from floodmark.core.policies import Deletes, NetSource
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sync.run.open_window import open_window
+from lsns import lsn
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from repair_runner import REPAIR, Runner, small_runner
-from warehouse_shop import lsn
 
 from floodmark.core.errors import OperatorError, SourceRewoundError
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from lsns import lsn
 
 
 @pytest.fixture

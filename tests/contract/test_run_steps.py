@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fuse import Fuse, KilledError
 from small_source import START, NoChecks, SmallSource, SmallStager, settings
-from warehouse_shop import ORDERS, PIPELINE, Shop, lsn
+from warehouse_shop import ORDERS, PIPELINE, Shop
 
 from floodmark.core.errors import DataQualityError, WindowExpiredError
 from floodmark.core.lsn import LsnAbsence
@@ -23,6 +23,7 @@ from floodmark.sync.run.check import check_window
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
 from floodmark.sync.window.opened import OpenResult
+from lsns import lsn, number_of
 
 
 @dataclass
@@ -50,7 +51,7 @@ class Runner:
 
     def watermark(self) -> int | None:
         state = self.shop.ledger.read_tables(PIPELINE).get(ORDERS)
-        return int.from_bytes(state.watermark.value) if state and state.watermark else None
+        return number_of(state.watermark) if state and state.watermark else None
 
     def counts(self) -> TableCounts:
         """Of all windows."""

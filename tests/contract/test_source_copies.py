@@ -36,6 +36,7 @@ class LaggingReplica:
         tables: Sequence[TableName],
         instances: Mapping[TableName, str] | None = None,
         positions: Collection[Lsn] = (),
+        marks: object = None,
     ) -> SourceSnapshot:
         return replace(self.snapshot, is_replica=True, capture_running=None, entries=dict.fromkeys(positions))
 

@@ -1,12 +1,14 @@
 """Whole loads with Spark: from an emulator through tasks of Spark, net changes and COPY into a real PostgreSQL.
 
-One Spark session for the module: a JVM sees the environment that it was started with, and so only one source.
+Each test runs on both engines: Spark in a Java of the load's own, and behind a Spark Connect server. There is one
+session of each for the module.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +19,19 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdc_database import CdcDatabase, cdc_database
 from change_histories import assert_net_is_true, change_batch, histories_plan, random_history, shape_of
+from connect_server import ConnectServer
 from emulator_process import Emulator
+from fleet_rig import FleetRig, fleet_settings
 from floodmark.core.errors import CdcNotEnabledError
-from floodmark.core.job_variables import SOURCE_VARIABLE
+from floodmark.core.job_variables import REMOTE_VARIABLE, SOURCE_VARIABLE
 from floodmark.core.lsn import Lsn
 from floodmark.core.naming import quote_table
 from floodmark.core.policies import NetSource, TemporalPolicy
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.source.snapshot import Verdict
 from floodmark.core.status.verification import TableVerification
+from floodmark.core.version import Version
 from floodmark.core.window.chunks import LoadChunk
 from floodmark.core.window.plan import WindowPlan, WindowState
 from floodmark.core.window.staging_names import staging_table
@@ -37,24 +43,34 @@ from floodmark.sources.cdc.rows import parts
 from floodmark.sources.cdc.rows.change_reader import open_cdc_reader
 from floodmark.sources.cdc.rows.parts import plan_cdc_parts
 from floodmark.sources.cdc.source import SqlServerSource
+from floodmark.sources.change_tracking import parts as tracking_parts
+from floodmark.sources.change_tracking.cut import TrackingCutReader
+from floodmark.sources.compact.parts import plan_compact_parts
+from floodmark.sources.compact.reader import open_compact_reader
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark import small_tables
+from floodmark.spark.connect import open_connect_engine
+from floodmark.spark.engine import Engine
 from floodmark.spark.net import gather_changes
 from floodmark.spark.packing import PACKED_SCHEMA, Unpacked, pack
-from floodmark.spark.session import open_spark_session
+from floodmark.spark.session import open_classic_engine
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stager import SparkStager
+from floodmark.sync.ports.reader import TableParts
 from floodmark.sync.ports.staging import StagingSink
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
 from refusing_sink import RefusingSink
 from row_verification import verify_tables
+from task_work import one_row_each
+from tracking_rig import TrackingRig, tracked_tables, tracking_rig
 
 # py4j leaves its sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 HISTORIES = 400
+SUPPORT = str(Path(__file__).parents[1] / "support")
 _tables = itertools.count(1)
 
 EVERY_TYPE = (
@@ -87,33 +103,57 @@ def at(emulator: Emulator, source: CdcDatabase) -> SqlServerConnection:
     )
 
 
-@pytest.fixture(scope="module")
-def spark(at: SqlServerConnection) -> Iterator[SparkSession]:
+@contextlib.contextmanager
+def classic_engine() -> Iterator[Engine]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(SOURCE_VARIABLE, at.to_json())
         # The helpers of these tests, for the workers.
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "support"))
+        patch.setenv("PYTHONPATH", SUPPORT)
         patch.setenv(
             "PYSPARK_SUBMIT_ARGS",
             "--master local[2] --conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1"
             " --conf spark.ui.showConsoleProgress=false --conf spark.log.level=ERROR"
             " --driver-java-options '-XX:+UseSerialGC -XX:TieredStopAtLevel=1' pyspark-shell",
         )
-        session = open_spark_session()
-        yield session
-        session.stop()
+        engine = open_classic_engine()
+        yield engine
+        engine.session.stop()
+
+
+@contextlib.contextmanager
+def connect_engine(log: Path) -> Iterator[Engine]:
+    server = ConnectServer(log, PYTHONPATH=SUPPORT)
+    with server.running(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv(REMOTE_VARIABLE, server.url)
+        engine = open_connect_engine()
+        yield engine
+        engine.stop()
+
+
+@pytest.fixture(scope="module", params=["classic", "connect"])
+def engine(request: pytest.FixtureRequest, open_dir: Path, at: SqlServerConnection) -> Iterator[Engine]:
+    is_classic = request.param == "classic"
+    with pytest.MonkeyPatch.context() as patch:
+        # Parts are planned in this process.
+        patch.setenv(SOURCE_VARIABLE, at.to_json())
+        with classic_engine() if is_classic else connect_engine(open_dir / "load-server.log") as opened:
+            yield opened
+
+
+@pytest.fixture
+def spark(engine: Engine) -> SparkSession:
+    return engine.session
 
 
 class Pipeline:
     """A pipeline of one table, run step by step."""
 
     def __init__(
-        self, settings: TableSettings, at: SqlServerConnection, spark: SparkSession, warehouse: WarehouseConnection
+        self, settings: TableSettings, at: SqlServerConnection, engine: Engine, warehouse: WarehouseConnection
     ) -> None:
         self.settings = PipelineSettings("tests", (settings,))
         self.at, self.warehouse = at, warehouse
         self.source, self.ledger = SqlServerSource(at), PostgresLedger(warehouse)
-        self.stager = SparkStager(lambda: spark, open_cdc_reader, plan_cdc_parts)
+        self.stager = SparkStager(lambda: engine, open_cdc_reader, plan_cdc_parts)
 
     def run(self) -> Any:
         """One whole window; its counts."""
@@ -138,9 +178,7 @@ class Pipeline:
 
 
 @pytest.fixture
-def make_pipeline(
-    source: CdcDatabase, at: SqlServerConnection, spark: SparkSession, database: WarehouseConnection
-) -> Any:
+def make_pipeline(source: CdcDatabase, at: SqlServerConnection, engine: Engine, database: WarehouseConnection) -> Any:
     """Make a table, track it, and return its name and a pipeline for it."""
 
     def make(columns: str, **options: Any) -> tuple[str, Pipeline]:
@@ -148,7 +186,7 @@ def make_pipeline(
         source.run(f"CREATE TABLE dbo.{name} ({columns})")
         source.enable(name, supports_net_changes="1")
         settings = TableSettings(TableName("dbo", name), TableName("shop", name.lower()), **options)
-        return name, Pipeline(settings, at, spark, database)
+        return name, Pipeline(settings, at, engine, database)
 
     return make
 
@@ -181,7 +219,7 @@ def test_net_changes_in_spark_are_true_to_random_histories(spark: SparkSession, 
 
 @pytest.mark.parametrize(("max_reads", "tasks"), [(1, 1), (3, 3), (9, 4)])
 def test_parts_are_read_by_no_more_tasks_than_the_source_allows(
-    max_reads: int, tasks: int, source: CdcDatabase, make_pipeline: Any, spark: SparkSession
+    max_reads: int, tasks: int, source: CdcDatabase, make_pipeline: Any, engine: Engine
 ) -> None:
     name, pipeline = make_pipeline("Id int NOT NULL PRIMARY KEY, V int", partitions=4, max_reads=max_reads)
     pipeline.run()
@@ -191,10 +229,10 @@ def test_parts_are_read_by_no_more_tasks_than_the_source_allows(
 
     class CountingStager(SparkStager):
         def stage_changes(self, packed: DataFrame, writer: StageWriter) -> DataFrame:
-            seen.append(packed.rdd.getNumPartitions())
+            seen.append(packed.mapInArrow(one_row_each, "one int").count())
             return super().stage_changes(packed, writer)
 
-    pipeline.stager = CountingStager(lambda: spark, open_cdc_reader, plan_cdc_parts)
+    pipeline.stager = CountingStager(lambda: engine, open_cdc_reader, plan_cdc_parts)
     assert pipeline.run().inserted_rows == 39
     assert seen == [tasks]
     assert pipeline.verify().equal
@@ -356,15 +394,16 @@ def make_small_tables(source: CdcDatabase, make_pipeline: Any, tables: int) -> t
 
 @pytest.mark.parametrize("most_bytes", [64 << 20, 1])
 def test_small_tables_are_staged_by_one_job_unless_they_are_large(
-    most_bytes: int, source: CdcDatabase, make_pipeline: Any, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    most_bytes: int, source: CdcDatabase, make_pipeline: Any, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names, pipeline = make_small_tables(source, make_pipeline, 5)
-    assert spark.sparkContext.defaultParallelism == 2
+    assert engine.cores() == 2
     monkeypatch.setattr(small_tables, "MOST_BYTES", most_bytes)
-    counted = spark.sparkContext.statusTracker().getJobIdsForGroup
-    before = set(counted())
+    kind, jobs = type(engine.session.range(0)), []
+    collect = kind.collect
+    monkeypatch.setattr(kind, "collect", lambda frame: jobs.append(1) or collect(frame))
     pipeline.run()
-    assert (len(set(counted()) - before) == 1) is (most_bytes > 1)
+    assert (len(jobs) == 1) is (most_bytes > 1)
     assert [verified.differences for verified in verify_tables(pipeline.settings, pipeline.at, pipeline.warehouse)] == [
         ()
     ] * len(names)
@@ -421,4 +460,79 @@ def test_verification_names_what_differs(source: CdcDatabase, make_pipeline: Any
         "key (1) is different in V, W",
         "key (2) is missing",
         "key (9) is extra",
+    ]
+
+
+@pytest.fixture
+def tracked(emulator: Emulator, engine: Engine, database: WarehouseConnection) -> Iterator[TrackingRig]:
+    """A pipeline of two tables over change tracking, with Spark."""
+    tables = (
+        f"CREATE TABLE dbo.Tracked ({EVERY_TYPE})",
+        "ALTER TABLE dbo.Tracked ENABLE CHANGE_TRACKING",
+        "CREATE TABLE dbo.Broken (Id int NOT NULL PRIMARY KEY, V int)",
+        "ALTER TABLE dbo.Broken ENABLE CHANGE_TRACKING",
+        f"INSERT dbo.Tracked {EVERY_VALUE}",
+        "INSERT dbo.Broken VALUES (1, 1)",
+    )
+    with tracking_rig(emulator, database, tracked_tables("Tracked", "Broken"), tables) as rig:
+
+        def open_cut(plan: WindowPlan) -> TrackingCutReader:
+            return rig.open_cut(plan)
+
+        def plan_tracking_parts(plan: WindowPlan, most: int) -> Mapping[TableName, TableParts]:
+            return tracking_parts.plan_parts(plan, most, rig.at)
+
+        rig.stager = SparkStager(lambda: engine, rig.open_reader(), plan_tracking_parts, open_cut)
+        yield rig
+
+
+@pytest.mark.parametrize("snapshot", ["ON", "OFF"])
+def test_tables_of_change_tracking_are_staged_at_one_moment_or_each_by_itself(
+    tracked: TrackingRig, snapshot: str
+) -> None:
+    tracked.sync()
+    assert tracked.differing() == []
+    tracked.run(
+        f"ALTER DATABASE CURRENT SET ALLOW_SNAPSHOT_ISOLATION {snapshot}",
+        f"INSERT dbo.Tracked {EVERY_VALUE}",
+        "UPDATE dbo.Tracked SET Big = 1, Note = NULL WHERE Id = 1",
+        "UPDATE dbo.Broken SET V = 2",
+    )
+    opened = tracked.open()
+    tracked.run("DELETE dbo.Tracked WHERE Id = 2", "UPDATE dbo.Broken SET V = 3")
+    tracked.finish(opened)
+    assert tracked.differing() == []
+    assert tracked.watermark("Tracked") == Version.of(7 if snapshot == "ON" else 5)
+
+
+def test_table_that_is_refused_at_one_moment_does_not_stop_the_other(tracked: TrackingRig) -> None:
+    tracked.sync()
+    tracked.run("UPDATE dbo.Broken SET V = 2", "UPDATE dbo.Tracked SET Big = 1")
+    opened = tracked.open()
+    tracked.run("TRUNCATE TABLE dbo.Broken")
+    tracked.finish(opened)
+    assert tracked.rows('SELECT "Big" FROM shop.tracked') == [(1,)]
+    assert tracked.watermark("Broken") == Version.of(2)
+    assert tracked.verdicts()["Broken"] is Verdict.INSTANCE_REPLACED
+
+
+def test_devices_of_a_fleet_are_read_as_a_whole_and_then_by_their_changes(
+    engine: Engine, database: WarehouseConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = FleetRig(tmp_path, database, fleet_settings())
+    monkeypatch.setenv(SOURCE_VARIABLE, rig.fleet.to_json())
+    rig.stager = SparkStager(lambda: engine, open_compact_reader, plan_compact_parts)
+    for device in ("van-1", "van-2"):
+        rig.make(device, "INSERT INTO orders (id, amount) VALUES (1, 1.5), (2, NULL)")
+    assert rig.sync() == {}
+    rig.run("van-1", "UPDATE orders SET note = 'changed'", "DELETE FROM orders WHERE id = 2")
+    rig.remove("van-2")
+    rig.path("van-2").write_bytes(b"no database at all" * 100)
+    rig.make("van-3", "INSERT INTO orders (id) VALUES (7)")
+    assert rig.sync() == {"van-2": Verdict.DAMAGED}
+    assert [(device, key, note) for device, key, _, note in rig.living()] == [
+        ("van-1", 1, "changed"),
+        ("van-2", 1, None),
+        ("van-2", 2, None),
+        ("van-3", 7, None),
     ]

@@ -18,10 +18,10 @@ from floodmark.app.status_table import status_table
 from floodmark.cli.tables import status_json
 from floodmark.config.loading import load_config
 from floodmark.core.drift.switch import PlannedSwitch
-from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity, Validity, Verdict
+from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.snapshot import CaptureInstance, Validity, Verdict
 from floodmark.core.status.report import PipelineStatus
 from floodmark.core.status.under_way import SwitchStatus
 from floodmark.core.window.plan import LoadKind, TablePlan
@@ -29,6 +29,7 @@ from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.ledger.switches import PostgresSwitchLedger
 from floodmark.postgres.ledger.upkeep import PostgresUpkeepLedger
+from lsns import lsn
 
 NOON = datetime(2026, 1, 1, 12)
 ORDERS, OLD, NEW = TableName("dbo", "Orders"), InstanceIdentity("first", 1, NOON), InstanceIdentity("second", 2, NOON)
@@ -149,7 +150,7 @@ def test_status_says_how_far_an_approved_switch_of_a_table_has_come(
     switches.mark_made(switch.switch_id, NEW)
     assert step()[0] == "switch_pipeline"
     (made,) = switches.list_switches("shop")
-    assert switches.switch_pipeline(made, "shop", spelled, Lsn((9).to_bytes(10)))
+    assert switches.switch_pipeline(made, "shop", spelled, lsn(9))
     assert step() == ("load", "second is read; a window will load what Note held before.")
     switches.record_backfill(switch.switch_id, "shop", window_id)
     # The window of the first load stands for it, which has been published.
@@ -161,7 +162,7 @@ def test_status_says_how_far_an_approved_switch_of_a_table_has_come(
 def read_first(ledger: PostgresLedger, database: WarehouseConnection, table: TableName) -> int:
     """A published first load from the first instance, up to LSN 9."""
     columns = (SourceColumn("Id", "int", 1),)
-    instance = CaptureInstance(OLD, SourceTable(table, columns, ("Id",)), Lsn((1).to_bytes(10)), False, True)
+    instance = CaptureInstance(OLD, SourceTable(table, columns, ("Id",)), lsn(1), False, True)
     plan = TablePlan(
         table,
         TableName("shop", "orders"),
@@ -173,7 +174,7 @@ def read_first(ledger: PostgresLedger, database: WarehouseConnection, table: Tab
         NetSource.SPARK,
         TemporalPolicy.TRUNCATE,
     )
-    window_id = ledger.open_window("shop", Lsn((9).to_bytes(10)), (plan,), NOON).window_id
+    window_id = ledger.open_window("shop", lsn(9), (plan,), NOON).window_id
     with psycopg.connect(database.conninfo(), autocommit=True) as session:
         session.execute("UPDATE floodmark.windows SET state = 'merged'")
     ledger.mark_checked(window_id)

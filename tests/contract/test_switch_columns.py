@@ -56,7 +56,7 @@ def test_columns_that_can_never_arrive_are_told_and_left_out_of_the_proposal(rig
     assert rig.planner.list_proposed() == []
     reported = {alert.what: alert for alert in rig.alerts.open.values()}
     for column, why in (
-        ("Twice int", "it is computed, and change tables hold no values of computed columns"),
+        ("Twice int", "it is computed, and values of computed columns are not read"),
         ("Anything sql_variant", "it has type sql_variant, which no warehouse can hold"),
         (f"{long} int", "it has a name longer than the 63 bytes that PostgreSQL allows"),
         ("__lsn int", "it has a name that is reserved in the warehouse"),

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import psycopg
 import pytest
-from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, Shop, changes, first_load, lsn, staged_batch
+from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, Shop, changes, first_load, staged_batch
 
 from floodmark.core.errors import DataQualityError
 from floodmark.core.naming import quote_table
@@ -19,6 +19,7 @@ from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.warehouse.verify import PostgresRowComparer
+from lsns import lsn
 
 NUL = "secret\0text"
 both_kinds = pytest.mark.parametrize("kind", LoadKind)

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import psycopg
 import pytest
-from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, Shop, changes, first_load, instance, lsn
+from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, Shop, changes, first_load, instance
 
 from cdc_database import wait_until
 from floodmark.core.errors import (
@@ -29,6 +29,7 @@ from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sync.ports.stager import StagedRows
+from lsns import lsn
 
 
 @pytest.fixture

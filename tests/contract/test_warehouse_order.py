@@ -42,9 +42,7 @@ class Replayed:
     def __init__(self, shop: Shop, deletes: Deletes) -> None:
         with psycopg.connect(shop.connection.conninfo()) as session:
             session.execute("DROP SCHEMA IF EXISTS shop CASCADE")
-            session.execute(
-                "TRUNCATE floodmark.tables, floodmark.windows, floodmark.window_tables, floodmark.load_chunks"
-            )
+            session.execute("TRUNCATE floodmark.tables, floodmark.windows CASCADE")
             session.execute("TRUNCATE floodmark.tombstones")
         self._shop = shop
         self._plan = shop.begin(first_load(deletes), FIRST_POSITION)

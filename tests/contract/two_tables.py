@@ -27,6 +27,7 @@ from floodmark.sync.run.check import check_window
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
 from floodmark.sync.window.opened import OpenResult
+from lsns import number_of
 
 ITEMS = TableName("dbo", "Items")
 ITEMS_TARGET = TableName("shop", "items")
@@ -60,6 +61,7 @@ class PairSource:
         tables: Sequence[TableName],
         instances: Mapping[TableName, str] | None = None,
         positions: Collection[Lsn] = (),
+        marks: object = None,
     ) -> SourceSnapshot:
         whole = self.tables[ORDERS].read_snapshot([ORDERS], positions=positions)
         return replace(whole, tables=tuple(self._table(name) for name in tables))
@@ -99,6 +101,9 @@ class PairStager:
         self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: Any = None
     ) -> None:
         self._of(plan, index).stage_chunks(plan, index, chunks, parallel_reads, sink)
+
+    def stage_cut(self, plan: WindowPlan, sinks: Any) -> None:
+        return None
 
     def stage_small(self, plan: WindowPlan, sinks: Any) -> dict[int, Any]:
         return {}
@@ -153,7 +158,7 @@ class PairRunner:
 
     def watermark(self, table: TableName) -> int | None:
         state = self.shop.ledger.read_tables(PIPELINE).get(table)
-        return int.from_bytes(state.watermark.value) if state and state.watermark else None
+        return number_of(state.watermark) if state and state.watermark else None
 
     def verdicts(self) -> dict[str, str]:
         return {

@@ -12,17 +12,18 @@ import pyarrow as pa
 from psycopg.rows import dict_row
 
 from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
 from floodmark.core.naming import keep_column, quote, quote_table
 from floodmark.core.policies import Deletes, NetSource, Rule, TemporalPolicy
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
-from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.snapshot import CaptureInstance
 from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
 from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
+from lsns import lsn
 
 PIPELINE = "shop"
 ORDERS = TableName("dbo", "Orders")
@@ -35,10 +36,6 @@ COLUMNS = (
     SourceColumn("Double", "int", 5, is_computed=True),
 )
 DELETE, INSERT, UPDATE = 1, 2, 4
-
-
-def lsn(position: int) -> Lsn:
-    return Lsn(position.to_bytes(10))
 
 
 def instance(columns: tuple[SourceColumn, ...] = COLUMNS, key: tuple[str, ...] = ("Id",)) -> CaptureInstance:

@@ -16,12 +16,12 @@ from floodmark.config.loading import load_config
 from floodmark.core.alerts.runs import data_interval
 from floodmark.core.errors import WindowExpiredError
 from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
 from floodmark.core.recovery.replay_interval import NoInterval
 from floodmark.core.window.plan import WindowState
 from floodmark.orchestration import tasks
 from floodmark.orchestration.dags.cdc import build_dag
 from floodmark.sync.window.opened import OpenResult
+from lsns import lsn
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}
@@ -51,7 +51,7 @@ class FakeReplay:
         return self.opened
 
 
-INTERVAL = Interval(Lsn((1).to_bytes(10)), Lsn((9).to_bytes(10)))
+INTERVAL = Interval(lsn(1), lsn(9))
 
 
 @pytest.fixture

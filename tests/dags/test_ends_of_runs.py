@@ -33,6 +33,7 @@ from floodmark.core.window.plan import LoadKind, TableCounts, WindowState
 from floodmark.core.window.published import AdvanceResult, PublishedTable
 from floodmark.orchestration import tasks
 from floodmark.sync.window.opened import OpenResult
+from lsns import lsn
 
 ORDERS = TableName("dbo", "Orders")
 CONFIG = """
@@ -40,10 +41,6 @@ sources: {shop: {conn_id: shop_mssql}}
 warehouse: {conn_id: warehouse}
 pipelines: {shop: {source: shop, max_lag: 15m, tables: [{source: dbo.Orders, target: shop.orders}]}}
 """
-
-
-def lsn(number: int) -> Lsn:
-    return Lsn(number.to_bytes(10))
 
 
 LOW = lsn(1)
@@ -76,6 +73,7 @@ class World:
             read_window=lambda _: SimpleNamespace(plan=plan, state=self.state),
             list_unfinished=lambda _: [SimpleNamespace(plan=plan)] if self.loading else [],
             list_stopped=lambda _: self.stopped,
+            list_stopped_members=lambda _: [],
             read_tables=lambda _: {ORDERS: SimpleNamespace(watermark=self.watermark)},
         )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +16,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from floodmark.core.errors import DataQualityError, SourceUnavailableError
 from floodmark.core.window.load_result import LoadResult, format_load_result
 from floodmark.core.window.plan import TableCounts
-from floodmark.orchestration.load_operator import LoadWindow
+from floodmark.orchestration.load_operator import LoadHook, LoadWindow
+from floodmark.spark.launch.command import application
 
 MERGED = format_load_result(LoadResult(7, {"dbo.Orders": TableCounts(read_rows=3, inserted_rows=2)}))
 
@@ -132,4 +135,43 @@ def test_load_with_a_spark_connection_that_the_provider_refuses_is_not_tried_aga
     spark = '{"conn_type": "spark", "host": "local[*]", "extra": {"spark-home": "/opt/spark"}}'
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", spark)
     with pytest.raises(AirflowFailException, match="connection spark_default: The `spark-home` extra is not allowed"):
+        execute(operator(FakeLedger(False)))
+
+
+_SERVER = '{"conn_type": "spark_connect", "host": "localhost", "port": 15002, "password": "t0ken"}'
+
+
+def test_load_through_a_server_starts_python_and_keeps_the_token_off_the_command_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", _SERVER)
+    hook = LoadHook({"FLOODMARK_SOURCE": "{}"}, application_args=["--window-id", "7"])
+    command = hook._build_spark_submit_command("unused.py")
+    assert command == [sys.executable, str(application()), "--window-id", "7"]
+    remote = "sc://localhost:15002/;use_ssl=false;token=t0ken"
+    assert hook._env == {"FLOODMARK_SOURCE": "{}", "FLOODMARK_SPARK_REMOTE": remote}
+
+
+def test_load_through_a_server_has_time_to_interrupt_it_when_it_is_killed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", _SERVER)
+    hook = LoadHook({})
+    interrupted = tmp_path / "interrupted"
+    program = f"trap 'sleep 0.3; touch {interrupted}; exit 143' TERM; echo ready; while :; do sleep 0.05; done"
+    hook._submit_sp = subprocess.Popen(["sh", "-c", program], stdout=subprocess.PIPE, process_group=0)
+    with hook._submit_sp as job:
+        assert job.stdout is not None
+        job.stdout.readline()
+        hook.on_kill()
+    assert hook.exit_code == 143
+    assert interrupted.exists()
+
+
+def test_load_through_a_server_with_properties_for_spark_submit_is_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spark = '{"conn_type": "spark", "host": "sc://h", "extra": {"conf": {"spark.executor.memory": "2g"}}}'
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", spark)
+    with pytest.raises(AirflowFailException, match="its extra conf is for spark-submit"):
         execute(operator(FakeLedger(False)))

@@ -25,7 +25,7 @@ from floodmark.core.window.published import AdvanceResult, PublishedTable
 
 # As Airflow does before it runs a task.
 stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=True)
-orders, lsn = TableName("dbo", "Order Lines"), Lsn(bytes(9) + b"\\x01")
+orders, lsn = TableName("dbo", "Order Lines"), Lsn(b"\\0\\0\\0\\1".ljust(10, b"\\0"))
 counts = TableCounts(read_rows=7, staged_rows=6, inserted_rows=5, deleted_rows=1)
 table = PublishedTable(orders, TableName("shop", "orders"), LoadKind.CHANGES, lsn, lsn, counts)
 AirflowMetrics().send_window(AdvanceResult(1, "shop", lsn, (table,)), 12.5)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,17 +13,10 @@ from airflow.sdk.definitions.deadline import DeadlineReference
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 
-from alert_receivers import Posts, http_receiver
-from floodmark.config.loading import load_config
+from alert_receivers import Posts
 from floodmark.core.alerts.runs import RunFailure
 from floodmark.core.errors import CaptureStoppedError, WarehouseAdminError
 from floodmark.orchestration import callbacks
-from floodmark.orchestration.dags.capture import build_capture_dags
-from floodmark.orchestration.dags.cdc import build_dags
-from floodmark.orchestration.dags.drift import build_drift_dags
-from floodmark.orchestration.dags.load import build_load_dags
-from floodmark.orchestration.dags.retention import build_retention_dags
-from floodmark.orchestration.dags.switch import build_switch_dags
 from floodmark.orchestration.failure import explained
 
 CONFIG = """
@@ -53,38 +43,6 @@ class Task:
     def xcom_pull(self, *, task_ids: str, key: str) -> Any:
         assert task_ids == self.task_id
         return self.left.get(key)
-
-
-@pytest.fixture
-def posts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Posts]:
-    """The channel of the configuration; its warehouse is away."""
-    away = {"conn_type": "postgres", "host": "127.0.0.1", "port": 1, "login": "u", "password": "p-p-p-p", "schema": "w"}
-    with http_receiver() as receiver:
-        chat = {"conn_type": "http", "password": f"http://127.0.0.1:{receiver.port}/services/T0/B0"}
-        monkeypatch.setenv("AIRFLOW_CONN_CHAT", json.dumps(chat))
-        monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(away))
-        yield receiver
-
-
-@pytest.fixture
-def config_file(tmp_path: Path) -> Path:
-    path = tmp_path / "pipelines.yaml"
-    path.write_text(CONFIG, encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def dags(config_file: Path) -> dict[str, DAG]:
-    config = load_config(config_file)
-    builders = (
-        build_dags,
-        build_capture_dags,
-        build_drift_dags,
-        build_load_dags,
-        build_retention_dags,
-        build_switch_dags,
-    )
-    return {name: dag for build in builders for name, dag in build(config, config_file).items()}
 
 
 def fail(dag: DAG, task: Task | None, **known: Any) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from floodmark.config import Config, load_config
 from floodmark.core.errors import ConfigError
-from floodmark.core.job_variables import LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
+from floodmark.core.job_variables import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
 from floodmark.orchestration.load_operator import LoadHook
-from floodmark.wiring.connections import source_connection, spark_target, warehouse_connection
+from floodmark.wiring.connections import fleet_connection, source_connection, spark_target, warehouse_connection
 from floodmark.wiring.pipelines import wire
 from floodmark.wiring.places import config_path, data_docs_dir
 
@@ -77,6 +77,40 @@ def test_a_source_connection_that_lacks_something_is_named(
     with pytest.raises(ConfigError, match=message) as caught:
         source_connection("shop")
     assert "s3cret" not in str(caught.value)
+
+
+def test_fleet_takes_a_folder_or_a_list_and_its_settings(define: Define) -> None:
+    define("vans", {"conn_type": "fs", "extra": {"path": "/data"}})
+    found = fleet_connection("vans")
+    assert (found.paths, found.is_shipped, found.consumer, found.purge_after_days) == (
+        ("/data",),
+        False,
+        "floodmark",
+        30,
+    )
+    extra = {"paths": ["/a", "/b/*.db"], "shipped": "yes", "consumer": "dev", "purge_after_days": "0"}
+    define("vans", {"conn_type": "fs", "extra": extra})
+    found = fleet_connection("vans")
+    assert (found.paths, found.is_shipped) == (("/a", "/b/*.db"), True)
+    assert (found.consumer, found.purge_after_days) == ("dev", 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"conn_type": "fs"}, "connection vans: it has no path in its extra"),
+        ({"conn_type": "mssql", "extra": {"path": "/data"}}, "its type is mssql, expected fs"),
+        ({"conn_type": "fs", "extra": {"path": "data"}}, "data is not an absolute path"),
+        ({"conn_type": "fs", "extra": {"path": "/data", "shipped": "perhaps"}}, "shipped is 'perhaps'"),
+        ({"conn_type": "fs", "extra": {"path": "/data", "purge_after_days": "soon"}}, "soon"),
+    ],
+)
+def test_a_fleet_connection_that_lacks_something_is_named(
+    define: Define, fields: dict[str, object], message: str
+) -> None:
+    define("vans", fields)
+    with pytest.raises(ConfigError, match=message):
+        fleet_connection("vans")
 
 
 def test_a_connection_that_is_not_defined_says_how_to_define_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +214,9 @@ def test_ledger_is_reached_by_the_warehouses_connection_unless_it_has_its_own(
     assert wire(config(""), "shop").ledger.connection().user == "u"
     own = wire(config("ledger: {conn_id: books}\n"), "shop")
     own.warehouse.windows()
-    users = {name: json.loads(text)["user"] for name, text in own.job_secrets().items()}
+    secrets = dict(own.job_secrets())
+    assert secrets.pop(KIND_VARIABLE) == "cdc"
+    users = {name: json.loads(text)["user"] for name, text in secrets.items()}
     assert users == {SOURCE_VARIABLE: "u", LEDGER_VARIABLE: "keeper", WAREHOUSE_VARIABLE: "u"}
 
 

@@ -3,6 +3,7 @@ that Airflow tries again ends well by itself, and source and warehouse end equal
 stops one table.
 
 FLOODMARK_AIRFLOW_KILLS: how many more, of drawn victims at drawn moments. FLOODMARK_TORTURE_SEED: which.
+FLOODMARK_TORTURE_WRITES: transactions of the workload in a second.
 FLOODMARK_TORTURE_SPARK=1: with Spark and Great Expectations, as ``make torture`` does.
 """
 

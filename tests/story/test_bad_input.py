@@ -23,7 +23,7 @@ def test_run_names_the_tables_that_do_not_exist_or_have_no_cdc_and_loads_the_oth
 
 def test_run_names_the_table_without_a_key(mishaps: Mishaps) -> None:
     mishaps.make_table("Keyless", "ID int NOT NULL, V nvarchar(50) NULL")
-    output = mishaps.fails(mishaps.config("keyless", table("Keyless")))
+    output = mishaps.without_spark.fails(mishaps.config("keyless", table("Keyless")))
     assert "dbo.Keyless" in output
     assert "key" in output
     config = mishaps.config("keyless", table("Keyless", key=["ID"]))
@@ -60,7 +60,8 @@ def test_run_says_which_table_a_login_may_not_read(mishaps: Mishaps) -> None:
     mishaps.source("CREATE USER poor FOR LOGIN poor")
     connection = json.loads(mishaps.stack.airflow.environment()["AIRFLOW_CONN_BAD_MSSQL"])
     connection |= {"login": "poor", "password": "Poor-but-honest-1"}
-    output = mishaps.fails(mishaps.config("guarded", table("Guarded")), AIRFLOW_CONN_BAD_MSSQL=json.dumps(connection))
+    config = mishaps.config("guarded", table("Guarded"))
+    output = mishaps.without_spark.fails(config, AIRFLOW_CONN_BAD_MSSQL=json.dumps(connection))
     assert "dbo.Guarded" in output
 
 
@@ -105,7 +106,7 @@ def test_run_that_cannot_reach_the_source_says_so_and_a_later_one_goes_on(mishap
     output = mishaps.fails(config, AIRFLOW_CONN_BAD_MSSQL=json.dumps(connection))
     assert "127.0.0.1" in output
     warehouse = json.loads(mishaps.stack.airflow.environment()["AIRFLOW_CONN_WAREHOUSE"]) | {"port": 1}
-    output = mishaps.fails(config, AIRFLOW_CONN_WAREHOUSE=json.dumps(warehouse))
+    output = mishaps.without_spark.fails(config, AIRFLOW_CONN_WAREHOUSE=json.dumps(warehouse))
     assert "warehouse" in output
     mishaps.without_spark.succeeds(config)
     mishaps.assert_equal(config)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from begun_command import begin
 from cdc_database import CdcDatabase, cdc_database
-from command_line import FLOODMARK, command_environment
+from command_line import command_environment
 from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator
 
@@ -46,15 +45,12 @@ class Runs:
 
     def run(self, *, with_spark: bool = False) -> None:
         """Without Spark where the shape of the tables is decided before the load."""
-        command = begin(("run", "shop"), self.environment, with_spark=with_spark)
-        assert command.wait(_LIMIT_SECONDS) == 0, command.output
+        self.call("run", "shop", with_spark=with_spark)
 
-    def call(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [FLOODMARK, *arguments], env=self.environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+    def call(self, *arguments: str, with_spark: bool = False) -> str:
+        command = begin(arguments, self.environment, with_spark=with_spark)
+        assert command.wait(_LIMIT_SECONDS) == 0, command.output
+        return command.output
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.conninfo) as session:

@@ -1,18 +1,23 @@
 """kill -9 of commands, their loads, the source and the warehouse, in each step of runs, loads, replays and switches of
-capture instances, under a workload that also adds columns: in the end source and warehouse are equal, row by row.
+capture instances, under a workload that also adds columns, on each kind of source: in the end source and warehouse are
+equal, row by row.
 
-FLOODMARK_TORTURE_KILLS: how often. FLOODMARK_TORTURE_SEED: which moments. FLOODMARK_TORTURE_SPARK=1: with Spark and
-Great Expectations in every run, and also kills of Spark's processes alone. ``make torture`` does both.
+FLOODMARK_TORTURE_KILLS: how often. FLOODMARK_TORTURE_SEED: which moments. FLOODMARK_TORTURE_WRITES: transactions of the
+workload in a second. FLOODMARK_TORTURE_SPARK=1: with Spark and Great Expectations in every run, and also kills of
+Spark's processes alone. ``make torture`` does all of it.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from torture_rig import TortureRig
+from torture_fleet import FleetTortureRig
+from torture_rig import CDC, CHANGE_TRACKING, KillableRig, TortureRig
 from torturer import Torture
 
 KILLS = int(os.environ.get("FLOODMARK_TORTURE_KILLS", "20"))
@@ -22,16 +27,26 @@ WITH_SPARK = os.environ.get("FLOODMARK_TORTURE_SPARK") == "1"
 pytestmark = pytest.mark.timeout(300 + KILLS * (240 if WITH_SPARK else 30))
 
 
-def test_whatever_is_killed_source_and_warehouse_end_equal(open_dir: Path) -> None:
-    rig = TortureRig(open_dir / "killed", SEED, with_spark=WITH_SPARK)
+RIGS = {
+    "cdc": (partial(TortureRig, recording=CDC), KILLS),
+    "tracking": (partial(TortureRig, recording=CHANGE_TRACKING), KILLS // 2),
+    "compact": (FleetTortureRig, KILLS // 2),
+}
+
+
+@pytest.mark.parametrize(("make_rig", "kills"), RIGS.values(), ids=RIGS)
+def test_whatever_is_killed_source_and_warehouse_end_equal(
+    open_dir: Path, make_rig: Callable[..., KillableRig], kills: int, request: pytest.FixtureRequest
+) -> None:
+    rig = make_rig(open_dir / request.node.callspec.id, SEED, with_spark=WITH_SPARK)
     torture = Torture(rig, SEED, with_spark=WITH_SPARK)
     with rig.running():
-        while torture.kills.total() < KILLS:
+        while torture.kills.total() < kills:
             torture.go_on()
         rig.end_workload()
         torture.finish()
         torture.assert_equal()
     print(f"seed {SEED}:", *(f"{count} x {card}" for card, count in sorted(torture.kills.items())), sep="\n")
-    if torture.cards.size <= KILLS:
+    if torture.cards.size <= kills:
         assert {card.victim for card in torture.kills} == torture.cards.victims
         assert {card.kind for card in torture.kills} == torture.cards.kinds

@@ -15,7 +15,7 @@ from hidden_folders import can_hide
 from packed_environment import pack_environment
 from spark_cluster import FRUGAL_JAVA, SparkCluster
 from torture_command import RunningCommand
-from torture_rig import TABLES, TortureRig
+from torture_rig import CDC, TortureRig
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -85,4 +85,4 @@ def test_cluster_that_loses_workers_loses_and_doubles_no_row(open_dir: Path) -> 
             rig.end_workload()
             assert f"on {elsewhere.master} is up" in succeeds(rig.begin("run", "shop"))
         verified = json.loads(succeeds(rig.begin("verify", "shop", "--json")))
-        assert {each["source"] for each in verified if each["equal"]} == {f"dbo.{table}" for table in TABLES}
+        assert {each["source"] for each in verified if each["equal"]} == {f"dbo.{table}" for table in CDC.tables}

@@ -28,7 +28,7 @@ from floodmark_laptop.airflow import Airflow
 from floodmark_laptop.main_job import BackgroundWorkload, create_shop, wait_for_capture
 from floodmark_laptop.processes import end_session
 from floodmark_laptop.stack import Stack
-from torture_rig import CONFIG
+from torture_rig import CDC, PER_SECOND
 
 DAG_ID = "cdc_shop"
 LOAD_DAG_ID = "cdc_load_shop"
@@ -45,6 +45,8 @@ _SOON = {
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
     "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
 }
+# By default each is parsed every half a minute.
+_DAG_FILES_STAY = {"AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600"}
 _POLICY = """
 from datetime import timedelta
 
@@ -85,7 +87,7 @@ class AirflowRig:
         self.end = (datetime.now(UTC) - timedelta(minutes=10)).replace(second=0, microsecond=0)
         config = folder / "pipelines.yaml"
         schedule = f'source: shop\n    schedule: "{self.end.minute} * * * *"\n'
-        config.write_text(CONFIG.replace("source: shop\n", schedule, 1))
+        config.write_text(CDC.config.replace("source: shop\n", schedule, 1))
         self.stack = Stack(folder / "s", print, seconds_between_captures=0.2, config_file=config)
         self._workload: BackgroundWorkload | None = None
         # Those of its schedulers: whatever they start stays in them.
@@ -111,7 +113,7 @@ class AirflowRig:
             self._prepare_warehouse()
             self._prepare_airflow()
             self.stack.start_airflow()
-            self._workload = BackgroundWorkload(self.stack, workload)
+            self._workload = BackgroundWorkload(self.stack, workload, PER_SECOND)
             self._workload.start()
             self.airflow.wait_for_dag(DAG_ID)
             self.airflow.unpause(DAG_ID)
@@ -330,7 +332,7 @@ class AirflowRig:
         policy = self.airflow.home / "config" / "airflow_local_settings.py"
         policy.parent.mkdir(parents=True)
         policy.write_text(_POLICY + ("" if self._with_spark else _WITHOUT_QUALITY), encoding="utf-8")
-        self.airflow.extra_environment = {**self.airflow.extra_environment, **_SOON}
+        self.airflow.extra_environment = {**self.airflow.extra_environment, **_SOON, **_DAG_FILES_STAY}
         if not self._with_spark:
             self._replace_spark()
 

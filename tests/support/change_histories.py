@@ -14,15 +14,17 @@ from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
+from floodmark.core.source.feed import InstanceIdentity
 from floodmark.core.source.history import LogEntry
-from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.core.source.snapshot import CaptureInstance
 from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.sources.cdc.rows.change_reader import CdcReader
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sync.ports.reader import RowShape
+from lsns import lsn
 
 KEYS = 6
-START_LSN, TO_LSN = Lsn(bytes(9) + b"\x01"), Lsn(b"\xfe" * 10)
+START_LSN, TO_LSN = lsn(1), Lsn(b"\xfe" * 10)
 FULL_MASK = b"\x1f"
 ID_BIT, A_BIT, LOB_BIT, OLD_BIT = 0x02, 0x04, 0x08, 0x10
 
@@ -202,8 +204,8 @@ class History:
 
     def _append(self, operation: int, key: str, values: Values, mask: bytes, at: tuple[int, bytes]) -> None:
         command, seqval = at
-        lsn = (self._transactions + 1).to_bytes(10)
-        self.changes.append(Change(lsn, command, seqval, operation, mask, self.number, key, *_fields(values)))
+        position = lsn(self._transactions + 1).value
+        self.changes.append(Change(position, command, seqval, operation, mask, self.number, key, *_fields(values)))
 
     def _values(self) -> Values:
         pick = self.rng.choice

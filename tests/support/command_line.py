@@ -18,7 +18,7 @@ FLOODMARK = str(Path(sys.executable).with_name("floodmark"))
 
 
 def command_environment(source: Emulator, database: str, warehouse: EmbeddedPostgres, config: Path) -> dict[str, str]:
-    """For a configuration whose connections are ``shop_mssql`` and ``warehouse``. Data docs go beside it."""
+    """For a configuration whose connections are ``shop_mssql`` and ``warehouse``."""
     mssql = {
         "conn_type": "mssql",
         "host": source.host,
@@ -28,6 +28,11 @@ def command_environment(source: Emulator, database: str, warehouse: EmbeddedPost
         "schema": database,
         "extra": {"ca_file": str(source.ca_file)},
     }
+    return {"AIRFLOW_CONN_SHOP_MSSQL": json.dumps(mssql), **warehouse_environment(warehouse, config)}
+
+
+def warehouse_environment(warehouse: EmbeddedPostgres, config: Path) -> dict[str, str]:
+    """For a configuration whose only connection is ``warehouse``. Data docs are put next to it."""
     postgres = {
         "conn_type": "postgres",
         "host": str(warehouse.socket_dir),
@@ -37,7 +42,6 @@ def command_environment(source: Emulator, database: str, warehouse: EmbeddedPost
         "schema": "postgres",
     }
     return {name: value for name, value in os.environ.items() if not name.startswith("FLOODMARK")} | {
-        "AIRFLOW_CONN_SHOP_MSSQL": json.dumps(mssql),
         "AIRFLOW_CONN_WAREHOUSE": json.dumps(postgres),
         "FLOODMARK_CONFIG": str(config),
         "FLOODMARK_DATA_DOCS": str(config.with_name("docs")),

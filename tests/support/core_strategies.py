@@ -9,7 +9,8 @@ from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
 from floodmark.core.position import POSITION_BYTES
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.snapshot import CaptureInstance
 from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
 
 names = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), min_size=1, max_size=12)

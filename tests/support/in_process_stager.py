@@ -8,27 +8,38 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from floodmark.core.window.chunks import Bound, LoadChunk
+from floodmark.core.window.members import MemberRead
 from floodmark.core.window.plan import WindowPlan
+from floodmark.spark.cut import CutTable, read_results, stage_at_once
 from floodmark.spark.stage import StageWriter
-from floodmark.sync.ports.reader import OpenReader
-from floodmark.sync.ports.stager import StagedRows
+from floodmark.sync.ports.members import noted
+from floodmark.sync.ports.reader import OpenCut, OpenReader
+from floodmark.sync.ports.stager import StagedCut, StagedRows
 from floodmark.sync.ports.staging import StagedPart, StagingSink
 
 
 @dataclass
 class InProcessStager:
     open_reader: OpenReader
+    open_cut: OpenCut | None = None
+
+    def stage_cut(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> StagedCut | None:
+        if self.open_cut is None:
+            return None
+        tables = [CutTable(index, plan.tables[index], self._writer(plan, index, sinks[index])) for index in sinks]
+        return read_results(list(stage_at_once(self.open_cut(plan), tables)))
 
     def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
         table = plan.tables[index]
         assert table.interval is not None
-        batches = list(self.open_reader(table, plan.end).read(table.interval))
+        members: list[MemberRead] = []
+        batches = list(noted(self.open_reader(table, plan.end).read(table.interval), members))
         if not batches:
             return StagedRows(0, 0)
         # All changes of a key in one batch.
-        whole = pa.concat_batches(batches)
+        whole = pa.concat_batches(batch.replace_schema_metadata(None) for batch in batches)
         staged = sink.write(0, self._writer(plan, index, sink).net_rows([whole]))
-        return StagedRows(whole.num_rows, staged.rows, (staged,))
+        return StagedRows(whole.num_rows, staged.rows, (staged,), tuple(members))
 
     def stage_small(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> Mapping[int, StagedRows]:
         return {}

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from floodmark.spark import job
-from floodmark.sync.ports.reader import OpenReader, PlanParts
+from floodmark.sync.ports.reader import OpenCut, OpenReader, PlanParts
 from in_process_stager import InProcessStager
 
 
@@ -17,8 +17,10 @@ def no_session() -> Any:
     return SimpleNamespace(get=lambda: None, waited_seconds=0.0)
 
 
-def stager(_open_session: Any, open_reader: OpenReader, _plan_parts: PlanParts) -> InProcessStager:
-    return InProcessStager(open_reader)
+def stager(
+    _open_session: Any, open_reader: OpenReader, _plan_parts: PlanParts, open_cut: OpenCut | None
+) -> InProcessStager:
+    return InProcessStager(open_reader, open_cut)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import yaml
 
 from begun_command import begin
-from command_line import FLOODMARK
 from floodmark_laptop.stack import Stack
 from torture_command import RunningCommand
 
@@ -90,14 +88,10 @@ class Mishaps:
         )
 
     def assert_equal(self, config: Path) -> None:
-        done = subprocess.run(
-            [FLOODMARK, "verify", config.stem, "--json", "--config", str(config)],
-            env=self.stack.airflow.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        results = json.loads(done.stdout)
+        arguments = ("verify", config.stem, "--json", "--config", str(config))
+        command = begin(arguments, self.stack.airflow.environment(), with_spark=False)
+        command.wait(LIMIT_SECONDS)
+        results = json.loads(command.output)
         assert [(each["source"], each["differences"]) for each in results if not each["equal"]] == []
         assert results
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+import compact_tracking
 import floodmark
 
 _EXECUTORS = (
@@ -34,8 +35,10 @@ def pack_environment(folder: Path) -> Path:
     (packages,) = environment.glob("lib/python3*/site-packages")
     for name in _with_requirements(_EXECUTORS):
         _copy_distribution(name, packages)
-    # As a wheel has it: without links into the clone.
-    shutil.copytree(Path(floodmark.__file__).parent, packages / "floodmark", ignore=shutil.ignore_patterns("*.pyc"))
+    # As wheels have them: without links into the clone.
+    for each in (floodmark, compact_tracking):
+        source = Path(str(each.__file__)).parent
+        shutil.copytree(source, packages / source.name, ignore=shutil.ignore_patterns("*.pyc"))
     # Spark unpacks .tar by itself and then refuses links that lead out, such as that to the interpreter.
     archive = folder / "packed.tar.gz"
     # Uncompressed all the same: it is unpacked next door, and once for every driver and executor.

@@ -6,18 +6,16 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.lsn import LsnAbsence
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSnapshot
+from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.snapshot import CaptureInstance, SourceSnapshot, TableSnapshot
 from floodmark.core.source.state import TableState
+from lsns import lsn
 
 ORDERS, ITEMS = TableName("dbo", "Orders"), TableName("dbo", "Items")
 NOON = datetime(2026, 5, 1, 12)
-
-
-def lsn(position: int) -> Lsn:
-    return Lsn(position.to_bytes(10))
 
 
 def instance(name: TableName = ORDERS, **other: Any) -> CaptureInstance:

@@ -33,7 +33,7 @@ class SparkCluster:
     def __init__(self, folder: Path, is_elsewhere: bool = False) -> None:
         self._folder = folder
         self._is_elsewhere = is_elsewhere
-        self._port = _free_port()
+        self._port = free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
@@ -53,7 +53,7 @@ class SparkCluster:
             yield
         finally:
             for process in self._processes.values():
-                _kill_tree(process.pid)
+                kill_tree(process.pid)
                 process.wait()
 
     def start_worker(self, number: int) -> None:
@@ -75,14 +75,14 @@ class SparkCluster:
 
     def kill_reader(self, port: int) -> bool:
         """Kill -9 a worker that has an executor connected to a port of this machine. False where none has."""
-        return self._kill_one(lambda process: _is_connected(process, port))
+        return self._kill_one(lambda process: is_connected(process, port))
 
     def _kill_one(self, holds: Callable[[psutil.Process], bool]) -> bool:
         name = self._find(holds)
         if name is None:
             return False
         process = self._processes.pop(name)
-        _kill_tree(process.pid)
+        kill_tree(process.pid)
         process.wait()
         return True
 
@@ -130,7 +130,8 @@ class SparkCluster:
             time.sleep(0.2)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of loopback that nobody uses now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -143,11 +144,15 @@ def _descendants(pid: int) -> list[psutil.Process]:
     return []
 
 
-def _is_connected(process: psutil.Process, port: int) -> bool:
-    return any(each.raddr and each.raddr.port == port for each in process.net_connections())
+def is_connected(process: psutil.Process, port: int) -> bool:
+    """Return whether a process has a connection to a port. False where it has ended."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return any(each.raddr and each.raddr.port == port for each in process.net_connections())
+    return False
 
 
-def _kill_tree(pid: int) -> None:
+def kill_tree(pid: int) -> None:
+    """Kill -9 a process and all that it has started."""
     for process in _descendants(pid):
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 # session: the command with all that it has started.
@@ -46,10 +46,14 @@ class Card:
 
 
 class Cards:
-    """Dealt by ``draw``, those first whose kind of command is possible; ``put_back`` one that killed nothing."""
+    """Dealt by ``draw``, those first whose kind of command is possible; ``put_back`` one that killed nothing.
 
-    def __init__(self, chance: random.Random, *, with_spark: bool) -> None:
+    kinds: how often each kind of command is killed.
+    """
+
+    def __init__(self, chance: random.Random, kinds: Mapping[str, int], *, with_spark: bool) -> None:
         self._random = chance
+        self._kinds = kinds
         self._alone = _SPARK_LOADS if with_spark else _LOADS
         self._left = self._deck()
         self.size = len(self._left)
@@ -60,7 +64,7 @@ class Cards:
 
     @property
     def kinds(self) -> set[str]:
-        return set(AIMS)
+        return set(self._kinds)
 
     @property
     def wanted(self) -> set[str]:
@@ -82,9 +86,9 @@ class Cards:
         self._left.append((card.victim, card.kind))
 
     def _deck(self) -> list[tuple[str, str]]:
-        """Twenty, or one more with Spark: every victim and every kind of command among them."""
+        """Each victim and each kind of command is among them."""
         everyone = len(self.victims)
-        kinds = {"run": max(6, everyone), "reload": 3, "replay": 3, "backfill": 2, "switch": 4, "approve": 2}
+        kinds = self._kinds | {"run": max(self._kinds["run"], everyone)}
         deck = [(victim, kind) for kind, count in kinds.items() for victim in self._victims_of(kind, count)]
         self._random.shuffle(deck)
         return deck

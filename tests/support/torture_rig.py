@@ -1,13 +1,18 @@
-"""A source, a warehouse and a workload between them that go on when one of them is killed, and commands to kill."""
+"""A source, a warehouse and a workload that go on when one of them is killed, and commands to kill."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import os
+import re
 import threading
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pymssql
@@ -19,40 +24,128 @@ from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator, running_emulator
 from floodmark_laptop import shop
 from floodmark_laptop.workload import Workload
-from torture_command import RunningCommand
+from torture_command import RunningCommand, kill
 
-TABLES = ("Customers", "Products", "Orders", "OrderLines", "Payments")
 # Half of the tables lose deleted rows, half keep them; chunks are so small that a first load can be killed between two.
-CONFIG = """
-sources: {shop: {conn_id: shop_mssql}}
-warehouse: {conn_id: warehouse}
+_CONFIG = """
+sources: {{shop: {{conn_id: shop_mssql, kind: {kind}}}}}
+warehouse: {{conn_id: warehouse}}
 pipelines:
   shop:
     source: shop
-    first_load: {chunk_rows: 100, parallel_reads: 2}
+    first_load: {{chunk_rows: 100, parallel_reads: 2}}
     tables:
-      - {source: dbo.Customers, target: shop.customers}
-      - {source: dbo.Products, target: shop.products, deletes: hard}
-      - {source: dbo.Orders, target: shop.orders}
-      - {source: dbo.OrderLines, target: shop.order_lines, deletes: hard}
-      - {source: dbo.Payments, target: shop.payments}
+{tables}
 """
-_PER_SECOND = 20.0
 
 
-class TortureRig:
-    """with_spark: loads run in spark-submit and checks in Great Expectations, as for users; else both are replaced."""
+def _target(table: str) -> str:
+    return re.sub("(?<=[a-z])(?=[A-Z])", "_", table).lower()
 
-    def __init__(self, folder: Path, seed: int, *, with_spark: bool) -> None:
+
+@dataclass(frozen=True)
+class Recording:
+    """How the source records its changes, and the commands that make sense there, with how often each is killed."""
+
+    kind: str
+    tables: tuple[str, ...]
+    enable: Callable[[pymssql.Connection], None]
+    commands: Mapping[str, int]
+    is_synchronous: bool = False
+    """A transaction records its changes itself."""
+
+    @property
+    def config(self) -> str:
+        deletes = itertools.cycle(("soft", "hard"))
+        tables = (
+            f"      - {{source: dbo.{table}, target: shop.{_target(table)}, deletes: {next(deletes)}}}"
+            for table in self.tables
+        )
+        return _CONFIG.format(kind=self.kind, tables="\n".join(tables))
+
+
+CDC = Recording(
+    "cdc",
+    ("Customers", "Products", "Orders", "OrderLines", "Payments"),
+    shop.enable_cdc,
+    {"run": 6, "reload": 3, "replay": 3, "backfill": 2, "switch": 4, "approve": 2},
+)
+# Without dbo.Products, whose key the workload spells in other case.
+CHANGE_TRACKING = Recording(
+    "change_tracking",
+    ("Customers", "Orders", "OrderLines", "Payments"),
+    shop.enable_change_tracking,
+    {"run": 6, "reload": 3},
+    is_synchronous=True,
+)
+PER_SECOND = float(os.environ.get("FLOODMARK_TORTURE_WRITES", "8"))
+"""Transactions of the workload."""
+
+
+class KillableRig(ABC):
+    """with_spark: loads run in spark-submit and checks in Great Expectations, as for users; else both are replaced.
+
+    tables: their names in commands. commands: those that make sense, with how often each is killed.
+    """
+
+    def __init__(self, folder: Path, tables: Sequence[str], commands: Mapping[str, int], *, with_spark: bool) -> None:
+        self.tables = tuple(tables)
+        self.commands = commands
         self._folder = folder
+        self._config = folder / "pipelines.yaml"
         self._with_spark = with_spark
-        self._seed = seed
-        self._servers = ExitStack()
         self.warehouse = EmbeddedPostgres(folder / "warehouse")
-        self.source: Emulator = self._start_source()
-        self.workload: Workload | None = None
         self.environment: dict[str, str] = {}
         """Variables that its commands get as well."""
+
+    @abstractmethod
+    def running(self) -> contextlib.AbstractContextManager[None]:
+        """Everything is up, and the workload writes, until the block ends."""
+
+    @abstractmethod
+    def end_workload(self) -> None:
+        """Stop the workload; what it has written can be read when this returns."""
+
+    @abstractmethod
+    def run_at_source(self, statement: str) -> list[Any]:
+        """Run a statement at the source, and return its rows."""
+
+    @abstractmethod
+    def kill_source(self) -> None:
+        """kill -9 of all that the source is."""
+
+    @abstractmethod
+    def restart_source(self) -> None: ...
+
+    @abstractmethod
+    def _connections(self) -> dict[str, str]:
+        """Return the variables with the connections of now: a source that was started again listens elsewhere."""
+
+    def begin(self, *arguments: str) -> RunningCommand:
+        """A command, in a session of its own."""
+        at = self._connections() | {"PYTHONPATH": str(Path(__file__).parent)} | self.environment
+        return begin(arguments, at, with_spark=self._with_spark)
+
+    def kill_warehouse(self) -> None:
+        processes = [psutil.Process(int((self.warehouse.cluster_dir / "postmaster.pid").read_text().split()[0]))]
+        kill([*processes, *processes[0].children(recursive=True)])
+
+    def restart_warehouse(self) -> None:
+        self.warehouse.stop()
+        self.warehouse.start()
+
+
+class TortureRig(KillableRig):
+    """With the emulator as its source."""
+
+    def __init__(self, folder: Path, seed: int, *, with_spark: bool, recording: Recording = CDC) -> None:
+        tables = [f"dbo.{table}" for table in recording.tables]
+        super().__init__(folder, tables, recording.commands, with_spark=with_spark)
+        self.recording = recording
+        self._seed = seed
+        self._servers = ExitStack()
+        self.source: Emulator = self._start_source()
+        self.workload: Workload | None = None
         self._up = threading.Event()
         self._ended = threading.Event()
         self._marks = itertools.count(1)
@@ -65,12 +158,11 @@ class TortureRig:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Everything is up, and the workload writes, until the block ends."""
         with self._servers, self.warehouse:
-            (self._folder / "pipelines.yaml").write_text(CONFIG, encoding="utf-8")
+            self._config.write_text(self.recording.config, encoding="utf-8")
             with self.source.connect_pymssql(shop.DATABASE, autocommit=True) as connection:
                 shop.create_tables(connection)
-                shop.enable_cdc(connection)
+                self.recording.enable(connection)
             self._up.set()
             thread = threading.Thread(target=self._write)
             thread.start()
@@ -82,12 +174,13 @@ class TortureRig:
                 thread.join()
 
     def end_workload(self) -> None:
-        """What it has written is in the change tables when this returns."""
         self._ended.set()
         self._wait_for_capture()
 
     def _wait_for_capture(self) -> None:
         """Until it has come to a row that is written now."""
+        if self.recording.is_synchronous:
+            return
         note = f"mark {next(self._marks)}"
         with self.source.connect_pymssql(shop.DATABASE, autocommit=True) as connection, connection.cursor() as cursor:
             cursor.execute(
@@ -96,14 +189,15 @@ class TortureRig:
             )
             wait_until(lambda: _has_row(cursor, f"SELECT 1 FROM cdc.dbo_Payments_CT WHERE Note = N'{note}'"))
 
-    def begin(self, *arguments: str) -> RunningCommand:
-        """A command, in a session of its own."""
-        return begin(arguments, self._environment(), with_spark=self._with_spark)
+    def run_at_source(self, statement: str) -> list[Any]:
+        with self.source.connect_pymssql(shop.DATABASE, autocommit=True) as at, at.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall()) if cursor.description else []
 
     def kill_source(self) -> None:
         """kill -9 of the emulator, its PostgreSQL, and its capture jobs."""
         self._up.clear()
-        _kill([self.source.process, *self.source.process.children(recursive=True)])
+        kill([self.source.process, *self.source.process.children(recursive=True)])
 
     def restart_source(self) -> None:
         self._servers.close()
@@ -112,18 +206,8 @@ class TortureRig:
         self._wait_for_capture()
         self._up.set()
 
-    def kill_warehouse(self) -> None:
-        processes = [psutil.Process(int((self.warehouse.cluster_dir / "postmaster.pid").read_text().split()[0]))]
-        _kill([*processes, *processes[0].children(recursive=True)])
-
-    def restart_warehouse(self) -> None:
-        self.warehouse.stop()
-        self.warehouse.start()
-
-    def _environment(self) -> dict[str, str]:
-        """Of now: a source that was started again listens elsewhere."""
-        at = command_environment(self.source, shop.DATABASE, self.warehouse, self._folder / "pipelines.yaml")
-        return at | {"PYTHONPATH": str(Path(__file__).parent)} | self.environment
+    def _connections(self) -> dict[str, str]:
+        return command_environment(self.source, shop.DATABASE, self.warehouse, self._config)
 
     def _write(self) -> None:
         """On a connection for as long as that lives. What a killed server has not committed is simply not there."""
@@ -134,17 +218,10 @@ class TortureRig:
                     self.workload = Workload(connection, seed=self._seed)
                     self.workload.fill()
                 self.workload.connection = connection
-                self.workload.run(self._ended, _PER_SECOND)
+                self.workload.run(self._ended, PER_SECOND)
             self._ended.wait(0.1)
 
 
 def _has_row(cursor: pymssql.Cursor, statement: str) -> bool:
     cursor.execute(statement)
     return cursor.fetchone() is not None
-
-
-def _kill(processes: list[psutil.Process]) -> None:
-    for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(processes, timeout=30)

@@ -14,7 +14,7 @@ sys.path.insert(0, {folder!r})
 import floodmark
 from floodmark.postgres.sql import read_sql
 from floodmark.quality import data_docs
-from floodmark.sources.cdc import sql_files
+from floodmark.sources.sqlserver import sql_files
 from floodmark.spark.launch.command import application
 from floodmark.spark.launch.java import _JAVA_HOME
 from floodmark.wiring.places import config_path

@@ -2,6 +2,8 @@
 -- capture job runs, and how full the log is, needs rights at the server, and is NULL without them.
 -- Result sets: 1 the database, 2 its jobs, 3 the newest log scan, 4 the newest error of a scan.
 SET NOCOUNT ON;
+-- An error ends the batch: the statements after it would hide its number.
+SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 10000;
 
 DECLARE @edition int = CAST(SERVERPROPERTY('EngineEdition') AS int), @running bit, @used float,

@@ -2,6 +2,8 @@
 -- read by dynamic SQL under TRY, and is NULL, or an empty set, where it is hidden. Result sets: 1 server and database,
 -- 2 text columns of another collation than the database, 3 gating roles.
 SET NOCOUNT ON;
+-- An error ends the batch: the statements after it would hide its number.
+SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 10000;
 
 DECLARE @agent bit, @lob_limit int;

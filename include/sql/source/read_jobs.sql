@@ -2,6 +2,8 @@
 -- procedure but db_owner, else SELECT on the table behind it. One result set, or none where nothing may be seen; its
 -- last two columns are retention and threshold in every version, before them some have one more.
 SET NOCOUNT ON;
+-- An error ends the batch: the statements after it would hide its number.
+SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 10000;
 
 DECLARE @columns nvarchar(200) = N'job_id, job_type, maxtrans, maxscans, continuous, pollinginterval, retention, threshold';

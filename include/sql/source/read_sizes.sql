@@ -2,6 +2,8 @@
 -- sys.allocation_units show each login what it may see (sys.dm_db_partition_stats would need VIEW DATABASE STATE). A
 -- hidden table has no row, or NULL. Result sets, where CDC is on: 1 instances, 2 change tables with rows and bytes.
 SET NOCOUNT ON;
+-- An error ends the batch: the statements after it would hide its number.
+SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 10000;
 
 IF (SELECT is_cdc_enabled FROM sys.databases WHERE name = DB_NAME()) = 1

@@ -5,6 +5,8 @@
 -- the other; whether the instances are wanted. Result sets, in order (the last three only where CDC is on): 1 database, 2
 -- log position, 3 entries of the log, 4 instances.
 SET NOCOUNT ON;
+-- An error ends the batch: the statements after it would hide its number.
+SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 10000;
 
 DECLARE @positions varbinary(max) = ?, @with_instances bit = ?;

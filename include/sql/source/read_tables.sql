@@ -79,7 +79,7 @@ SELECT object_id, name, min_lsn, is_readable, sys.fn_cdc_map_lsn_to_time(min_lsn
 FROM @captures;
 
 SELECT c.object_id, c.name AS column_name, y.name AS type_name, c.max_length, c.precision, c.scale, c.is_nullable,
-    c.is_computed, c.collation_name
+    c.is_computed, c.collation_name, c.column_id
 FROM (SELECT object_id FROM @tables UNION SELECT object_id FROM @captures) AS a
 JOIN sys.columns AS c ON c.object_id = a.object_id
 -- The system type below an alias type; CLR types (hierarchyid, geography) share number 240 and keep their own.

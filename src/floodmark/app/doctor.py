@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 from croniter import croniter  # type: ignore[import-untyped]
 
 from floodmark.app.upkeep import likely_stop
-from floodmark.core.doctor.diagnosis import DiagnosisInput, diagnose
-from floodmark.core.doctor.engine import examine_engine
+from floodmark.core.doctor.engine import examine_engine, examine_server
 from floodmark.core.doctor.finding import Finding, Grade
-from floodmark.core.doctor.grants import ReadTable, build_grants
+from floodmark.core.doctor.server import DiagnosisInput
 from floodmark.core.errors import CdcNotEnabledError, SourcePermissionError
-from floodmark.core.policies import NetSource
 from floodmark.core.window.planning import classify_tables, pinned_instances
 from floodmark.wiring.connections import spark_target
 from floodmark.wiring.pipelines import wire
@@ -36,26 +34,27 @@ def examine_source(app: AppContext, pipeline: str) -> tuple[Finding, ...]:
     capture = app.config.source_of(pipeline).capture
     now = datetime.now(UTC)
     stop = likely_stop(app, pipeline, now)
-    connection = wiring.source.connection()
-    facts = wiring.source.read_facts()
     now_utc = now.replace(tzinfo=None)
     pinned = pinned_instances(wiring.settings, {})
     snapshot = wiring.source.snapshots().read_snapshot(wiring.settings.sources, pinned)
-    found = diagnose(
+    found = wiring.source.diagnose(
         DiagnosisInput(
             wiring.settings,
             snapshot,
             classify_tables(wiring.settings, snapshot, {}, stop),
-            facts,
-            connection.encrypt,
-            connection.trust_server_certificate,
+            *wiring.source.encryption(),
             longest_interval(app.config.pipeline(pipeline).schedule, now_utc),
             now_utc,
             stop,
+            timedelta(seconds=wiring.freshness_seconds),
         )
     )
     spark = spark_target()
-    found = (*found, *examine_engine(spark.master, spark.conf))
+    if spark.server:
+        engine = examine_server(spark.master, is_loopback=spark.is_loopback, has_tls=spark.has_tls)
+    else:
+        engine = examine_engine(spark.master, spark.conf)
+    found = (*found, *engine)
     if capture is None or capture.heartbeat is None:
         return found
     return (*found, _examine_heartbeat(wiring, capture.heartbeat))
@@ -85,18 +84,9 @@ def longest_interval(schedule: str | None, after: datetime) -> timedelta | None:
 def write_grants(app: AppContext, pipeline: str, login: str) -> str:
     """Return the script that grants a login the permissions for the tables of a pipeline.
 
-    The script names the capture instances that the connection's own login can see.
+    The script names what the connection's own login can see.
     """
     wiring = wire(app.config, pipeline)
-    facts = wiring.source.read_facts()
     pinned = pinned_instances(wiring.settings, {})
     snapshot = wiring.source.snapshots().read_snapshot(wiring.settings.sources, pinned)
-    tables = [
-        ReadTable(
-            table.source,
-            table_snapshot.instance.identity.name if table_snapshot.instance else table.capture_instance,
-            table.net is NetSource.SERVER,
-        )
-        for table, table_snapshot in zip(wiring.settings.tables, snapshot.tables, strict=True)
-    ]
-    return build_grants(facts.database, login, tables, facts.roles)
+    return wiring.source.build_grants(login, wiring.settings, snapshot)

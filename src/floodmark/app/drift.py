@@ -15,6 +15,7 @@ from floodmark.wiring.pipelines import wire, wire_ledger, wire_source, wire_ware
 
 if TYPE_CHECKING:
     from floodmark.app.context import AppContext
+    from floodmark.core.drift.words import DriftWords
     from floodmark.sync.ports.drift import DriftEvent
 
 _LOG = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ def drift_watch(app: AppContext, source: str) -> DriftWatch:
         ledger=wire_ledger(config).drift(),
         alerts=app.alerts(),
         drop_staging=wire_warehouse(config).windows().drop_staging,
+        words=wire_source(config, source).drift_words(),
     )
 
 
@@ -53,6 +55,11 @@ def list_drift(app: AppContext, *, everything: bool) -> list[DriftEvent]:
     """Return the events of the sources of the configuration. everything: also the decided events."""
     events = [event for event in wire_ledger(app.config).drift().list_events() if event.source in app.config.sources]
     return [event for event in events if everything or event.approved_at is None]
+
+
+def words_of(app: AppContext, event: DriftEvent) -> DriftWords:
+    """Return the sentences about an event, whose source is in the configuration."""
+    return wire_source(app.config, event.source).drift_words()
 
 
 def approve_drift(app: AppContext, event_id: int) -> DriftEvent:

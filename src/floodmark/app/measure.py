@@ -62,7 +62,11 @@ def _measure(app: AppContext, pipeline: str, max_lag: timedelta | None, *, sendi
     marks = wiring.ledger.list_table_marks(pipeline)
     # The positions of the log alone: no table is read.
     snapshot = wiring.source.snapshots().read_snapshot(())
-    progress = wiring.source.read_progress(()) if sending else SourceProgress({}, None)
+    # While such a source is quiet, only its first change after a watermark shows how late a table is.
+    watermarks = {mark.watermark for mark in marks if mark.watermark} if snapshot.is_synchronous else ()
+    progress = SourceProgress({}, None)
+    if sending or watermarks:
+        progress = wiring.source.read_progress(watermarks)
     measures = measure_tables(marks, snapshot, progress)
     if sending:
         app.metrics.send_measures(pipeline, measures)

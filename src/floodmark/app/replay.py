@@ -10,7 +10,7 @@ from floodmark.core.alerts.runs import REPLAY_FAILED, parse_data_interval
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.interval import Interval
 from floodmark.sync.recovery.replay import Replay
-from floodmark.wiring.pipelines import wire, wire_ledger
+from floodmark.wiring.pipelines import wire, wire_ledger, wire_source
 
 if TYPE_CHECKING:
     from floodmark.app.context import AppContext
@@ -18,13 +18,23 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
+def can_replay(app: AppContext, pipeline: str) -> bool:
+    """Return whether the source of a pipeline has what was changed in a past time; True for a removed pipeline."""
+    found = app.config.pipelines.get(pipeline)
+    return found is None or wire_source(app.config, found.source).has_history
+
+
 def replay_of(app: AppContext, pipeline: str) -> Replay:
-    """Return the replays of a pipeline. Raises ConfigError where the pipeline is not in the configuration."""
+    """Return the replays of a pipeline.
+
+    Raises ConfigError where the pipeline is not in the configuration, or its source keeps no history of changes.
+    """
     wiring = wire(app.config, pipeline)
+    log = wiring.source.replays()
     return Replay(
         wiring.settings,
         wiring.source.snapshots(),
-        wiring.source.replays(),
+        log,
         wiring.ledger.replays(),
         wiring.warehouse.windows(),
         drift=drift_watch(app, app.config.pipeline(pipeline).source),

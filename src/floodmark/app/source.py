@@ -23,6 +23,19 @@ class FollowedDatabase:
     now: DatabaseIdentity
 
 
+def reload_member(app: AppContext, pipeline: str, table: str, member: str) -> None:
+    """Let the next run of a pipeline read all rows of a member of a table, and sweep those that it no longer has.
+
+    Raises ConfigError for an unknown pipeline or table, OperatorError for a member that no run has examined.
+    """
+    source = next((each.source for each in app.config.settings(pipeline).tables if str(each.source) == table), None)
+    if source is None:
+        raise ConfigError(pipeline, f"it has no table {table}.", "Write it as in pipelines.yaml.")
+    ledger = wire_ledger(app.config).windows()
+    ledger.ensure_schema()
+    ledger.forget_mark(pipeline, source, member)
+
+
 def confirm_database(app: AppContext, source: str, by: str) -> Sequence[FollowedDatabase]:
     """Let all pipelines of a source follow the database that its connection leads to. by: the operator who decided.
 

@@ -74,7 +74,7 @@ def _cells(table: TableStatus) -> list[str]:
         escape(f"{table.source}\n-> {table.target}"),
         "\n".join((_state(table), table.verdict, *([f"{len(table.drift)} drift open"] if table.drift else []))),
         f"{table.watermark or '-'}\n{at}",
-        f"{_duration(table.lag_seconds)}\n{behind}\n{_duration(table.headroom_seconds)}",
+        f"{_duration(table.lag_seconds)}\n{behind}\n{_headroom(table)}",
         _last_window(table),
     ]
 
@@ -103,6 +103,13 @@ def _change_tables(table: TableStatus) -> str:
         lines.append("-" if each.rows is None else f"{each.rows:,} rows")
         lines += [] if each.size_bytes is None else [format_bytes(each.size_bytes)]
     return "\n".join(lines) or "-"
+
+
+def _headroom(table: TableStatus) -> str:
+    """Return the headroom as a time; where that is unknown, as a number of transactions."""
+    if table.headroom_seconds is None and table.headroom_transactions is not None:
+        return f"{table.headroom_transactions:,} tx"
+    return _duration(table.headroom_seconds)
 
 
 def _duration(seconds: float | None) -> str:

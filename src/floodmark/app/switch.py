@@ -65,6 +65,8 @@ def run_switches(app: AppContext, source: str) -> str:
     config = app.config
     if not app.pipelines_of(source):
         return "no pipeline reads this source."
+    if not wire_source(config, source).has_instances:
+        return "a table of this source has no capture instances between which it could switch."
     planner = switch_planner(app, source)
     steps = SwitchSteps(
         source_name=source,

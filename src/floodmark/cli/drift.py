@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from floodmark.app.drift import approve_drift, list_drift, release_table
+from floodmark.app.drift import approve_drift, list_drift, release_table, words_of
 from floodmark.app.switch import approve_switch, is_proposal, list_switches, reject_switch, run_switches
 from floodmark.cli.drift_events import drift_details, drift_json, drift_table, switch_lines
 from floodmark.cli.process import AsJson, ConfigFile, Pipeline, explained, open_app, out
@@ -33,7 +33,7 @@ def list_events(
         typer.echo("No drift." if everything else "There is no undecided drift. See also --all.")
     else:
         out.print(drift_table(events))
-        typer.echo(drift_details(events))
+        typer.echo(drift_details(events, lambda event: words_of(app, event)))
     if under_way and not as_json:
         typer.echo(switch_lines(under_way))
 

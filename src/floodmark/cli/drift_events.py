@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
@@ -14,6 +14,7 @@ from floodmark.sync.drift.events import describe_shared_proposal, proposed_with
 
 if TYPE_CHECKING:
     from floodmark.core.drift.switch import InstanceSwitch
+    from floodmark.core.drift.words import DriftWords
     from floodmark.sync.ports.drift import DriftEvent
 
 
@@ -40,12 +41,13 @@ def drift_table(events: Sequence[DriftEvent]) -> Table:
     return table
 
 
-def drift_details(events: Sequence[DriftEvent]) -> str:
-    """Return the DDL behind each event, its effect, and the proposed T-SQL."""
+def drift_details(events: Sequence[DriftEvent], words_of: Callable[[DriftEvent], DriftWords]) -> str:
+    """Return the DDL behind each event, its effect, and the proposed T-SQL. words_of: by the kind of its source."""
     lines = []
     for event in events:
-        lines.append(f"Event {event.event_id}, {event.table}: {describe_ddl(event.explained)}")
-        lines.append(f"  {describe_effect(event.explained.difference, event.policies)}")
+        words = words_of(event)
+        lines.append(f"Event {event.event_id}, {event.table}: {describe_ddl(event.explained, words)}")
+        lines.append(f"  {describe_effect(event.explained.difference, event.policies, words)}")
         if event.proposal and event.approved_at is None:
             lines += [f"  {shared}"] if (shared := describe_shared_proposal(proposed_with(event, events))) else []
             lines += [f"  To capture it, floodmark drift approve {event.event_id} runs:", event.proposal]

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from floodmark.app.alerts import send_test_message
-from floodmark.cli import drift, java, questions, runs, source
+from floodmark.cli import drift, java, questions, runs, server, source
 from floodmark.cli.process import EXIT_FAILED, ConfigFile, explained, has_airflow_database, log_plainly, open_app
 from floodmark.config.loading import dump_config, load_config
 from floodmark.wiring.places import config_path
@@ -24,6 +24,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 for command in (runs.run, runs.replay, runs.reload, questions.status, questions.doctor, questions.verify):
     app.command()(command)
 app.command()(java.archive_classes)
+app.command()(server.spark_server)
 config_app = typer.Typer(no_args_is_help=True, help="The configuration.")
 app.add_typer(config_app, name="config")
 app.add_typer(drift.drift_app, name="drift")

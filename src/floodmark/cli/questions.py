@@ -13,8 +13,7 @@ from floodmark.app.verify import verify_pipeline
 from floodmark.cli.findings import findings_json, findings_table
 from floodmark.cli.process import EXIT_FAILED, AsJson, ConfigFile, Pipeline, explained, open_app, out
 from floodmark.cli.tables import status_json, verification_json, verification_remarks, verification_table
-from floodmark.core.doctor.diagnosis import worst
-from floodmark.core.doctor.finding import Grade
+from floodmark.core.doctor.finding import Grade, worst
 
 DOCTOR_EXITS = {Grade.RISK: 3, Grade.PROBLEM: 4}
 STANDING_EXITS = {"fine": 0, "attention": 3, "incident": 4}

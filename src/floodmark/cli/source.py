@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from floodmark.app.source import confirm_database
+from floodmark.app.source import confirm_database, reload_member
 from floodmark.cli.process import ConfigFile, explained, open_app
 
 source_app = typer.Typer(no_args_is_help=True, help="Sources: which database they are.")
@@ -26,3 +26,17 @@ def confirm(
         typer.echo(f"{each.pipeline} follows {each.now}{changed}.")
     if not confirmed:
         typer.echo(f"No pipeline reads {source}.")
+
+
+@source_app.command("reload-device")
+def reload_device(
+    pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.")],
+    table: Annotated[str, typer.Argument(help="Source table, as in the configuration.")],
+    device: Annotated[str, typer.Argument(help="Name of the device: that of its file without the extension.")],
+    config: ConfigFile = None,
+) -> None:
+    """Let the next run read all rows of TABLE on DEVICE, and delete in the target what the device no longer has. For a
+    device whose changes since its last sync are lost."""
+    with explained():
+        reload_member(open_app(config), pipeline, table, device)
+    typer.echo(f"The next run of {pipeline} reads all rows of {table} on {device}.")

@@ -56,7 +56,7 @@ def verification_remarks(results: Sequence[TableVerification]) -> list[str]:
     if not all(each.equal for each in results):
         lines.append(
             "Rows that the source wrote after the watermarks differ as well. For a definite result, stop all writers, "
-            "run the pipeline when the capture job has caught up, and verify again."
+            "run the pipeline (with change data capture, when the capture job has caught up), and verify again."
         )
     return lines
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 from floodmark.config.fields import Cron
@@ -51,12 +53,19 @@ class DriftConfig(BaseModel):
         return {kind: policy for kind in DriftClass if (policy := getattr(self, kind.value)) is not None}
 
 
-def drift_policies(pipeline: DriftConfig, table: DriftConfig, *, repairs: bool = False) -> DriftPolicies:
+def drift_policies(
+    pipeline: DriftConfig,
+    table: DriftConfig,
+    defaults: Mapping[DriftClass, DriftPolicy] | None = None,
+    *,
+    repairs: bool = False,
+) -> DriftPolicies:
     """Return the policies of a table: its own ones, then those of its pipeline, without those that are the default.
 
-    repairs: a table whose capture instance was replaced is reloaded, and does not wait for the operator.
+    defaults: those of the kind of the source, where they differ. repairs: a table whose capture instance was replaced
+    is reloaded, and does not wait for the operator.
     """
-    chosen = {DriftClass.INSTANCE_REPLACED: DriftPolicy.ALERT} if repairs else {}
+    chosen = {**(defaults or {}), **({DriftClass.INSTANCE_REPLACED: DriftPolicy.ALERT} if repairs else {})}
     chosen |= pipeline.chosen() | table.chosen()
     # The order is fixed, so that two configurations with the same policies are equal.
     kinds = [kind for kind in DriftClass if kind in chosen and chosen[kind] is not ALLOWED[kind][0]]

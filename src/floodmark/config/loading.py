@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from floodmark.config.alerts import AlertsConfig, AppriseConfig, EmailConfig, WebhookConfig
 from floodmark.config.drift import DriftConfig, DriftWatchConfig
 from floodmark.config.fields import PARSE_RULES
+from floodmark.config.kinds import drop_keys, refuse_keys
 from floodmark.config.models import Config, FirstLoadConfig, PipelineConfig, RuleConfig, SourceConfig, TableConfig
 from floodmark.config.retention import RetentionConfig
 from floodmark.config.upkeep import CaptureConfig, CaptureJobConfig, StopConfig
@@ -87,6 +88,7 @@ def dump_config(config: Config) -> str:
                 "drift": {kind.value: table.drift.of(kind).value for kind in DriftClass},
             }
         document["pipelines"][name]["schedule"] = pipeline.schedule
+    drop_keys(document)
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 
@@ -153,6 +155,7 @@ def _cross_check(document: object) -> Iterator[tuple[str, str]]:
 
     The check works on the file as it was read, so that it also finds its problems in a file that is not valid.
     """
+    yield from refuse_keys(_mapping(document))
     sources = _mapping(_mapping(document).get("sources"))
     targets: dict[TableName, str] = {}
     for name, pipeline in _mapping(_mapping(document).get("pipelines")).items():

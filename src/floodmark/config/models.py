@@ -23,12 +23,14 @@ from floodmark.config.fields import (
     SourceTableName,
     TargetTableName,
 )
+from floodmark.config.kinds import KINDS
 from floodmark.config.retention import RetentionConfig
 from floodmark.config.upkeep import CaptureConfig
 from floodmark.core.errors import ConfigError
 from floodmark.core.policies import (
     Backfill,
     Deletes,
+    KeySpelling,
     NetSource,
     OnFailure,
     OnGap,
@@ -46,12 +48,12 @@ class _Frozen(BaseModel):
 
 
 class SourceConfig(_Frozen):
-    """A SQL Server database."""
+    """A SQL Server database, or a fleet of edge databases."""
 
     conn_id: ConnectionId
-    """An Airflow connection of type mssql; its schema is the database."""
-    kind: Literal["cdc"] = "cdc"
-    """How its changes are read: by change data capture."""
+    """An Airflow connection of type mssql, whose schema is the database; for kind compact, of type fs."""
+    kind: Literal["cdc", "change_tracking", "compact"] = "cdc"
+    """How its changes are read: by change data capture, by change tracking, or from the files of devices."""
     capture: CaptureConfig | None = None
     """How the capture job is maintained; None: Floodmark does not change it."""
     retention: RetentionConfig | None = None
@@ -122,6 +124,8 @@ class TableConfig(_Frozen):
     drift: DriftConfig = DriftConfig()
     security_filtered: SecurityFiltered = SecurityFiltered.REFUSE
     """Whether the table is loaded although a security policy of the source filters its rows."""
+    key_spelling: KeySpelling = KeySpelling.REFUSE
+    """Whether the owner promises that no key changes its spelling, where the source would not show it."""
 
 
 class PipelineConfig(_Frozen):
@@ -175,19 +179,20 @@ class Config(_Frozen):
     def settings(self, name: str) -> PipelineSettings:
         """Return the settings that a run needs of a pipeline, with every default filled in."""
         pipeline = self.pipeline(name)
-        max_reads = self.sources[pipeline.source].max_reads
-        tables = tuple(_table_settings(pipeline, table, max_reads) for table in pipeline.tables)
+        source = self.sources[pipeline.source]
+        tables = tuple(_table_settings(pipeline, table, source) for table in pipeline.tables)
         return PipelineSettings(name, tables, pipeline.lag_limit.total_seconds(), pipeline.source)
 
 
-def _table_settings(pipeline: PipelineConfig, table: TableConfig, max_reads: int | None) -> TableSettings:
+def _table_settings(pipeline: PipelineConfig, table: TableConfig, source: SourceConfig) -> TableSettings:
+    rules = KINDS[source.kind]
     on_gap = table.on_gap or pipeline.on_gap
     first_load = table.first_load or pipeline.first_load
     return TableSettings(
         source=table.source,
         target=table.target,
         deletes=table.deletes or pipeline.deletes,
-        net=table.net or pipeline.net,
+        net=rules.net or table.net or pipeline.net,
         temporal=table.temporal or pipeline.temporal,
         rules=tuple(Rule(rule.name, rule.sql, rule.on_failure) for rule in table.rules),
         key=table.key,
@@ -196,11 +201,12 @@ def _table_settings(pipeline: PipelineConfig, table: TableConfig, max_reads: int
         lob_batch_bytes=int(table.lob_batch or pipeline.lob_batch),
         first_load_chunk_rows=first_load.chunk_rows,
         first_load_parallel_reads=first_load.parallel_reads,
-        max_reads=max_reads or max(DEFAULT_MAX_READS, first_load.parallel_reads),
+        max_reads=source.max_reads or max(DEFAULT_MAX_READS, first_load.parallel_reads),
         first_load_when_added=first_load.when_added,
-        drift=drift_policies(pipeline.drift, table.drift, repairs=on_gap is OnGap.REPAIR),
+        drift=drift_policies(pipeline.drift, table.drift, rules.drift_defaults, repairs=on_gap is OnGap.REPAIR),
         on_gap=on_gap,
         backfill=table.backfill or pipeline.backfill,
         unstorable=table.unstorable or pipeline.unstorable,
         security_filtered=table.security_filtered,
+        key_spelling=table.key_spelling,
     )

@@ -92,6 +92,10 @@ class CdcNotEnabledError(SourceAdminError):
     """The database or the table is not tracked."""
 
 
+class SourceDamagedError(SourceAdminError):
+    """A file of the source is damaged: it is cut off, or its parts do not fit."""
+
+
 class NoKeyError(SourceAdminError):
     """The table has no key to merge by."""
 

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
     """Everything committed after ``after_lsn`` (excluded) up to ``to_lsn`` (included). Never empty."""
 
-    after_lsn: Lsn
-    to_lsn: Lsn
+    after_lsn: Position
+    to_lsn: Position
 
     def __post_init__(self) -> None:
         if not self.after_lsn < self.to_lsn:
             raise ValueError(f"an interval must advance: after {self.after_lsn} to {self.to_lsn}")
 
     @property
-    def from_lsn(self) -> Lsn:
+    def from_lsn(self) -> Position:
         """The lowest LSN inside, for SQL Server's functions, whose bounds are included."""
         return self.after_lsn.next()
 
-    def __contains__(self, lsn: Lsn) -> bool:
+    def __contains__(self, lsn: Position) -> bool:
         return self.after_lsn < lsn <= self.to_lsn
 
     def covers(self, other: Interval) -> bool:

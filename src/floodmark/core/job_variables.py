@@ -1,7 +1,11 @@
-"""The variables of the load job's environment that hold connections as JSON, with their passwords."""
+"""The variables of the load job's environment that hold connections as JSON, with their passwords, and one URL."""
 
 from __future__ import annotations
 
 SOURCE_VARIABLE = "FLOODMARK_SOURCE"
+KIND_VARIABLE = "FLOODMARK_SOURCE_KIND"
+"""Holds the kind of the source; no secret."""
 LEDGER_VARIABLE = "FLOODMARK_LEDGER"
 WAREHOUSE_VARIABLE = "FLOODMARK_WAREHOUSE"
+REMOTE_VARIABLE = "FLOODMARK_SPARK_REMOTE"
+"""Holds the URL of a Spark Connect server, with its token, where the load uses one."""

@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from typing import ClassVar
 
 from floodmark.core.position import POSITION_BYTES, Position
 
 _ZERO = bytes(POSITION_BYTES)
+_FILE_BYTES = 4
 _HEX = re.compile(r"(?:0[xX])?([0-9A-Fa-f]{20})")
 _COLONS = re.compile(r"([0-9A-Fa-f]{8}):([0-9A-Fa-f]{8}):([0-9A-Fa-f]{4})")
 
@@ -21,6 +23,14 @@ _COLONS = re.compile(r"([0-9A-Fa-f]{8}):([0-9A-Fa-f]{8}):([0-9A-Fa-f]{4})")
 @dataclass(frozen=True, slots=True, order=True)
 class Lsn(Position):
     """The position of a commit. Prints as 0x and 20 upper-case hexadecimal digits."""
+
+    noun: ClassVar[str] = "LSN"
+
+    def __post_init__(self) -> None:
+        super(Lsn, self).__post_init__()
+        # Virtual log files are counted from 1. Other kinds of positions have zeros there.
+        if not any(self.value[:_FILE_BYTES]):
+            raise ValueError(f"0x{self.value.hex().upper()} is not an LSN: its virtual log file is 0")
 
     @classmethod
     def parse(cls, text: str) -> Lsn:

@@ -52,6 +52,15 @@ class SecurityFiltered(Enum):
     """The rows that the login may see are loaded, and no load deletes the others."""
 
 
+class KeySpelling(Enum):
+    """The handling of a key whose spelling may change without a change that the source reports as another key."""
+
+    REFUSE = "refuse"
+    """The table is not read."""
+    FIXED = "fixed"
+    """The owner promises that no key changes its spelling."""
+
+
 class OnFailure(Enum):
     """The effect of a broken rule."""
 

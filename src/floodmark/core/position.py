@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 POSITION_BYTES = 10
 _ZERO = bytes(POSITION_BYTES)
@@ -20,6 +20,8 @@ class Position(ABC):
     """A position. ``value`` is ten bytes, big-endian, and never zero."""
 
     value: bytes
+    noun: ClassVar[str]
+    """The word for a position of the kind, in messages."""
 
     def __post_init__(self) -> None:
         if len(self.value) != POSITION_BYTES:
@@ -35,6 +37,10 @@ class Position(ABC):
     @abstractmethod
     def __str__(self) -> str:
         """Return the form of its kind, which ``parse`` takes."""
+
+    def count_above(self, lower: Position) -> int | None:
+        """Return the number of commits after ``lower`` up to this position; None where positions do not count them."""
+        return None
 
     def next(self) -> Self:
         """Return the smallest position above this one. Raises OverflowError at the end of the range."""

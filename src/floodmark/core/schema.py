@@ -13,6 +13,8 @@ _LOB_WITH_MAX = frozenset({"nvarchar", "varchar", "varbinary"})
 _FIXED_TEXT = frozenset({"char", "nchar"})
 _PADDED = frozenset({"varchar", "nvarchar", "sysname", "varbinary"})
 _BINARY_COLLATION = re.compile(r".*_BIN2?(_UTF8)?", re.IGNORECASE)
+EXACT_COLLATION = "BINARY"
+"""SQLite's collation, of a name that SQL Server has not: texts are equal where their bytes are."""
 _LOB_ALWAYS = frozenset({"text", "ntext", "image", "xml"})
 
 
@@ -77,6 +79,8 @@ class SourceColumn:
         A comparison pads the shorter text with blanks, the shorter binary value with zeros, whatever the collation is
         (docs/reference/sqlserver_cdc.md, "Net changes").
         """
+        if self.collation == EXACT_COLLATION:
+            return True
         if self.type_name in _FIXED_TEXT:
             return _BINARY_COLLATION.fullmatch(self.collation) is not None
         return self.type_name not in _PADDED
@@ -93,7 +97,7 @@ class SourceColumn:
             return f"{self.type_name}({self.precision},{self.scale})"
         if self.type_name in ("datetime2", "time", "datetimeoffset"):
             return f"{self.type_name}({self.scale})"
-        if self.type_name in ("char", "varchar", "nchar", "nvarchar", "binary", "varbinary"):
+        if self.type_name in ("char", "varchar", "nchar", "nvarchar", "binary", "varbinary") and self.max_length:
             return f"{self.type_name}({'max' if self.max_length == MAX_LENGTH else self.max_length})"
         return self.type_name
 

@@ -12,6 +12,7 @@ from floodmark.core.policies import (
     Backfill,
     Deletes,
     DriftPolicies,
+    KeySpelling,
     NetSource,
     OnGap,
     Rule,
@@ -55,6 +56,7 @@ class TableSettings:
     """The bytes at which a batch of rows with LOBs ends."""
     unstorable: UnstorablePolicy = UnstorablePolicy.QUARANTINE
     security_filtered: SecurityFiltered = SecurityFiltered.REFUSE
+    key_spelling: KeySpelling = KeySpelling.REFUSE
 
 
 @dataclass(frozen=True, slots=True)

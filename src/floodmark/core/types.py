@@ -95,7 +95,7 @@ def warehouse_type(table: SourceTable, column: SourceColumn, temporal: TemporalP
     raise ConfigError(
         str(table.name),
         f"column {column.name} has type {name}, which Floodmark does not support.",
-        "Leave the column out of the capture instance (@captured_column_list).",
+        "Leave the column out of the capture instance (@captured_column_list), or, where there is none, of the table.",
     )
 
 

@@ -19,6 +19,7 @@ from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
 from floodmark.app.alerts import report_tables
+from floodmark.app.replay import can_replay
 from floodmark.config.models import PipelineConfig
 from floodmark.core.alerts.runs import REPLAY_FAILED, RUN_FAILED, RunFailure, data_interval, run_failed, run_late
 from floodmark.core.errors import FloodmarkError
@@ -56,7 +57,11 @@ def failure_callback(
     def notify(context: Mapping[str, Any]) -> None:
         ti, dag = context.get("ti"), context["dag"]
         task_id = ti.task_id if ti else ""
+        app = open_app(config_path, parse_rules=False)
         replayed = _replayed(context) if kind == RUN_FAILED else ""
+        if replayed and not can_replay(app, subject):
+            # A backfill that was refused: no later one would end an alert about it.
+            return
         alert = run_failed(
             REPLAY_FAILED if replayed else kind_by_task.get(task_id, kind),
             subject,
@@ -66,7 +71,6 @@ def failure_callback(
             task_id=task_id,
             part=replayed,
         )
-        app = open_app(config_path, parse_rules=False)
         app.alerts().raise_alert(alert)
         if alert.kind == RUN_FAILED:
             report_tables(app, subject)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from floodmark.core.errors import ConfigError, FloodmarkBugError
 from floodmark.orchestration.failure import explained
-from floodmark.spark.launch.command import application, job_arguments, job_environment, job_settings
+from floodmark.spark.launch.command import application, client_command, job_arguments, job_environment, job_settings
 from floodmark.spark.launch.output import JobOutput, start_failure
 from floodmark.spark.launch.parent_death import end_with_starter
 from floodmark.spark.launch.target import DEFAULT_MASTER, target_of
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from floodmark.core.window.load_result import LoadResult
+
+_END_SECONDS = 5
+"""The time that a load has to end by itself, after SIGTERM."""
 
 
 class LoadHook(SparkSubmitHook):  # type: ignore[misc]
@@ -41,8 +45,10 @@ class LoadHook(SparkSubmitHook):  # type: ignore[misc]
     def __init__(self, secrets: Mapping[str, str], **arguments: Any) -> None:
         super().__init__(**arguments)
         self.output = JobOutput()
-        extra = self.get_connection(self._conn_id).extra_dejson
-        self._target = target_of(self._conn_id, self._connection["master"], extra)
+        found = self.get_connection(self._conn_id)
+        self._target = target_of(
+            self._conn_id, self._connection["master"], found.extra_dejson, found.login, found.password
+        )
         self._conf: dict[str, Any] = job_settings(self._target) | (arguments.get("conf") or {})
         # Not env_vars: on YARN and Kubernetes the provider puts them on the command line.
         self._env = job_environment(secrets, self._target)
@@ -54,6 +60,13 @@ class LoadHook(SparkSubmitHook):  # type: ignore[misc]
             application, process_group=0, preexec_fn=end_with_starter(), errors="replace", **arguments
         )
         return driver_id
+
+    def _build_spark_submit_command(self, application: str) -> list[str]:
+        """Return the command that ``submit`` runs: spark-submit, or Python where Spark is a server's."""
+        if self._target.server:
+            return client_command(self._target, self._application_args)
+        command: list[str] = super()._build_spark_submit_command(application)
+        return command
 
     @property
     def was_run(self) -> bool:
@@ -70,6 +83,10 @@ class LoadHook(SparkSubmitHook):  # type: ignore[misc]
     def on_kill(self) -> None:
         if self._submit_sp is not None and self._submit_sp.poll() is None:
             os.killpg(self._submit_sp.pid, signal.SIGTERM)
+            if self._target.server:
+                # It has the server interrupt what it runs for this load.
+                with suppress(subprocess.TimeoutExpired):
+                    self._submit_sp.wait(_END_SECONDS)
         super().on_kill()
 
     @classmethod

@@ -20,7 +20,7 @@ from floodmark.app.measure import measured
 from floodmark.app.replay import end_replay, replay_of
 from floodmark.app.run import check_run, close_run, is_outdated, open_next, publish_run, stopped_table
 from floodmark.core.errors import ConfigError, NotCapturedYetError
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.recovery.replay_interval import NoInterval
 from floodmark.core.schema import TableName
 from floodmark.core.window.plan import WindowState
@@ -124,7 +124,7 @@ def event_extra(window_id: int, table: PublishedTable) -> dict[str, Any]:
     }
 
 
-def _show_watermark(asset: Asset, stores: Any, watermark: Lsn) -> None:
+def _show_watermark(asset: Asset, stores: Any, watermark: Position) -> None:
     """Set the watermark that Airflow displays. It is a copy: the ledger is the source of truth.
 
     Each call is a request to Airflow's API server. A watermark that moves over a quiet interval is therefore not

@@ -35,6 +35,7 @@ from floodmark.quality.suites import (
     BATCH,
     Batch,
     Check,
+    NoneMeets,
     NoRows,
     NotNull,
     RowCount,
@@ -233,6 +234,8 @@ def _expectation(check: Check) -> Any:
             return gxe.ExpectCompoundColumnsToBeUnique(column_list=list(columns), **common)
         case RowCount(rows):
             return gxe.ExpectTableRowCountToEqual(value=rows, **common)
+        case NoneMeets() as wanted:
+            return gxe.UnexpectedRowsExpectation(unexpected_rows_query=_as_template(wanted.rows.sql), **common)
         case NoRows(query):
             return gxe.UnexpectedRowsExpectation(unexpected_rows_query=_as_template(query), **common)
 
@@ -262,7 +265,7 @@ def _describe(check: Check, result: Mapping[str, Any]) -> str:
             return f"{_rows(result['unexpected_count'])} of {result['element_count']} against it"
         case RowCount():
             return _rows(result["observed_value"])
-        case NoRows():
+        case NoneMeets() | NoRows():
             return f"{_rows(result['observed_value'])} against it"
 
 

@@ -74,12 +74,26 @@ class NoRows:
 
 
 @dataclass(frozen=True, slots=True)
+class NoneMeets:
+    """A condition that no row of the batch may meet."""
+
+    condition: str
+    key: tuple[str, ...]
+    """The columns that show which rows do."""
+
+    @property
+    def rows(self) -> NoRows:
+        """The same as a query."""
+        return NoRows(f"SELECT {_list('', self.key)} FROM {BATCH} WHERE {self.condition}")
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """A check of a batch."""
 
     name: str
     """One word for the error message."""
-    what: NotNull | Unique | RowCount | NoRows
+    what: NotNull | Unique | RowCount | NoneMeets | NoRows
     description: str
     """The expectation, for the report."""
     severity: Severity = Severity.CRITICAL
@@ -188,10 +202,10 @@ def _rule_checks(plan: WindowPlan, table: TablePlan) -> list[Check]:
     return [
         Check(
             rule.name,
-            NoRows(
-                f"SELECT {_list('', table.feed.table.key)} FROM {BATCH} "
-                f"WHERE {quote(WINDOW_COLUMN)} = {plan.window_id} AND NOT {quote(DELETED_COLUMN)} "
-                f"AND ({_condition(table, rule)}) IS FALSE"
+            NoneMeets(
+                f"{quote(WINDOW_COLUMN)} = {plan.window_id} AND NOT {quote(DELETED_COLUMN)} "
+                f"AND ({_condition(table, rule)}) IS FALSE",
+                table.feed.table.key,
             ),
             f"no row of this window breaks {rule.sql} (rule {rule.name}, on failure {rule.on_failure.value})",
             Severity.WARNING if rule.on_failure is OnFailure.WARN else Severity.CRITICAL,
@@ -213,11 +227,11 @@ def _freshness_check(plan: WindowPlan, table: TablePlan, freshness_seconds: floa
     """Return the check of freshness. It only warns: otherwise a window delayed by an outage would stay unpublished."""
     return Check(
         "fresh",
-        NoRows(
-            f"SELECT {_list('loaded', table.feed.table.key)} FROM (SELECT * FROM {BATCH}) AS loaded "
-            f"JOIN {LEDGER_SCHEMA}.windows AS opened ON opened.window_id = loaded.{quote(WINDOW_COLUMN)} "
-            f"WHERE opened.window_id = {plan.window_id} "
-            f"AND loaded.{quote(LOADED_AT_COLUMN)} > opened.opened_at + interval '{freshness_seconds:.0f} seconds'"
+        NoneMeets(
+            f"{quote(WINDOW_COLUMN)} = {plan.window_id} AND {quote(LOADED_AT_COLUMN)} > "
+            f"(SELECT opened_at + interval '{freshness_seconds:.0f} seconds' FROM {LEDGER_SCHEMA}.windows "
+            f"WHERE window_id = {plan.window_id})",
+            table.feed.table.key,
         ),
         f"rows are in the warehouse within {freshness_seconds:.0f} seconds of the moment the window was opened",
         Severity.WARNING,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from floodmark.core.errors import FloodmarkError, LoadKilledError, LoadStartError
+from floodmark.core.errors import ConfigError, FloodmarkError, LoadKilledError, LoadStartError
 from floodmark.core.window.load_result import PREFIX, LoadResult, format_load_result, parse_load_result
 
 _TRANSPORTED = re.compile(re.escape(PREFIX) + r"\{.*\}")
@@ -20,6 +20,11 @@ _CLUSTER_LOST = re.compile(
     r"All masters are unresponsive|Master removed our application|Application has been killed"
     r"|SparkContext was shut down|stopped SparkContext|Could not connect to|Failed to connect to"
 )
+# The messages of a client of Spark Connect whose server has gone, was started again, or ended the session.
+_SERVER_LOST = re.compile(
+    r"StatusCode\.UNAVAILABLE|INVALID_HANDLE\.(?:SESSION|OPERATION)|INVALID_CURSOR|OPERATION_CANCELED|NO_ACTIVE_SESSION"
+)
+_TOKEN_REFUSED = "StatusCode.UNAUTHENTICATED"  # noqa: S105  (a status)
 # Its messages for a Python of executors that does not start; the last line is Python's own error (PythonWorkerFactory).
 _NO_PYTHON = re.compile(
     r"Error from python worker:\n(?:\s+.*\n)*?\s*(?P<python>\w+Error: .*)\n(?:PYTHONPATH|[\w.]+Exception)"
@@ -41,8 +46,8 @@ def transported_errors() -> Iterator[None]:
 
 
 def recover(error: BaseException) -> FloodmarkError | None:
-    """Return the error that a worker raised, from Spark's exception; LoadKilledError where a worker process
-    ended, LoadStartError where none starts.
+    """Return the error that a worker raised, from Spark's exception; LoadKilledError where a process of Spark
+    ended, LoadStartError where none starts, ConfigError where a Spark Connect server refuses the token.
 
     None where the exception contains no error of ``core.errors``.
     """
@@ -65,6 +70,24 @@ def recover(error: BaseException) -> FloodmarkError | None:
             "the load",
             "a process of Spark ended: it was killed, or it ran out of memory.",
             "Nothing is half-written; the next try loads the same window.",
+        )
+    return _find_loss(text)
+
+
+def _find_loss(text: str) -> FloodmarkError | None:
+    """Return the error about a server or a cluster that does not serve the load."""
+    if _TOKEN_REFUSED in text:
+        return ConfigError(
+            "the Spark connection",
+            "the Spark Connect server refuses its token.",
+            "Its password must be the token that the server was started with.",
+        )
+    if _SERVER_LOST.search(text):
+        return LoadKilledError(
+            "the load",
+            "the Spark Connect server ended, or it ended the session of the load.",
+            "Check that it runs. Nothing is half-written; the next try loads the same window.",
+            text,
         )
     if _CLUSTER_LOST.search(text):
         return LoadKilledError(

@@ -1,4 +1,4 @@
-"""The load job that spark-submit runs for one window. Its last line of output is the result, for the caller."""
+"""The load job of one window. Its last line of output is the result, for the caller."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
-
-from pyspark.sql import SparkSession
+from typing import Any, Protocol, Self, TypeVar
 
 from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
 from floodmark.core.hosts import is_loopback
-from floodmark.core.job_variables import LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
+from floodmark.core.job_variables import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
 from floodmark.core.schema import TableName
 from floodmark.core.window.load_result import STARTED, LoadResult, format_load_result
 from floodmark.core.window.plan import TableCounts
@@ -25,17 +24,48 @@ from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.cdc.rows.change_reader import open_cdc_reader
 from floodmark.sources.cdc.rows.parts import plan_cdc_parts
 from floodmark.sources.cdc.source import SqlServerSource
+from floodmark.sources.change_tracking.cut import open_tracking_cut
+from floodmark.sources.change_tracking.parts import plan_tracking_parts
+from floodmark.sources.change_tracking.reader import open_tracking_reader
+from floodmark.sources.change_tracking.source import TrackingSource
+from floodmark.sources.compact.fleet import Fleet
+from floodmark.sources.compact.parts import plan_compact_parts
+from floodmark.sources.compact.reader import open_compact_reader
+from floodmark.sources.compact.source import CompactSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.spark.engine import Engine, OpeningEngine
 from floodmark.spark.error_transport import recover
 from floodmark.spark.launch.target import SparkTarget
-from floodmark.spark.session import OpeningSession
 from floodmark.spark.stager import SparkStager
+from floodmark.sync.ports.reader import OpenCut, OpenReader, PlanParts
+from floodmark.sync.ports.source import Source
 from floodmark.sync.run.load import load_window
 
 _LOG = logging.getLogger(__name__)
 
 
-def main(opening: OpeningSession, arguments: Sequence[str] | None = None) -> int:
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """The adapters of a kind of source in the load job."""
+
+    connection: type[SqlServerConnection | Fleet]
+    snapshots: Callable[[Any], Source]
+    """Takes a connection of that type."""
+    open_reader: OpenReader
+    plan_parts: PlanParts
+    open_cut: OpenCut | None = None
+
+
+_KINDS = {
+    "cdc": _Kind(SqlServerConnection, SqlServerSource, open_cdc_reader, plan_cdc_parts),
+    "change_tracking": _Kind(
+        SqlServerConnection, TrackingSource, open_tracking_reader, plan_tracking_parts, open_tracking_cut
+    ),
+    "compact": _Kind(Fleet, CompactSource, open_compact_reader, plan_compact_parts),
+}
+
+
+def main(opening: OpeningEngine, arguments: Sequence[str] | None = None) -> int:
     """Return the exit status: 0 when the window is merged. An error is logged, and is in the last line for programs."""
     parser = argparse.ArgumentParser(description="Load one window of a pipeline.")
     parser.add_argument("--window-id", type=int, required=True, help="of the ledger; it must have been opened")
@@ -51,20 +81,24 @@ def main(opening: OpeningSession, arguments: Sequence[str] | None = None) -> int
     return 0 if result.error is None else 1
 
 
-def run_load_job(window_id: int, opening: OpeningSession) -> Mapping[TableName, TableCounts]:
+def run_load_job(window_id: int, opening: OpeningEngine) -> Mapping[TableName, TableCounts]:
     """Load a window and return the rows per table. Source and warehouse come from the environment.
 
     Raises from ``core.errors``.
     """
     subject = f"window {window_id}"
-    source = _from_environment(SOURCE_VARIABLE, SqlServerConnection, subject)
+    kind = _KINDS[os.environ.get(KIND_VARIABLE, "cdc")]
+    source = _from_environment(SOURCE_VARIABLE, kind.connection, subject)
     ledger = _from_environment(LEDGER_VARIABLE, WarehouseConnection, subject)
     warehouse = _from_environment(WAREHOUSE_VARIABLE, WarehouseConnection, subject)
 
-    def open_session() -> SparkSession:
-        session = opening.get()
-        _require_reachable(session.sparkContext.master, {"source": source.host, "warehouse": warehouse.host})
-        return session
+    hosts = {"source": source.host} if isinstance(source, SqlServerConnection) else {}
+
+    def open_engine() -> Engine:
+        engine = opening.get()
+        for master in engine.masters:
+            _require_reachable(master, {**hosts, "warehouse": warehouse.host})
+        return engine
 
     began = time.monotonic()
     try:
@@ -72,8 +106,8 @@ def run_load_job(window_id: int, opening: OpeningSession) -> Mapping[TableName, 
             window_id,
             PostgresLedger(ledger),
             PostgresWarehouse(warehouse),
-            SqlServerSource(source),
-            SparkStager(open_session, open_cdc_reader, plan_cdc_parts),
+            kind.snapshots(source),
+            SparkStager(open_engine, kind.open_reader, kind.plan_parts, kind.open_cut),
         )
     finally:
         _LOG.info("The load took %.1f s.", time.monotonic() - began - opening.waited_seconds)
@@ -92,7 +126,7 @@ def _require_reachable(master: str, hosts: Mapping[str, str]) -> None:
             )
 
 
-def _result(window_id: int, opening: OpeningSession) -> LoadResult:
+def _result(window_id: int, opening: OpeningEngine) -> LoadResult:
     try:
         counts = run_load_job(window_id, opening)
     except FloodmarkError as error:
@@ -107,7 +141,16 @@ def _result(window_id: int, opening: OpeningSession) -> LoadResult:
     return LoadResult(window_id, {str(table): rows for table, rows in counts.items()})
 
 
-_Connection = TypeVar("_Connection", SqlServerConnection, WarehouseConnection)
+class _Portable(Protocol):
+    """A connection that travels to other machines as JSON."""
+
+    @classmethod
+    def from_json(cls, text: str) -> Self: ...
+
+    def portable(self) -> Self: ...
+
+
+_Connection = TypeVar("_Connection", bound=_Portable)
 
 
 def _from_environment(variable: str, kind: type[_Connection], subject: str) -> _Connection:

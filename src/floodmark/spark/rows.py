@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from floodmark.core.change import Operation
-from floodmark.core.lsn import Lsn
 from floodmark.core.naming import LSN_COLUMN, OPERATION_COLUMN, keep_column
+from floodmark.core.position import Position
 from floodmark.spark.net import has_value
 from floodmark.sync.ports.reader import RowShape
 
 Batches = Iterable[pa.RecordBatch]
 
 
-def stamp_first_load(batches: Batches, shape: RowShape, to_lsn: Lsn) -> Iterator[pa.RecordBatch]:
+def stamp_first_load(batches: Batches, shape: RowShape, to_lsn: Position) -> Iterator[pa.RecordBatch]:
     """Yield rows of the table itself as inserts at ``to_lsn``."""
     lobs = [column.name for column in shape.lobs]
     for batch in batches:

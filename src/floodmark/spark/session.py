@@ -1,8 +1,4 @@
-"""The Spark session of a load, which opens in a thread of its own.
-
-Half of the time of a small load is Spark's start, in which Java works and Python waits. Meanwhile the driver imports
-its modules, begins the load in the ledger and prepares staging.
-"""
+"""The Spark session of a load in a Java of its own: that of spark-submit, or of this process."""
 
 from __future__ import annotations
 
@@ -11,15 +7,15 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from floodmark.spark.launch.command import WORKER_DAEMON
 from floodmark.spark.launch.java import java_environment
 
 _LOG = logging.getLogger(__name__)
-_SETTINGS = {
-    "spark.python.daemon.module": "floodmark.spark.daemon",
+SESSION_SETTINGS = {
     # Columns of a case-sensitive source may differ in case alone.
     "spark.sql.caseSensitive": "true",
     # Moments are microseconds of UTC; the machine's time zone must not change them.
@@ -38,42 +34,35 @@ _GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
 """The variable that spark-submit sets, whose Java runs already."""
 
 
-class OpeningSession:
-    """A Spark session that is being opened."""
+@dataclass(frozen=True)
+class ClassicEngine:
+    """``Engine`` in a Java of its own."""
 
-    def __init__(self) -> None:
-        self.waited_seconds = 0.0
-        """The time that calls of ``get`` have waited for the session."""
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="spark")
-        self._session = self._pool.submit(open_spark_session)
+    session: SparkSession
 
-    def get(self) -> SparkSession:
-        """Return the session when it is open. Raises the error of its start."""
-        began = time.monotonic()
-        try:
-            return self._session.result()
-        finally:
-            self.waited_seconds += time.monotonic() - began
+    @property
+    def masters(self) -> Sequence[str]:
+        return (str(self.session.sparkContext.master),)
+
+    def cores(self) -> int:
+        return int(self.session.sparkContext.defaultParallelism)
 
     def stop(self) -> None:
-        """Stop the session, for a process that then ends. It may not have been opened."""
-        self._pool.shutdown()
-        if self._session.exception() is None:
-            # The stop of Python's part waits a second for a thread that ends with the process.
-            self._session.result().sparkContext._jsc.stop()
+        # The stop of Python's part waits a second for a thread that ends with the process.
+        self.session.sparkContext._jsc.stop()
 
 
-def open_spark_session() -> SparkSession:
-    """Return the session of spark-submit with Floodmark's settings; without spark-submit, a local one on all cores."""
+def open_classic_engine() -> ClassicEngine:
+    """Return the engine of spark-submit with Floodmark's settings; without spark-submit, a local one on all cores."""
     began = time.monotonic()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _GATEWAY_VARIABLE not in os.environ:
         os.environ.update(java_environment())
     builder = SparkSession.builder
-    for name, value in _SETTINGS.items():
+    for name, value in (WORKER_DAEMON | SESSION_SETTINGS).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    _silence(session, _REPEATED)
+    silence(session, _REPEATED)
     java = session.sparkContext._jvm.java.lang.System
     _LOG.info(
         "Spark %s on %s is up after %.1f s. Its Java is %s in %s.",
@@ -83,10 +72,11 @@ def open_spark_session() -> SparkSession:
         java.getProperty("java.version"),
         java.getProperty("java.home"),
     )
-    return session
+    return ClassicEngine(session)
 
 
-def _silence(session: SparkSession, loggers: Sequence[str]) -> None:
+def silence(session: SparkSession, loggers: Sequence[str]) -> None:
+    """Let loggers of Java print nothing."""
     jvm = session.sparkContext._jvm
     log4j = jvm.org.apache.logging.log4j
     for name in loggers:

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError
 from floodmark.core.interval import Interval
 from floodmark.core.schema import TableName
-from floodmark.core.window.load_result import LoadResult, format_load_result, parse_load_result
+from floodmark.core.window.load_result import format_error, parse_error
 from floodmark.spark.net import drop_superseded_changes
 from floodmark.spark.run_tasks import run_tasks
 from floodmark.spark.stage import StageWriter
@@ -89,7 +89,7 @@ def _stage_group(tables: Sequence[SmallTable], most_bytes: int) -> Iterator[pa.R
             row |= {"read_rows": read_rows, "staged_rows": staged.rows, "receipt": staged.receipt}
         except Exception as found:  # noqa: BLE001  (a bug that one table shows must not stop the others)
             error = found if isinstance(found, FloodmarkError) else _bug(table, found)
-            yield _to_batch(row | {"error": format_load_result(LoadResult(0, error=error))})
+            yield _to_batch(row | {"error": format_error(error)})
             if not concerns_one_table(error):
                 return
         else:
@@ -118,8 +118,5 @@ def _read(table: SmallTable, most_bytes: int) -> tuple[pa.RecordBatch | None, in
 
 def _result(read_rows: int, staged_rows: int, receipt: str, error: str) -> StagedRows | FloodmarkError:
     if error:
-        found = parse_load_result(error)
-        assert found is not None  # noqa: S101  (written by ``_staged``)
-        assert found.error is not None  # noqa: S101
-        return found.error
+        return parse_error(error)
     return StagedRows(read_rows, staged_rows, (StagedPart(0, staged_rows, receipt),))

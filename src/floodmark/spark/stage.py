@@ -12,20 +12,28 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
 from floodmark.core.policies import NetSource
+from floodmark.core.position import Position
 from floodmark.core.window.chunks import LoadChunk
+from floodmark.core.window.members import MemberRead
 from floodmark.core.window.plan import LoadKind
 from floodmark.spark.error_transport import transported_errors
 from floodmark.spark.net import collapse_changes
 from floodmark.spark.packing import Unpacked
 from floodmark.spark.rows import adapt_net_changes, stamp_first_load
+from floodmark.sync.ports.members import format_members, noted
 from floodmark.sync.ports.reader import RowShape, TableReader
 from floodmark.sync.ports.staging import StagedPart, StagingSink
 
-COUNTS_SCHEMA = "part int, read_rows long, staged_rows long, receipt string"
+COUNTS_SCHEMA = "part int, read_rows long, staged_rows long, receipt string, members string"
 _COUNTS = pa.schema(
-    [("part", pa.int32()), ("read_rows", pa.int64()), ("staged_rows", pa.int64()), ("receipt", pa.string())]
+    [
+        ("part", pa.int32()),
+        ("read_rows", pa.int64()),
+        ("staged_rows", pa.int64()),
+        ("receipt", pa.string()),
+        ("members", pa.string()),
+    ]
 )
 
 
@@ -36,7 +44,7 @@ class StageWriter:
     shape: RowShape
     kind: LoadKind
     net: NetSource
-    to_lsn: Lsn
+    to_lsn: Position
     """The LSN of the rows of a first load."""
     sink: StagingSink
 
@@ -62,9 +70,10 @@ class StageWriter:
             yield self._write_rows(chunk.number, reader.read_chunk(chunk))
 
     def _write_rows(self, part: int, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-        staged = self.sink.write(part, self.net_rows(batch for batch in batches if batch.num_rows))
+        members: list[MemberRead] = []
+        staged = self.sink.write(part, self.net_rows(batch for batch in noted(batches, members) if batch.num_rows))
         # Each row that was read is staged.
-        return _counted(staged, staged.rows)
+        return _counted(staged, staged.rows, members)
 
     def net_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Return the rows to be staged: stored columns, ``__lsn``, ``__op``, keep flags."""
@@ -75,6 +84,12 @@ class StageWriter:
         return collapse_changes(batches, self.shape)
 
 
-def _counted(staged: StagedPart, read_rows: int) -> pa.RecordBatch:
-    row = {"part": staged.part, "read_rows": read_rows, "staged_rows": staged.rows, "receipt": staged.receipt}
+def _counted(staged: StagedPart, read_rows: int, members: Sequence[MemberRead] = ()) -> pa.RecordBatch:
+    row = {
+        "part": staged.part,
+        "read_rows": read_rows,
+        "staged_rows": staged.rows,
+        "receipt": staged.receipt,
+        "members": format_members(members),
+    }
     return pa.RecordBatch.from_pylist([row], schema=_COUNTS)

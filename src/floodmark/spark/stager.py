@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError
 from floodmark.core.interval import Interval
@@ -22,14 +22,17 @@ from floodmark.core.schema import TableName
 from floodmark.core.types import list_losses
 from floodmark.core.window.chunks import Bound, LoadChunk
 from floodmark.core.window.plan import LoadKind, WindowPlan
+from floodmark.spark.cut import CutTable, stage_cut_in_task
+from floodmark.spark.engine import Engine
 from floodmark.spark.error_transport import recover
 from floodmark.spark.net import drop_superseded_changes, gather_changes
 from floodmark.spark.packing import PACKED_SCHEMA, pack
 from floodmark.spark.run_tasks import deal_in_turn, run_tasks
 from floodmark.spark.small_tables import SmallTable, stage_small_tables
 from floodmark.spark.stage import COUNTS_SCHEMA, StageWriter
-from floodmark.sync.ports.reader import ChangeReader, OpenReader, PlanParts, TableParts, TableReader
-from floodmark.sync.ports.stager import StagedRows
+from floodmark.sync.ports.members import parse_members
+from floodmark.sync.ports.reader import ChangeReader, OpenCut, OpenReader, PlanParts, TableParts, TableReader
+from floodmark.sync.ports.stager import StagedCut, StagedRows
 from floodmark.sync.ports.staging import StagedPart, StagingSink
 from floodmark.sync.run.read_slots import ReadSlots
 
@@ -49,15 +52,21 @@ class _Reads:
 class SparkStager:
     """``sync.ports.stager.Stager``.
 
-    open_session: called when the first task is about to start, and for each after it.
+    open_engine: called when the first task is about to start, and for each after it. open_cut: for a source whose
+    tables can be read at one moment.
     """
 
     def __init__(
-        self, open_session: Callable[[], SparkSession], open_reader: OpenReader, plan_parts: PlanParts
+        self,
+        open_engine: Callable[[], Engine],
+        open_reader: OpenReader,
+        plan_parts: PlanParts,
+        open_cut: OpenCut | None = None,
     ) -> None:
-        self._open_session = open_session
+        self._open_engine = open_engine
         self._open_reader = open_reader
         self._plan_parts = plan_parts
+        self._open_cut = open_cut
         self._planning = threading.Lock()
         self._reads: _Reads | None = None
 
@@ -76,6 +85,13 @@ class SparkStager:
                     counts = self.stage_changes(self._run(groups, partial(_read_packed, reader), PACKED_SCHEMA), writer)
                 return _staged(counts)
 
+    def stage_cut(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> StagedCut | None:
+        if self._open_cut is None:
+            return None
+        tables = [CutTable(index, plan.tables[index], self._writer(plan, index, sinks[index])) for index in sinks]
+        with _recovered(str(plan.pipeline)):
+            return stage_cut_in_task(self._open_engine().session, self._open_cut(plan), tables)
+
     def stage_small(
         self, plan: WindowPlan, sinks: Mapping[int, StagingSink]
     ) -> Mapping[int, StagedRows | FloodmarkError]:
@@ -86,7 +102,7 @@ class SparkStager:
         with _recovered(str(plan.pipeline)):
             wanted = min(len(small), self._cores())
             with reads.slots.taken(wanted) as tasks:
-                return stage_small_tables(self._open_session(), small, tasks)
+                return stage_small_tables(self._open_engine().session, small, tasks)
 
     def _small_table(self, plan: WindowPlan, index: int, sink: StagingSink, reads: _Reads) -> SmallTable | None:
         table = plan.tables[index]
@@ -138,10 +154,10 @@ class SparkStager:
         return StageWriter(shape, table.kind, table.net, plan.to_lsn, sink)
 
     def _run(self, groups: Sequence[Sequence[Any]], work: Callable[[Sequence[Any]], Any], schema: str) -> DataFrame:
-        return run_tasks(self._open_session(), groups, work, schema)
+        return run_tasks(self._open_engine().session, groups, work, schema)
 
     def _cores(self) -> int:
-        return int(self._open_session().sparkContext.defaultParallelism)
+        return self._open_engine().cores()
 
 
 def _read_packed(reader: ChangeReader, intervals: Sequence[tuple[int, Interval]]) -> Iterator[pa.RecordBatch]:
@@ -154,7 +170,10 @@ def _staged(counts: DataFrame) -> StagedRows:
     """Run the tasks. Return the rows of all parts."""
     rows = counts.collect()
     parts = [StagedPart(row.part, row.staged_rows, row.receipt) for row in rows]
-    return StagedRows(sum(row.read_rows for row in rows), sum(part.rows for part in parts), tuple(parts))
+    members = [member for row in rows for member in parse_members(row.members)]
+    return StagedRows(
+        sum(row.read_rows for row in rows), sum(part.rows for part in parts), tuple(parts), tuple(members)
+    )
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from floodmark.sources.sqlserver.connection import SqlServerConnection
 
 if TYPE_CHECKING:
     from floodmark.postgres.connection import WarehouseConnection
+    from floodmark.sources.compact.fleet import Fleet
     from floodmark.spark.launch.target import SparkTarget
 
 SQL_SERVER_PORT = 1433
@@ -40,6 +41,27 @@ def source_connection(conn_id: str) -> SqlServerConnection:
             multi_subnet_failover=read_flag(
                 extras.get("multi_subnet_failover", False), conn_id, "multi_subnet_failover"
             ),
+        )
+    except ValueError as error:
+        raise ConfigError(f"connection {conn_id}", f"{error}.", "Correct its extra.") from None
+
+
+def fleet_connection(conn_id: str) -> Fleet:
+    """Return an Airflow connection of type fs: the folder of the devices' files.
+
+    Extras: path (a folder, or a pattern such as /data/*.db) or paths (a list of them), shipped, consumer,
+    purge_after_days. Raises ConfigError.
+    """
+    from floodmark.sources.compact.fleet import DEFAULT_CONSUMER, Fleet
+
+    extras = read_connection(conn_id, "fs").extra_dejson
+    paths = extras.get("paths") or [required_field(extras.get("path"), conn_id, "path in its extra")]
+    try:
+        return Fleet(
+            paths=(paths,) if isinstance(paths, str) else tuple(map(str, paths)),
+            is_shipped=read_flag(extras.get("shipped", False), conn_id, "shipped"),
+            consumer=str(extras.get("consumer") or DEFAULT_CONSUMER),
+            purge_after_days=int(extras.get("purge_after_days", 30)),
         )
     except ValueError as error:
         raise ConfigError(f"connection {conn_id}", f"{error}.", "Correct its extra.") from None
@@ -81,7 +103,8 @@ def spark_target(conn_id: str = "spark_default") -> SparkTarget:
     # As Airflow's provider composes it, so that both ways to start a load reach the same cluster.
     is_whole = found.conn_type == "spark" and found.host and ("://" in found.host or not found.port)
     host = found.host if is_whole else f"{found.conn_type}://{found.host or ''}"
-    return target_of(conn_id, f"{host}:{found.port}" if found.port else host, found.extra_dejson)
+    master = f"{host}:{found.port}" if found.port else host
+    return target_of(conn_id, master, found.extra_dejson, found.login, found.password)
 
 
 def read_connection(conn_id: str, *conn_types: str) -> Any:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from floodmark.core.job_variables import LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
+from floodmark.core.job_variables import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
 from floodmark.wiring.places import data_docs_dir
-from floodmark.wiring.sources import SOURCES, CdcSourceWiring
+from floodmark.wiring.sources import SOURCES, SourceWiring
 from floodmark.wiring.warehouses import WAREHOUSES, PostgresLedgerWiring, PostgresWarehouseWiring
 
 if TYPE_CHECKING:
@@ -24,14 +24,15 @@ class PipelineWiring:
     settings: PipelineSettings
     freshness_seconds: float
     """The age of the newest rows above which the pipeline counts as late."""
-    source: CdcSourceWiring
+    source: SourceWiring
     ledger: PostgresLedgerWiring
     warehouse: PostgresWarehouseWiring
 
     def job_secrets(self) -> Mapping[str, str]:
-        """Return connections as JSON with their passwords, by the variables of the load job's environment."""
+        """Return the kind of the source, and connections as JSON with their passwords, by the load job's variables."""
         return {
-            SOURCE_VARIABLE: self.source.connection().to_json(),
+            KIND_VARIABLE: self.source.kind,
+            SOURCE_VARIABLE: self.source.connection_json(),
             LEDGER_VARIABLE: self.ledger.connection().to_json(),
             WAREHOUSE_VARIABLE: self.warehouse.connection().to_json(),
         }
@@ -58,7 +59,7 @@ def wire(config: Config, pipeline: str) -> PipelineWiring:
     )
 
 
-def wire_source(config: Config, source: str, conn_id: str | None = None) -> CdcSourceWiring:
+def wire_source(config: Config, source: str, conn_id: str | None = None) -> SourceWiring:
     """Return the adapters of a source by its name in the configuration.
 
     conn_id: the connection for its upkeep, where it is not that of the source.

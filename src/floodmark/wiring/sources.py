@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from floodmark.wiring.connections import source_connection
+from floodmark.core.errors import ConfigError
+from floodmark.wiring.connections import fleet_connection, source_connection
 
 if TYPE_CHECKING:
-    from floodmark.core.doctor.server_facts import ServerFacts
-    from floodmark.core.lsn import Lsn
+    from floodmark.core.doctor.finding import Finding
+    from floodmark.core.doctor.server import DiagnosisInput
+    from floodmark.core.drift.words import DriftWords
+    from floodmark.core.position import Position
     from floodmark.core.schema import TableName
+    from floodmark.core.settings import PipelineSettings
+    from floodmark.core.source.snapshot import SourceSnapshot
     from floodmark.core.status.progress import SourceProgress
+    from floodmark.sources.compact.fleet import Fleet
     from floodmark.sources.sqlserver.connection import SqlServerConnection
     from floodmark.sync.ports.capture import CaptureControl
     from floodmark.sync.ports.drift import DriftSource
@@ -24,15 +31,104 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CdcSourceWiring:
-    """A source of kind ``cdc``. No connection is opened before an adapter is used."""
+class SourceWiring(ABC):
+    """A source. No connection is opened before an adapter is used.
+
+    An adapter that a kind does not have raises ConfigError with the reason.
+    """
 
     conn_id: str
     """The id of the connection in Airflow."""
+    kind: ClassVar[str]
+    """The kind that the configuration says."""
+    method: ClassVar[str]
+    """How its changes are read, in words that continue "by"."""
+    has_instances: ClassVar[bool] = False
+    """Whether a table may have several feeds, between which pipelines switch."""
+    has_history: ClassVar[bool] = False
+    """Whether every change of a past time may be read again."""
 
     def connection(self) -> SqlServerConnection:
-        """Return the connection. Raises ConfigError."""
+        """Return the connection to the server. Raises ConfigError."""
         return source_connection(self.conn_id)
+
+    def encryption(self) -> tuple[str, bool]:
+        """Return how the connection is encrypted, and whether it trusts any certificate."""
+        found = self.connection()
+        return found.encrypt, found.trust_server_certificate
+
+    def connection_json(self) -> str:
+        """Return what the load job reads from, as JSON with its passwords. Raises ConfigError."""
+        return self.connection().to_json()
+
+    @abstractmethod
+    def snapshots(self) -> Source:
+        """Return the control queries of a run."""
+
+    @abstractmethod
+    def reader(self) -> OpenReader:
+        """Return the factory of readers of tables for this process."""
+
+    @abstractmethod
+    def drift(self) -> DriftSource:
+        """Return the details of tables for the drift watch."""
+
+    @abstractmethod
+    def drift_words(self) -> DriftWords:
+        """Return the sentences about drift."""
+
+    @abstractmethod
+    def read_progress(self, watermarks: Iterable[Position]) -> SourceProgress:
+        """Return the progress of the source beyond the watermarks."""
+
+    def replays(self) -> ReplaySource:
+        """Return the queries of a replay."""
+        raise self._lacks(
+            "there is nothing to replay, because the source keeps only the newest change of each key",
+            "Reload the table instead: floodmark reload, or the DAG cdc_load_<pipeline>.",
+        )
+
+    def instances(self) -> InstanceControl:
+        """Return the control of capture instances."""
+        raise self._lacks("there are no capture instances")
+
+    def jobs(self) -> CaptureControl:
+        """Return the control of the capture job."""
+        raise self._lacks("there is no capture job")
+
+    def retention(self) -> RetentionControl:
+        """Return the control of the cleanup job."""
+        raise self._lacks("there is no cleanup job")
+
+    @abstractmethod
+    def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
+        """Return the findings on the source and its tables."""
+
+    @abstractmethod
+    def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
+        """Return the script that grants a login the rights for the tables of a pipeline.
+
+        snapshot: what the login of the connection sees of them.
+        """
+
+    def parse_condition(self, where: str, table: TableName) -> str:
+        """Return an operator's condition in T-SQL. Raises ConfigError if it is not one condition on the table."""
+        from floodmark.sources.sqlserver.condition import parse_condition
+
+        return parse_condition(where, table)
+
+    def _lacks(self, cause: str, hint: str = "") -> ConfigError:
+        return ConfigError(f"connection {self.conn_id}", f"{cause}: the kind of the source is {self.kind}.", hint)
+
+
+@dataclass(frozen=True)
+class CdcSourceWiring(SourceWiring):
+    """A source of kind ``cdc``."""
+
+    kind: ClassVar[str] = "cdc"
+    method: ClassVar[str] = "SQL Server's own change data capture"
+    has_instances: ClassVar[bool] = True
+    has_history: ClassVar[bool] = True
 
     def snapshots(self) -> Source:
         from floodmark.sources.cdc.source import SqlServerSource
@@ -40,7 +136,6 @@ class CdcSourceWiring:
         return SqlServerSource(self.connection())
 
     def reader(self) -> OpenReader:
-        """Return the factory of readers of tables for this process."""
         from floodmark.sources.cdc.rows.change_reader import CdcReader
 
         connection = self.connection()
@@ -55,6 +150,11 @@ class CdcSourceWiring:
         from floodmark.sources.cdc.drift import SqlServerDriftSource
 
         return SqlServerDriftSource(self.connection())
+
+    def drift_words(self) -> DriftWords:
+        from floodmark.core.drift.words import CDC_DRIFT_WORDS
+
+        return CDC_DRIFT_WORDS
 
     def instances(self) -> InstanceControl:
         from floodmark.sources.cdc.instances import SqlServerInstances
@@ -71,24 +171,131 @@ class CdcSourceWiring:
 
         return SqlServerRetention(self.connection())
 
-    def parse_condition(self, where: str, table: TableName) -> str:
-        """Return an operator's condition in T-SQL. Raises ConfigError if it is not one condition on the table."""
-        from floodmark.sources.sqlserver.condition import parse_condition
-
-        return parse_condition(where, table)
-
-    def read_progress(self, watermarks: Iterable[Lsn]) -> SourceProgress:
-        """Return the progress of the source beyond the watermarks."""
+    def read_progress(self, watermarks: Iterable[Position]) -> SourceProgress:
         from floodmark.sources.cdc.progress import read_progress
 
         return read_progress(self.connection(), watermarks)
 
-    def read_facts(self) -> ServerFacts:
-        """Return the facts about the server for a diagnosis."""
+    def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
+        from floodmark.core.doctor.cdc import diagnose
         from floodmark.sources.cdc.facts import read_facts
 
-        return read_facts(self.connection())
+        return diagnose(examined, read_facts(self.connection()))
+
+    def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
+        from floodmark.core.doctor.grants import build_grants, list_read_tables
+        from floodmark.sources.cdc.facts import read_facts
+
+        facts = read_facts(self.connection())
+        return build_grants(facts.database, login, list_read_tables(settings, snapshot), facts.roles)
 
 
-SOURCES = {"cdc": CdcSourceWiring}
+@dataclass(frozen=True)
+class TrackingSourceWiring(SourceWiring):
+    """A source of kind ``change_tracking``."""
+
+    kind: ClassVar[str] = "change_tracking"
+    method: ClassVar[str] = "SQL Server Change Tracking"
+
+    def snapshots(self) -> Source:
+        from floodmark.sources.change_tracking.source import TrackingSource
+
+        return TrackingSource(self.connection())
+
+    def reader(self) -> OpenReader:
+        from floodmark.sources.change_tracking.reader import TrackingReader
+
+        connection = self.connection()
+        return lambda plan, end: TrackingReader(plan, connection, end)
+
+    def drift(self) -> DriftSource:
+        from floodmark.sources.change_tracking.drift import TrackingDriftSource
+
+        return TrackingDriftSource(self.connection())
+
+    def drift_words(self) -> DriftWords:
+        from floodmark.sources.change_tracking.words import TRACKING_DRIFT_WORDS
+
+        return TRACKING_DRIFT_WORDS
+
+    def read_progress(self, watermarks: Iterable[Position]) -> SourceProgress:
+        from floodmark.sources.change_tracking.progress import read_progress
+
+        return read_progress(self.connection(), watermarks)
+
+    def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
+        from floodmark.core.doctor.tracking import diagnose_tracking
+        from floodmark.sources.change_tracking.facts import read_tracking_facts
+
+        return diagnose_tracking(examined, read_tracking_facts(self.connection()))
+
+    def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
+        from floodmark.core.doctor.tracking_grants import build_tracking_grants
+
+        return build_tracking_grants(snapshot.database, login, settings.sources)
+
+
+@dataclass(frozen=True)
+class CompactSourceWiring(SourceWiring):
+    """A source of kind ``compact``."""
+
+    kind: ClassVar[str] = "compact"
+    method: ClassVar[str] = "the tracking in the files of devices"
+
+    def fleet(self) -> Fleet:
+        """Return where the files are. Raises ConfigError."""
+        return fleet_connection(self.conn_id)
+
+    def connection(self) -> SqlServerConnection:
+        raise self._lacks("there is no server")
+
+    def encryption(self) -> tuple[str, bool]:
+        """Return that nothing is left to encrypt: files are read."""
+        return "yes", False
+
+    def connection_json(self) -> str:
+        return self.fleet().to_json()
+
+    def snapshots(self) -> Source:
+        from floodmark.sources.compact.source import CompactSource
+
+        return CompactSource(self.fleet())
+
+    def reader(self) -> OpenReader:
+        from floodmark.sources.compact.reader import CompactReader
+
+        fleet = self.fleet()
+        return lambda plan, end: CompactReader(plan, fleet)
+
+    def drift(self) -> DriftSource:
+        from floodmark.sources.compact.drift import CompactDriftSource
+
+        return CompactDriftSource()
+
+    def drift_words(self) -> DriftWords:
+        from floodmark.sources.compact.words import COMPACT_DRIFT_WORDS
+
+        return COMPACT_DRIFT_WORDS
+
+    def read_progress(self, watermarks: Iterable[Position]) -> SourceProgress:
+        """Return no numbers: how many changes the devices have is known when their files are read."""
+        from floodmark.core.status.progress import SourceProgress
+
+        return SourceProgress({}, None)
+
+    def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
+        from floodmark.core.doctor.fleet import diagnose_fleet
+        from floodmark.sources.compact.facts import read_fleet_facts
+
+        return diagnose_fleet(examined, read_fleet_facts(self.fleet(), examined.settings.sources))
+
+    def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
+        raise self._lacks("a file has no logins", "Let Floodmark's user read and write the files and their folder.")
+
+    def parse_condition(self, where: str, table: TableName) -> str:
+        raise self._lacks("rows of a table cannot be chosen by a condition")
+
+
+_KINDS = (CdcSourceWiring, TrackingSourceWiring, CompactSourceWiring)
+SOURCES: dict[str, type[SourceWiring]] = {each.kind: each for each in _KINDS}
 """By the kind that the configuration says."""

@@ -7,17 +7,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from warehouse_shop import ORDERS, PIPELINE, changes, first_load, instance, lsn
+from warehouse_shop import ORDERS, PIPELINE, changes, first_load, instance
 
 from floodmark.core.errors import OperatorError, WatermarkConflictError, WindowBusyError
+from floodmark.core.interval import Interval
 from floodmark.core.policies import OnFailure, Rule
 from floodmark.core.schema import TableName
+from floodmark.core.source.history import LogEntry
 from floodmark.core.source.snapshot import Validity, Verdict
 from floodmark.core.window.chunks import LoadProgress, StoredChunk, plan_chunks
 from floodmark.core.window.lane import load_lane
 from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.sync.ports.ledger import Ledger, OpenedWindow
 from floodmark.sync.ports.staging import StagedPart
+from lsns import lsn
 
 COUNTS = {ORDERS: TableCounts(staged_rows=3, inserted_rows=2, updated_rows=1)}
 BOUNDS = [(2,), (4,)]
@@ -174,6 +177,29 @@ class LedgerContract:
             any_ledger.open_window(PIPELINE, lsn(30), [changes(10, 30)])
         finished(any_ledger, changes(20, 30), 30)
         assert watermark(any_ledger) == lsn(30)
+
+    def test_window_ends_where_its_load_has_read_to(self, any_ledger: Ledger) -> None:
+        finished(any_ledger, first_load(), 10)
+        plan = begin(any_ledger, changes(10, 20), 20)
+        extended = any_ledger.extend_window(plan, LogEntry(lsn(25), None))
+        assert extended.to_lsn == lsn(25)
+        assert [table.interval for table in extended.tables] == [Interval(lsn(10), lsn(25))]
+        again = any_ledger.begin_load(plan.window_id).plan
+        assert (again.to_lsn, again.attempt) == (lsn(25), plan.attempt + 1)
+        with pytest.raises(WatermarkConflictError):
+            any_ledger.extend_window(extended, LogEntry(lsn(30), None))
+        with pytest.raises(ValueError, match="cannot end at"):
+            any_ledger.extend_window(again, LogEntry(lsn(24), None))
+        any_ledger.record_merge(again, COUNTS)
+        any_ledger.mark_checked(plan.window_id)
+        for _ in range(2):
+            any_ledger.advance(plan.window_id)
+            assert watermark(any_ledger) == lsn(25)
+
+    def test_window_with_a_first_load_keeps_its_end(self, any_ledger: Ledger) -> None:
+        plan = begin(any_ledger, first_load(), 10)
+        with pytest.raises(ValueError, match="cannot end at"):
+            any_ledger.extend_window(plan, LogEntry(lsn(11), None))
 
     def test_quiet_stretch_waits_for_an_unfinished_window(self, any_ledger: Ledger) -> None:
         finished(any_ledger, first_load(), 10)

@@ -1,4 +1,8 @@
-"""``SourceContract`` and ``TableReaderContract``: what every source does, and the readers of its tables."""
+"""What every source does, and the readers of its tables; and what those of a server do besides.
+
+``SourceContract`` and ``TableReaderContract`` hold for all, ``ServerSourceContract`` and ``ServerReaderContract`` for
+one database with a log: its positions have commit times, and its rows are read in chunks.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,9 @@ import pytest
 
 from floodmark.core.errors import SourceBehindError
 from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
+from floodmark.core.position import Position
+from floodmark.core.positions import read_position
 from floodmark.core.schema import TableName
 from floodmark.core.source.history import LogEntry
 from floodmark.core.source.snapshot import SourceSnapshot
@@ -25,26 +30,39 @@ from floodmark.sync.ports.arrow import arrow_type
 from floodmark.sync.ports.reader import OpenReader, PlanParts, TableReader
 from floodmark.sync.ports.source import Source
 
-ORDERS, PLAIN, NOWHERE = (TableName("dbo", name) for name in ("Orders", "Plain", "Nowhere"))
-"""dbo.Orders (Id int, the key; Amount decimal(18,2); Note text of any length) is tracked, dbo.Plain is not."""
-UNKNOWN = Lsn(b"\x00" * 9 + b"\x01")
 CHUNK_ROWS = 2
 
 
 @dataclass
 class SourceRig:
-    """A source with its tables, made anew for each test."""
+    """A source with new tables for each test.
+
+    Orders (Id int, the key; Amount decimal(18,2); Note, a text of any length) is tracked, Plain (Id int) is not.
+    """
 
     source: Source
     open_reader: OpenReader
     plan_parts: PlanParts
     write: Callable[[str], None]
-    """Runs statements, one commit each, and returns when their changes are captured."""
+    """Runs a statement in a commit of its own, and returns when its changes are captured."""
+    unknown: Position
+    """A position that the source never had."""
+    keeps_history: bool = True
+    """Whether every change of a key can be read, and not only the newest."""
+    schema: str = "dbo"
+    key: tuple[str, ...] = ("Id",)
 
-    def position(self) -> Lsn:
+    def name(self, table: str) -> TableName:
+        return TableName(self.schema, table)
+
+    @property
+    def orders(self) -> TableName:
+        return self.name("Orders")
+
+    def position(self) -> Position:
         """Return the newest position."""
-        found = self.source.read_snapshot([ORDERS]).max_lsn
-        assert isinstance(found, Lsn)
+        found = self.source.read_snapshot([self.orders]).max_lsn
+        assert isinstance(found, Position)
         return found
 
     def reader(self, plan: TablePlan) -> TableReader:
@@ -53,14 +71,14 @@ class SourceRig:
 
     def insert(self, *keys: int) -> None:
         for key in keys:
-            self.write(f"INSERT INTO dbo.Orders VALUES ({key}, {key * 10}, 'n{key}')")
+            self.write(f"INSERT INTO Orders (Id, Amount, Note) VALUES ({key}, {key * 10}, 'n{key}')")
 
     def plan(self, interval: Interval | None = None) -> TablePlan:
-        """Return a plan of dbo.Orders: its changes in an interval, or a first load."""
-        instance = self.source.read_snapshot([ORDERS]).tables[0].instance
+        """Return a plan of Orders: its changes in an interval, or a first load."""
+        instance = self.source.read_snapshot([self.orders]).tables[0].instance
         assert instance is not None
         return TablePlan(
-            source=ORDERS,
+            source=self.orders,
             target=TableName("shop", "orders"),
             feed=instance,
             interval=interval,
@@ -73,11 +91,11 @@ class SourceRig:
         )
 
     def parts(self, interval: Interval, parts: int) -> Sequence[Interval]:
-        """Return the parts of the changes of dbo.Orders, where its plan sets their number."""
+        """Return the parts of the changes of Orders, where its plan sets their number."""
         table = replace(self.plan(interval), partitions=parts)
-        return self.plan_parts(WindowPlan(1, "shop", interval.to_lsn, (table,)), 1)[ORDERS].intervals
+        return self.plan_parts(WindowPlan(1, "shop", interval.to_lsn, (table,)), 1)[self.orders].intervals
 
-    def changes(self, after: Lsn) -> tuple[TableReader, Interval]:
+    def changes(self, after: Position) -> tuple[TableReader, Interval]:
         """Return the reader of the changes since a position, and their interval."""
         interval = Interval(after, self.position())
         return self.reader(self.plan(interval)), interval
@@ -91,33 +109,27 @@ class SourceContract:
     """A test class of an adapter derives from it, with a fixture ``rig``."""
 
     def test_snapshot_has_the_tables_in_the_order_in_which_they_were_asked_for(self, rig: SourceRig) -> None:
-        found = rig.source.read_snapshot([NOWHERE, ORDERS, PLAIN]).tables
-        assert [(table.table, table.exists, table.instance is not None) for table in found] == [
-            (NOWHERE, False, False),
-            (ORDERS, True, True),
-            (PLAIN, True, False),
+        nowhere, plain = rig.name("Nowhere"), rig.name("Plain")
+        found = rig.source.read_snapshot([nowhere, rig.orders, plain]).tables
+        assert [(table.table, table.instance is not None) for table in found] == [
+            (nowhere, False),
+            (rig.orders, True),
+            (plain, False),
         ]
 
     def test_snapshot_describes_key_and_columns_of_a_tracked_table(self, rig: SourceRig) -> None:
         table = rig.plan().feed.table
-        assert (table.name, table.key) == (ORDERS, ("Id",))
-        assert [(column.name, column.is_lob) for column in table.stored_columns] == [
-            ("Id", False),
-            ("Amount", False),
-            ("Note", True),
-        ]
+        assert (table.name, table.key) == (rig.orders, rig.key)
+        stored = [column.name for column in table.stored_columns]
+        assert stored == [*rig.key[:-1], "Id", "Amount", "Note"]
 
     def test_identity_of_an_instance_stays_while_it_is_there(self, rig: SourceRig) -> None:
         before = rig.plan().feed.identity
         rig.insert(1)
         assert rig.plan().feed.identity == before
-        found = rig.source.read_snapshot([ORDERS], {ORDERS: before.name}).tables[0]
+        found = rig.source.read_snapshot([rig.orders], {rig.orders: before.name}).tables[0]
         assert found.instance is not None
         assert found.instance.identity == before
-
-    def test_instance_that_is_not_there_is_not_replaced_by_another(self, rig: SourceRig) -> None:
-        found = rig.source.read_snapshot([ORDERS], {ORDERS: "another"}).tables[0]
-        assert (found.exists, found.instance) == (True, None)
 
     def test_position_moves_with_every_captured_commit(self, rig: SourceRig) -> None:
         positions = [rig.position()]
@@ -125,24 +137,6 @@ class SourceContract:
             rig.insert(key)
             positions.append(rig.position())
         assert positions[0] < positions[1] < positions[2]
-
-    def test_last_change_of_a_table_is_not_above_the_position(self, rig: SourceRig) -> None:
-        rig.insert(1)
-        snapshot = rig.source.read_snapshot([ORDERS])
-        last = snapshot.tables[0].last_change_lsn
-        assert isinstance(last, Lsn)
-        assert isinstance(snapshot.max_lsn, Lsn)
-        assert low_end(snapshot) <= last <= snapshot.max_lsn
-        rig.write("INSERT INTO dbo.Plain VALUES (1)")
-        assert rig.source.read_snapshot([ORDERS]).tables[0].last_change_lsn == last
-
-    def test_entries_have_the_commit_time_of_known_positions_only(self, rig: SourceRig) -> None:
-        rig.insert(1)
-        position = rig.position()
-        found = rig.source.read_snapshot([ORDERS], None, [position, UNKNOWN])
-        assert set(found.entries) == {position, UNKNOWN}
-        assert isinstance(found.entries[position], datetime)
-        assert found.entries[UNKNOWN] is None
 
 
 class TableReaderContract:
@@ -152,13 +146,13 @@ class TableReaderContract:
         after = rig.position()
         rig.insert(1)
         reader, interval = rig.changes(after)
-        (batch,) = reader.read(interval)
+        (batch,) = (batch for batch in reader.read(interval) if batch.num_rows)
         shape = reader.shape
         assert batch.schema.names == [*(name for name, _ in shape.own), *(column.name for column in shape.values)]
         for column in shape.values:
             assert batch.schema.field(column.name).type == arrow_type(column.type)
         assert {shape.position, shape.operation, shape.mask, *shape.order} <= set(batch.schema.names)
-        assert interval.after_lsn < Lsn(batch.column(shape.position)[0].as_py()) <= interval.to_lsn
+        assert interval.after_lsn < read_position(batch.column(shape.position)[0].as_py()) <= interval.to_lsn
 
     def test_batches_of_rows_have_the_values_alone(self, rig: SourceRig) -> None:
         rig.insert(1)
@@ -173,19 +167,23 @@ class TableReaderContract:
         second = rig.position()
         rig.insert(3)
         reader = rig.reader(rig.plan(Interval(first, second)))
-        assert keys_of(reader.read(Interval(first, second))) == [2]
+        # A source without history has the newest changes only, also those after the end.
+        assert keys_of(reader.read(Interval(first, second))) == ([2] if rig.keeps_history else [2, 3])
 
-    def test_every_change_of_a_key_is_read(self, rig: SourceRig) -> None:
-        after = rig.position()
+    def test_last_change_of_a_key_is_read_and_those_before_it_where_there_is_a_history(self, rig: SourceRig) -> None:
         rig.insert(1)
-        rig.write("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
-        rig.write("DELETE FROM dbo.Orders WHERE Id = 1")
+        after = rig.position()
+        rig.write("UPDATE Orders SET Amount = 11 WHERE Id = 1")
+        rig.write("DELETE FROM Orders WHERE Id = 1")
         reader, interval = rig.changes(after)
         rows = [row for batch in reader.read(interval) for row in batch.to_pylist()]
         ordered = sorted(rows, key=lambda row: [row[name] for name in reader.shape.order])
         operations = [row[reader.shape.operation] for row in ordered]
-        assert (operations[0], operations[-1]) == (2, 1)
-        assert 4 in operations
+        assert operations[-1] == 1
+        if rig.keeps_history:
+            assert 4 in operations
+        else:
+            assert operations == [1]
 
     def test_parts_follow_each_other_and_hold_what_the_interval_holds(self, rig: SourceRig) -> None:
         after = rig.position()
@@ -197,6 +195,48 @@ class TableReaderContract:
             assert (cut[0].after_lsn, cut[-1].to_lsn) == (interval.after_lsn, interval.to_lsn)
             assert all(one.is_followed_by(other) for one, other in pairwise(cut))
             assert keys_of(batch for part in cut for batch in reader.read(part)) == [1, 2, 3, 4, 5, 6]
+
+    def test_reader_travels_to_a_worker(self, rig: SourceRig) -> None:
+        after = rig.position()
+        rig.insert(1, 2)
+        reader, interval = rig.changes(after)
+        travelled: Any = pickle.loads(pickle.dumps(reader))  # noqa: S301
+        assert travelled.shape == reader.shape
+        assert keys_of(travelled.read(interval)) == [1, 2]
+
+
+class ServerSourceContract(SourceContract):
+    """A test class of an adapter derives from it, with a fixture ``rig``."""
+
+    def test_snapshot_says_which_tables_exist(self, rig: SourceRig) -> None:
+        found = rig.source.read_snapshot([rig.name(name) for name in ("Nowhere", "Orders", "Plain")]).tables
+        assert [table.exists for table in found] == [False, True, True]
+
+    def test_snapshot_says_which_values_a_change_may_omit(self, rig: SourceRig) -> None:
+        assert [column.is_lob for column in rig.plan().feed.table.stored_columns] == [False, False, True]
+
+    def test_last_change_of_a_table_is_not_above_the_position(self, rig: SourceRig) -> None:
+        before = rig.position()
+        rig.insert(1)
+        snapshot = rig.source.read_snapshot([rig.orders], None, [before])
+        last = snapshot.tables[0].last_change_lsn
+        assert isinstance(last, Position)
+        assert isinstance(snapshot.max_lsn, Position)
+        assert low_end(snapshot) <= last <= snapshot.max_lsn
+        rig.write("INSERT INTO Plain VALUES (1)")
+        assert rig.source.read_snapshot([rig.orders], None, [before]).tables[0].last_change_lsn == last
+
+    def test_entries_have_the_commit_time_of_known_positions_only(self, rig: SourceRig) -> None:
+        rig.insert(1)
+        position = rig.position()
+        found = rig.source.read_snapshot([rig.orders], None, [position, rig.unknown])
+        assert set(found.entries) == {position, rig.unknown}
+        assert isinstance(found.entries[position], datetime)
+        assert found.entries[rig.unknown] is None
+
+
+class ServerReaderContract(TableReaderContract):
+    """A test class of an adapter derives from it, with a fixture ``rig``."""
 
     def test_chunks_hold_every_row_once(self, rig: SourceRig) -> None:
         rig.insert(*range(1, 8))
@@ -214,7 +254,7 @@ class TableReaderContract:
 
     def test_key_of_rows_that_differ_is_not_double_and_a_declared_one_may_be(self, rig: SourceRig) -> None:
         rig.insert(1, 2)
-        rig.write("INSERT INTO dbo.Orders VALUES (3, 20, 'again')")
+        rig.write("INSERT INTO Orders (Id, Amount, Note) VALUES (3, 20, 'again')")
         plan = rig.plan()
         assert rig.reader(plan).find_double_key() is None
         declared = replace(plan.feed, table=replace(plan.feed.table, key=("Amount",)))
@@ -231,7 +271,7 @@ class TableReaderContract:
 
     def test_rows_are_not_read_where_the_end_of_the_window_has_another_time(self, rig: SourceRig) -> None:
         rig.insert(1)
-        snapshot = rig.source.read_snapshot([ORDERS])
+        snapshot = rig.source.read_snapshot([rig.orders])
         assert snapshot.max_lsn_at is not None
         for seconds in (-1, 1):
             end = LogEntry(rig.position(), snapshot.max_lsn_at + timedelta(seconds=seconds))
@@ -240,16 +280,8 @@ class TableReaderContract:
         end = LogEntry(rig.position(), snapshot.max_lsn_at)
         assert list(rig.open_reader(rig.plan(), end).read_chunk_bounds()) == []
 
-    def test_reader_travels_to_a_worker(self, rig: SourceRig) -> None:
-        after = rig.position()
-        rig.insert(1, 2)
-        reader, interval = rig.changes(after)
-        travelled: Any = pickle.loads(pickle.dumps(reader))  # noqa: S301
-        assert travelled.shape == reader.shape
-        assert keys_of(travelled.read(interval)) == [1, 2]
 
-
-def low_end(snapshot: SourceSnapshot) -> Lsn:
+def low_end(snapshot: SourceSnapshot) -> Position:
     found = snapshot.tables[0].min_lsn
-    assert isinstance(found, Lsn)
+    assert isinstance(found, Position)
     return found

@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 from fuse import Fuse, KilledError
 from small_source import NoChecks, SmallSource, SmallStager
-from warehouse_shop import ORDERS, PIPELINE, TARGET, Shop, first_load, lsn, staged_batch
+from warehouse_shop import ORDERS, PIPELINE, TARGET, Shop, first_load, staged_batch
 
 from floodmark.core.errors import ConfigError
 from floodmark.core.policies import Deletes, OnFailure, Rule
@@ -41,6 +41,7 @@ from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.check import check_window
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
+from lsns import lsn, number_of
 from memory_warehouse import MemoryWarehouse
 
 CHUNKS = 3
@@ -63,6 +64,9 @@ class SinkStager(SmallStager):
         return [
             guarded.write(chunk.number, iter([staged_batch(self.read_chunk(plan, index, chunk))])) for chunk in chunks
         ]
+
+    def stage_cut(self, plan: WindowPlan, sinks: Any) -> None:
+        return None
 
     def stage_small(self, plan: WindowPlan, sinks: Any) -> dict[int, Any]:
         return {}
@@ -135,7 +139,7 @@ class Runner:
     def watermark(self) -> int | None:
         """Return the position of the watermark; None before the first load."""
         state = self.shop.ledger.read_tables(self.name).get(ORDERS)
-        return int.from_bytes(state.watermark.value) if state and state.watermark else None
+        return number_of(state.watermark) if state and state.watermark else None
 
     def assert_complete(self) -> None:
         """Fail unless the target equals the source, and the watermark is at the end of the log."""

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import HealthCheck, given, settings
 from warehouse_rig import WarehouseRig
-from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load, lsn
+from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load
 from window_histories import FIRST_POSITION, History, covering_windows, net_rows, states_at, without_lobs
 
 from floodmark.core.errors import (
@@ -23,6 +23,7 @@ from floodmark.core.policies import Deletes
 from floodmark.core.schema import TableName
 from floodmark.core.window.lane import replay_lane
 from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowState
+from lsns import lsn
 
 ONE = {1: (Decimal("5.00"), None, "n")}
 END = 100

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from warehouse_shop import ORDERS, PIPELINE, TARGET, Row, lsn, staged_batch
+from warehouse_shop import ORDERS, PIPELINE, TARGET, Row, staged_batch
 
 from floodmark.core.schema import TableName
 from floodmark.core.window.chunks import plan_chunks
@@ -15,6 +15,7 @@ from floodmark.sync.ports.ledger import Ledger
 from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.ports.staging import StagedPart
 from floodmark.sync.ports.warehouse import Warehouse
+from lsns import lsn
 
 ReadRows = Callable[[TableName], Sequence[Mapping[str, Any]]]
 BOUNDS = [(2,), (4,)]

@@ -10,6 +10,21 @@ _LOCAL = "local"
 _ENCRYPTING = ("spark.authenticate", "spark.network.crypto.enabled")
 
 
+def examine_server(url: str, *, is_loopback: bool, has_tls: bool) -> Iterator[Finding]:
+    """Yield the finding on a Spark Connect server. The tasks carry the connections of source and warehouse to it."""
+    if is_loopback or has_tls:
+        how = "encrypted" if has_tls else "on this machine"
+        yield Finding(Grade.GOOD, "spark", url, f"the connection to the server, which carries passwords, is {how}.")
+    else:
+        yield Finding(
+            Grade.NOTE,
+            "spark",
+            url,
+            "the server receives the passwords of source and warehouse with each load, in clear.",
+            "Put a proxy with TLS in front of it, and set use_ssl in the Spark connection's extra.",
+        )
+
+
 def examine_engine(master: str, conf: Mapping[str, str]) -> Iterator[Finding]:
     """Yield the finding on a Spark master. conf: the properties that the Spark connection sets.
 

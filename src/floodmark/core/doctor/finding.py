@@ -30,3 +30,8 @@ class Finding:
     text: str
     fix: str = ""
     """T-SQL or a step; "" where nothing has to be done."""
+
+
+def worst(findings: tuple[Finding, ...]) -> Grade:
+    """Return the worst grade, GOOD without findings."""
+    return max((finding.grade for finding in findings), default=Grade.GOOD)

@@ -1,12 +1,15 @@
-"""The minimum rights of a login at a source, as a script for its DBA."""
+"""The minimum rights of a login at a source with CDC, as a script for its DBA."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from floodmark.core.policies import NetSource
 from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings
 from floodmark.core.source.scripts import bracket, grant_select, literal
+from floodmark.core.source.snapshot import SourceSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,18 @@ class ReadTable:
         return f"{self.table.schema}_{self.table.name}"
 
 
+def list_read_tables(settings: PipelineSettings, snapshot: SourceSnapshot) -> list[ReadTable]:
+    """Return the tables of a pipeline with the capture instances that a snapshot shows."""
+    return [
+        ReadTable(
+            table.source,
+            table_snapshot.instance.identity.name if table_snapshot.instance else table.capture_instance,
+            table.net is NetSource.SERVER,
+        )
+        for table, table_snapshot in zip(settings.tables, snapshot.tables, strict=True)
+    ]
+
+
 def build_grants(database: str, login: str, tables: Iterable[ReadTable], roles: Mapping[str, str]) -> str:
     """Return the script in T-SQL, which may be run repeatedly.
 
@@ -35,7 +50,7 @@ def build_grants(database: str, login: str, tables: Iterable[ReadTable], roles: 
     lines = [
         f"-- All rights that Floodmark needs with login {login}. To be run by the DBA.",
         f"USE {bracket(database)};",
-        _create_user(login),
+        create_user(login),
     ]
     for each in sorted(set(tables), key=lambda each: each.table):
         instance = each.instance or each.default_instance
@@ -50,13 +65,14 @@ def build_grants(database: str, login: str, tables: Iterable[ReadTable], roles: 
     lines += [
         "-- To see whether the capture job runs, and how long changes are kept. Not on Azure SQL Database.",
         "USE msdb;",
-        _create_user(login),
+        create_user(login),
         grant_select("dbo", "cdc_jobs", login),
         grant_select("dbo", "sysjobactivity", login),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _create_user(login: str) -> str:
+def create_user(login: str) -> str:
+    """Return the statement that creates the user of a login where there is none."""
     name = bracket(login)
     return f"IF DATABASE_PRINCIPAL_ID({literal(login)}) IS NULL CREATE USER {name} FOR LOGIN {name};"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from floodmark.core.drift.shapes import Difference
-from floodmark.core.lsn import Lsn
 from floodmark.core.policies import DriftClass
+from floodmark.core.position import Position
 
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _ACTIONS = {
@@ -35,7 +35,7 @@ _ACTIONS = {
 class DdlEntry:
     """A row of ``sys.sp_cdc_get_ddl_history``."""
 
-    lsn: Lsn
+    lsn: Position
     at: datetime
     """Local time of the server, in whole minutes on some versions."""
     text: str

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from floodmark.core.drift.ddl import Explained
 from floodmark.core.schema import TableName
+from floodmark.core.source.feed import InstanceIdentity
 from floodmark.core.source.scripts import bracket, literal
-from floodmark.core.source.snapshot import InstanceIdentity
 
 MOST_INSTANCES = 2
 """The most instances that a table can have (error 22962)."""

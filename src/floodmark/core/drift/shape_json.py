@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from floodmark.core.drift.shapes import TableShape
-from floodmark.core.lsn import Lsn
+from floodmark.core.positions import parse_position
 from floodmark.core.schema import SourceColumn, TableName
-from floodmark.core.source.snapshot import InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity
 
 
 def shape_to_json(shape: TableShape) -> dict[str, Any]:
@@ -43,5 +43,5 @@ def shape_from_json(document: Mapping[str, Any]) -> TableShape:
         uncaptured=tuple(SourceColumn(**column) for column in document["uncaptured"]),
         key=tuple(document["key"]),
         max_column_id=document["max_column_id"],
-        ddl_lsn=Lsn.parse(document["ddl_lsn"]) if document["ddl_lsn"] else None,
+        ddl_lsn=parse_position(document["ddl_lsn"]) if document["ddl_lsn"] else None,
     )

@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 
 from floodmark.core.drift.supported import unsupported_reason
 from floodmark.core.drift.types import TypeChange, classify_type
-from floodmark.core.lsn import Lsn
 from floodmark.core.policies import DriftClass, DriftPolicies, DriftPolicy, TemporalPolicy
+from floodmark.core.position import Position
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.source.snapshot import InstanceIdentity, TableSnapshot
+from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.snapshot import TableSnapshot
+from floodmark.core.source.words import CDC_WORDS, SourceWords
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class TableShape:
     key: tuple[str, ...]
     """The server's."""
     max_column_id: int
-    ddl_lsn: Lsn | None = None
+    ddl_lsn: Position | None = None
     """Up to where the DDL history has been read; None for not at all."""
 
 
@@ -90,22 +92,27 @@ def is_as_known(table_snapshot: TableSnapshot, shape: TableShape) -> bool:
     )
 
 
-def compare_shapes(known: TableShape, seen: TableShape, temporal: TemporalPolicy) -> tuple[Difference, ...]:
+def compare_shapes(
+    known: TableShape, seen: TableShape, temporal: TemporalPolicy, words: SourceWords = CDC_WORDS
+) -> tuple[Difference, ...]:
     """Return all differences, in the order in which the operator should read them."""
     if known.identity != seen.identity:
-        before, after = _instance(known.identity), _instance(seen.identity)
+        before, after = words.describe_feed(known.identity), words.describe_feed(seen.identity)
         return (Difference(DriftClass.INSTANCE_REPLACED, None, before, after),)
     return (*_table_differences(known, seen), *_captured(known, seen, temporal), *_uncaptured(known, seen, temporal))
 
 
-def added_column(column: SourceColumn) -> Difference:
-    """Return the difference for a column of the source that the capture instance does not capture."""
+def added_column(column: SourceColumn, *, is_captured: bool = False) -> Difference:
+    """Return the difference for a column that was added.
+
+    is_captured: whether its values are read; a capture instance does not capture it.
+    """
     return Difference(
         DriftClass.COLUMN_ADDED,
         column.name,
         "",
         column.declared_type,
-        is_captured=False,
+        is_captured=is_captured,
         obstacle=unsupported_reason(column),
     )
 
@@ -123,13 +130,13 @@ def as_captured_by(seen: TableShape, elsewhere: TableShape) -> TableShape:
     return replace(seen, captured=captured, key=elsewhere.key)
 
 
-def classify_absence(known: TableShape, absence: Absence) -> Difference:
+def classify_absence(known: TableShape, absence: Absence, words: SourceWords = CDC_WORDS) -> Difference:
     """Return why a table can no longer be found.
 
     A right that was revoked is no drift; the caller handles it.
     """
     if not absence.cdc_enabled or (absence.exists and absence.renamed_to is None):
-        return Difference(DriftClass.CDC_DISABLED, None, _instance(known.identity), "no capture instance")
+        return Difference(DriftClass.CDC_DISABLED, None, words.describe_feed(known.identity), "none")
     if absence.renamed_to is not None:
         return Difference(DriftClass.TABLE_RENAMED, None, str(known.name), str(absence.renamed_to))
     return Difference(DriftClass.TABLE_DROPPED, None, str(known.name), "no such table that the login may see")
@@ -157,13 +164,16 @@ def _table_differences(known: TableShape, seen: TableShape) -> Iterator[Differen
 
 
 def _captured(known: TableShape, seen: TableShape, temporal: TemporalPolicy) -> Iterator[Difference]:
-    now = {column.name: column for column in seen.captured}
+    now = {(column.name, column.ordinal): column for column in seen.captured}
     for before in known.captured:
-        after = now.get(before.name)
+        after = now.pop((before.name, before.ordinal), None)
         if after is None:
             yield Difference(DriftClass.COLUMN_DROPPED, before.name, before.declared_type)
         else:
             yield from _column(before, after, temporal, seen.key, is_captured=not before.is_computed)
+    # A capture instance keeps its columns; where the table itself is read, another column has another ordinal.
+    for added in now.values():
+        yield added_column(added, is_captured=not added.is_computed)
 
 
 def _uncaptured(known: TableShape, seen: TableShape, temporal: TemporalPolicy) -> Iterator[Difference]:
@@ -204,7 +214,3 @@ def _nullability(column: SourceColumn) -> str:
 
 def _key(names: tuple[str, ...]) -> str:
     return f"({', '.join(names)})" if names else "no key"
-
-
-def _instance(identity: InstanceIdentity) -> str:
-    return f"{identity.name} (object {identity.object_id}, made {identity.created_at:%Y-%m-%d %H:%M:%S})"

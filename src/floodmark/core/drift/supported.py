@@ -17,7 +17,7 @@ _NOWHERE = SourceTable(TableName("-", "-"), (), ())
 def unsupported_reason(column: SourceColumn) -> str:
     """Return a clause about the column, "" for one that can be loaded."""
     if column.is_computed:
-        return "it is computed, and change tables hold no values of computed columns"
+        return "it is computed, and values of computed columns are not read"
     if why := why_not_named(column.name):
         return f"it {why}"
     try:

@@ -13,11 +13,11 @@ from datetime import datetime
 from enum import Enum
 
 from floodmark.core.alert import Alert
-from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Backfill
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
+from floodmark.core.source.feed import InstanceIdentity
 from floodmark.core.source.scripts import EVERY_ROW, TOUCHED, filled_rows, touched_rows
-from floodmark.core.source.snapshot import InstanceIdentity
 from floodmark.core.window.plan import WindowState
 
 KIND = "instance_switch"
@@ -50,7 +50,7 @@ class SwitchedPipeline:
     """A pipeline that reads the second instance, after ``watermark``."""
 
     pipeline: str
-    watermark: Lsn
+    watermark: Position
     window_id: int | None = None
     """The window that loads its new columns; None until that is opened."""
     window_state: WindowState | None = None
@@ -81,7 +81,7 @@ class PlannedSwitch:
     """The T-SQL that creates it."""
     drops: str
     """The name of the instance that is dropped to make room, "" for none."""
-    since: Lsn | None
+    since: Position | None
     """The LSN of the oldest DDL behind it; None where the history does not have it."""
 
 
@@ -159,7 +159,7 @@ def asks_changes(where: str) -> bool:
     return where.startswith(TOUCHED)
 
 
-def may_switch(watermark: Lsn, start: Lsn) -> bool:
+def may_switch(watermark: Position, start: Position) -> bool:
     """Return whether a pipeline may read the second instance.
 
     start: ``sys.fn_cdc_get_min_lsn`` of that instance, once the capture job has processed it.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from floodmark.core.alert import Alert
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot, Validity, Verdict
 from floodmark.core.source.state import TableState
@@ -30,8 +30,8 @@ class Gap:
     table: TableName
     verdict: Verdict
     cause: str
-    after_lsn: Lsn | None
-    to_lsn: Lsn | None
+    after_lsn: Position | None
+    to_lsn: Position | None
     after_at: datetime | None
     to_at: datetime | None
 
@@ -47,11 +47,14 @@ def build_gap(
     gap = Gap(validity.table, validity.verdict, validity.cause, validity.watermark, None, at, None)
     if validity.verdict is Verdict.AHEAD_OF_SOURCE:
         newest, watermark = snapshot.max_lsn, validity.watermark
-        if not isinstance(newest, Lsn) or (watermark and newest >= watermark):
+        if not isinstance(newest, Position) or (watermark and newest >= watermark):
             return replace(gap, after_lsn=None, after_at=None, to_lsn=watermark, to_at=at)
         return replace(gap, after_lsn=newest, after_at=snapshot.max_lsn_at, to_lsn=watermark, to_at=at)
     if validity.verdict is Verdict.INSTANCE_REPLACED and table_snapshot.instance is not None:
-        return replace(gap, to_lsn=table_snapshot.instance.start_lsn, to_at=table_snapshot.instance.identity.created_at)
+        found = table_snapshot.instance
+        # The time is that of a capture instance. A table that records its changes itself is older than its history.
+        to_at = None if snapshot.is_synchronous else found.identity.created_at
+        return replace(gap, to_lsn=found.start_lsn, to_at=to_at)
     return replace(gap, to_lsn=validity.min_lsn, to_at=table_snapshot.min_lsn_at)
 
 
@@ -88,7 +91,7 @@ def build_repair_alert(pipeline: str, gap: Gap, window_id: int) -> Alert:
 
 _PREVENT = {
     Verdict.EXPIRED: "Then raise the retention, or run more often.",
-    Verdict.INSTANCE_REPLACED: "Then find out who replaced the capture instance.",
+    Verdict.INSTANCE_REPLACED: "Then find out who did it.",
     Verdict.AHEAD_OF_SOURCE: "Then find out whether the source was restored or failed over, and what else it lost.",
 }
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot, Validity, Verdict
@@ -42,7 +42,7 @@ class WholeLoad:
     """The newest published load of all rows of a table: a first load, a reload, a repair."""
 
     window_id: int
-    to_lsn: Lsn
+    to_lsn: Position
     """The LSN that the rows are stamped with."""
     to_lsn_at: datetime | None = None
     """Its commit time, local time of the source; None where it is unknown."""
@@ -58,7 +58,7 @@ class ReplayRecords:
     left_out: Mapping[TableName, str] = field(default_factory=dict)
     """Why a table must not be touched now."""
     whole_loads: Mapping[TableName, WholeLoad] = field(default_factory=dict)
-    server_net_ends: Mapping[TableName, Lsn] = field(default_factory=dict)
+    server_net_ends: Mapping[TableName, Position] = field(default_factory=dict)
     """The end of the window that the end of the interval is inside of, if the server computed its net changes. They
     omit a row that was inserted and deleted in one window, so that there is no tombstone, and the insert must not be
     replayed without the delete."""
@@ -77,7 +77,7 @@ class ReplayPlan:
     """The records that the plan is based on."""
 
     @property
-    def to_lsn(self) -> Lsn:
+    def to_lsn(self) -> Position:
         """Return the end of the part that is replayed."""
         return max((table.interval.to_lsn for table in self.tables if table.interval), default=self.interval.to_lsn)
 
@@ -146,7 +146,7 @@ def _covers(wide: Interval | None, narrow: Interval | None) -> bool:
 
 
 def _part_of(
-    table: TableName, interval: Interval, watermark: Lsn, records: ReplayRecords
+    table: TableName, interval: Interval, watermark: Position, records: ReplayRecords
 ) -> tuple[Interval | None, list[str]]:
     """Return the part of the interval that is replayed of a table, and sentences on where it differs."""
     load, net_end = records.whole_loads.get(table), records.server_net_ends.get(table)
@@ -190,7 +190,7 @@ def _refusal(
     if validity.verdict in _REFUSED:
         return validity
     low = table_snapshot.min_lsn
-    assert isinstance(low, Lsn)  # noqa: S101  (otherwise classify reports a missing right, or a rewind)
+    assert isinstance(low, Position)  # noqa: S101  (otherwise classify reports a missing right, or a rewind)
     if low <= part.after_lsn.next():
         return None
     return Validity(

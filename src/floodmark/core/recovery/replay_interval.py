@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from floodmark.core.errors import ConfigError, WindowExpiredError
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 
 _SECOND = timedelta(seconds=1)
 _UNKNOWN_ZONE = timedelta(minutes=61)
@@ -37,9 +38,9 @@ class LocalSpan:
 class MappedTimes:
     """The entries of the log around two local times."""
 
-    first_lsn: Lsn | None
+    first_lsn: Position | None
     """The first entry not before the beginning; None where there is none."""
-    last_lsn: Lsn | None
+    last_lsn: Position | None
     """The last entry not after the end; None where there is none."""
     reaches_before: bool
     """Whether an entry is before the beginning."""

@@ -7,7 +7,7 @@ comes to this replica, or another replica answers the next time.
 
 from __future__ import annotations
 
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.source.history import LogEntry
 from floodmark.core.source.snapshot import SourceSnapshot
 
@@ -18,9 +18,9 @@ any difference between the time zones of two servers."""
 
 def explain_behind(needed: LogEntry, snapshot: SourceSnapshot) -> str | None:
     """Return a sentence where a replica answered that does not have ``needed`` yet; None for any other snapshot."""
-    if not snapshot.is_replica or (isinstance(snapshot.max_lsn, Lsn) and snapshot.max_lsn >= needed.lsn):
+    if not snapshot.is_replica or (isinstance(snapshot.max_lsn, Position) and snapshot.max_lsn >= needed.lsn):
         return None
-    newest = snapshot.max_lsn if isinstance(snapshot.max_lsn, Lsn) else "none"
+    newest = snapshot.max_lsn if isinstance(snapshot.max_lsn, Position) else "none"
     cause = f"a readable replica answered whose newest LSN is {newest}, and {needed.lsn} was read before"
     if needed.committed_at is None:
         return f"{cause}."

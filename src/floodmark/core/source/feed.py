@@ -1,12 +1,26 @@
-"""``Feed``: what the changes of a table are read from."""
+"""``Feed``: what the changes of a table are read from, and its identity."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.schema import SourceTable
-from floodmark.core.source.snapshot import InstanceIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceIdentity:
+    """The identity of a capture instance, which no successor of the same name shares.
+
+    start_lsn is not part of it, because cleanup raises it.
+    """
+
+    name: str
+    object_id: int
+    created_at: datetime
+    """The server's local time."""
 
 
 class Feed(Protocol):
@@ -21,5 +35,17 @@ class Feed(Protocol):
         """The table with the columns that are captured, and the key to merge by."""
 
     @property
-    def start_lsn(self) -> Lsn:
+    def delivers_net(self) -> bool:
+        """Whether each read returns one change per key, and deletes have the key alone."""
+
+    @property
+    def member_column(self) -> str:
+        """The column that names the member that a row is of (``core.window.members``); "" for a feed without members.
+
+        The rows of a member that was not read before come with the changes of the others: no load of the whole table
+        precedes them.
+        """
+
+    @property
+    def start_lsn(self) -> Position:
         """The position from which on it has the changes."""

@@ -24,7 +24,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.lsn import LsnAbsence
+from floodmark.core.position import Position
 from floodmark.core.source.snapshot import SourceSnapshot
 
 _ROUNDING = timedelta(milliseconds=10)
@@ -35,7 +36,7 @@ _ROUNDING = timedelta(milliseconds=10)
 class LogEntry:
     """An entry of ``cdc.lsn_time_mapping``."""
 
-    lsn: Lsn
+    lsn: Position
     committed_at: datetime | None
     """The commit time, local time of the source; None where it is not known."""
 
@@ -45,14 +46,17 @@ def same_time(first: datetime, second: datetime) -> bool:
     return abs(first - second) < _ROUNDING
 
 
-def explain_other_copy(needed: LogEntry, max_lsn: Lsn | LsnAbsence, found_at: datetime | None) -> str | None:
+def explain_other_copy(needed: LogEntry, max_lsn: Position | LsnAbsence, found_at: datetime | None) -> str | None:
     """Return a sentence on why rows up to ``needed`` cannot be read where the source answered this; None if they can.
 
     max_lsn: the newest LSN there. found_at: the commit time that the log has there for exactly ``needed.lsn``.
     """
-    if not isinstance(max_lsn, Lsn) or max_lsn < needed.lsn:
-        newest = max_lsn if isinstance(max_lsn, Lsn) else "none"
-        return f"this copy of the database is behind: its newest LSN is {newest}, and the window ends at {needed.lsn}."
+    if not isinstance(max_lsn, Position) or max_lsn < needed.lsn:
+        newest = max_lsn if isinstance(max_lsn, Position) else "none"
+        noun = needed.lsn.noun
+        return (
+            f"this copy of the database is behind: its newest {noun} is {newest}, and the window ends at {needed.lsn}."
+        )
     if needed.committed_at is None or (found_at is not None and same_time(found_at, needed.committed_at)):
         return None
     found = f"an entry of {found_at}" if found_at else "no entry"
@@ -62,7 +66,9 @@ def explain_other_copy(needed: LogEntry, max_lsn: Lsn | LsnAbsence, found_at: da
     )
 
 
-def explain_rewind(position: Lsn, committed_at: datetime | None, low_end: Lsn, snapshot: SourceSnapshot) -> str | None:
+def explain_rewind(
+    position: Position, committed_at: datetime | None, low_end: Position, snapshot: SourceSnapshot
+) -> str | None:
     """Return a sentence that proves that the log was taken back and written on, None without a proof.
 
     committed_at: the commit time that the source gave for ``position`` when it was its newest LSN. low_end: of the
@@ -79,7 +85,7 @@ def explain_rewind(position: Lsn, committed_at: datetime | None, low_end: Lsn, s
         return None
     else:
         now = f"now has another one there, committed at {found_at}"
-    grown = isinstance(snapshot.max_lsn, Lsn) and snapshot.max_lsn >= position
+    grown = isinstance(snapshot.max_lsn, Position) and snapshot.max_lsn >= position
     state = "an older state and has written on since" if grown else "an older state"
     return (
         f"the source has been restored, or failed over, to {state}: at {position}, which was examined, its log had a "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 
 
@@ -49,7 +49,7 @@ def filled_rows(columns: Sequence[str]) -> str:
     return " OR ".join(f"{bracket(column)} IS NOT NULL" for column in columns)
 
 
-def touched_rows(table: TableName, key: Sequence[str], instance: str, since: Lsn | None) -> str:
+def touched_rows(table: TableName, key: Sequence[str], instance: str, since: Position | None) -> str:
     """Return the condition for the rows with a change in a capture instance.
 
     since: the first LSN that counts; None: all changes of the instance.

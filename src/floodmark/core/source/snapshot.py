@@ -7,33 +7,28 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 
-from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.lsn import LsnAbsence
+from floodmark.core.position import Position
 from floodmark.core.schema import SourceTable, TableName
 from floodmark.core.source.database import DatabaseIdentity
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceIdentity:
-    """The identity of a capture instance, which no successor of the same name shares.
-
-    start_lsn is not part of it, because cleanup raises it.
-    """
-
-    name: str
-    object_id: int
-    created_at: datetime
-    """The server's local time."""
+from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.words import CDC_WORDS, SourceWords
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureInstance:
-    """A capture instance as ``sys.sp_cdc_help_change_data_capture`` shows it, with its captured columns."""
+    """The feed of a table: a capture instance as ``sys.sp_cdc_help_change_data_capture`` shows it, with its captured
+    columns, or what another kind of source has instead."""
 
     identity: InstanceIdentity
     table: SourceTable
-    start_lsn: Lsn
+    start_lsn: Position
     supports_net_changes: bool
     has_command_id: bool
+    delivers_net: bool = False
+    """Each read returns one change per key, by the primary key of the table. A delete has the key alone."""
+    member_column: str = ""
+    """The first column of the key, which names the member that a row is of; "" for a feed without members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +39,10 @@ class TableSnapshot:
     exists: bool
     instance: CaptureInstance | None
     """None: no instance, no such table or no right (see the flags)."""
-    min_lsn: Lsn | LsnAbsence
+    min_lsn: Position | LsnAbsence
     """``sys.fn_cdc_get_min_lsn`` of the instance."""
     permitted: bool = True
-    last_change_lsn: Lsn | LsnAbsence | None = None
+    last_change_lsn: Position | LsnAbsence | None = None
     """The highest ``__$start_lsn`` in the change table; ``LsnAbsence.NULL`` when that is empty, None when the login may
     not see it. It must be read after max_lsn: a table counts as quiet when its last change is not above the watermark,
     and no change captured in between may be missed."""
@@ -73,7 +68,8 @@ class SourceSnapshot:
 
     database: str
     cdc_enabled: bool
-    max_lsn: Lsn | LsnAbsence
+    """Whether the database records changes for this kind of source."""
+    max_lsn: Position | LsnAbsence
     max_lsn_at: datetime | None
     """The commit time of max_lsn."""
     taken_at: datetime
@@ -85,7 +81,7 @@ class SourceSnapshot:
     """Whether the capture job runs; None when that is unknown, or when the job has a schedule of its own and is idle
     between two scans."""
     tables: tuple[TableSnapshot, ...]
-    entries: Mapping[Lsn, datetime | None] = field(default_factory=dict)
+    entries: Mapping[Position, datetime | None] = field(default_factory=dict)
     """For each position that was asked for, the commit time that the log has for exactly that LSN, None where it has
     none. They must be read before the low ends (see ``core.source.history``)."""
     has_agent: bool = True
@@ -99,13 +95,18 @@ class SourceSnapshot:
 
     identity: DatabaseIdentity | None = None
     """Which database answered; None where the source does not say."""
+    is_synchronous: bool = False
+    """A transaction records its changes itself: there is no capture job that may lag or stop."""
+    words: SourceWords = field(default=CDC_WORDS, compare=False)
 
     @property
-    def latest_commit_at(self) -> datetime:
-        """Return a time that no commit until now is later than.
+    def latest_commit_at(self) -> datetime | None:
+        """Return a time that no commit until now is later than; None where max_lsn itself shows it.
 
         Where the clock was set back, earlier commits may have times in the future.
         """
+        if self.is_synchronous:
+            return None
         return self.taken_at + timedelta(seconds=self.clock_back_seconds)
 
 
@@ -128,6 +129,8 @@ class Verdict(Enum):
     NO_PERMISSION = "no_permission"
     CAPTURE_STOPPED = "capture_stopped"
     CAPTURE_LAGGING = "capture_lagging"
+    DAMAGED = "damaged"
+    """The file that has the rows is cut off, or its parts do not fit."""
     NOT_PLANNABLE = "not_plannable"
     """Left out of the pipeline's windows, because its configuration and its capture do not fit."""
     REFUSED = "refused"
@@ -146,9 +149,9 @@ class Validity:
     verdict: Verdict
     cause: str
     hint: str = ""
-    watermark: Lsn | None = None
-    min_lsn: Lsn | None = None
-    max_lsn: Lsn | None = None
+    watermark: Position | None = None
+    min_lsn: Position | None = None
+    max_lsn: Position | None = None
 
     def __str__(self) -> str:
         return f"{self.table}: {self.verdict.value}: {self.cause}" + (f" {self.hint}" if self.hint else "")

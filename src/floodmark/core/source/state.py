@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.source.database import DatabaseIdentity
-from floodmark.core.source.snapshot import InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +16,14 @@ class TableState:
     """The ledger's state of a table of a pipeline."""
 
     source: TableName
-    watermark: Lsn | None
+    watermark: Position | None
     """None: the first load has not been published."""
     identity: InstanceIdentity | None
     consistent: bool
     """Whether a window has been merged whose end was committed after the first load's read."""
     watermark_at: datetime | None = None
     """The commit time of the watermark, local time of the source."""
-    read_lsn: Lsn | None = None
+    read_lsn: Position | None = None
     """The source's newest LSN when the newest load had been read. Its rows may be as new, so that until the table is
     consistent the log must still have that position. Without a watermark: of a first load that was merged, and that
     the checks refused."""

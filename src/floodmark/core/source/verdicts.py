@@ -20,13 +20,15 @@ from floodmark.core.errors import (
     NotCapturedYetError,
     OtherDatabaseError,
     SourceBehindError,
+    SourceDamagedError,
     SourcePermissionError,
     SourceRewoundError,
     TableNotPlannableError,
     TableRefusedError,
     WindowExpiredError,
 )
-from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.lsn import LsnAbsence
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.source.capture_status import PlannedStop
 from floodmark.core.source.copies import explain_behind
@@ -34,9 +36,7 @@ from floodmark.core.source.database import explain_other_database
 from floodmark.core.source.feed import Feed
 from floodmark.core.source.history import LogEntry, explain_rewind
 from floodmark.core.source.liveness import Evidence
-from floodmark.core.source.scripts import literal
 from floodmark.core.source.snapshot import (
-    InstanceIdentity,
     SourceSnapshot,
     TableSnapshot,
     Validity,
@@ -44,6 +44,7 @@ from floodmark.core.source.snapshot import (
     join_verdicts,
 )
 from floodmark.core.source.state import TableState
+from floodmark.core.source.words import Sentences
 
 DEFAULT_LAG_LIMIT_SECONDS = 900.0
 
@@ -52,6 +53,7 @@ INCIDENTS: dict[Verdict, type[FloodmarkError]] = {
     Verdict.REPLICA_BEHIND: SourceBehindError,
     Verdict.NO_PERMISSION: SourcePermissionError,
     Verdict.INSTANCE_MISSING: CdcNotEnabledError,
+    Verdict.DAMAGED: SourceDamagedError,
     Verdict.INSTANCE_REPLACED: InstanceReplacedError,
     Verdict.EXPIRED: WindowExpiredError,
     Verdict.AHEAD_OF_SOURCE: SourceRewoundError,
@@ -89,16 +91,18 @@ def classify(
     if verdict is None and not known.consistent:
         # The rows of a load may be ahead of the watermark; a source that was taken back to between the two lacks them.
         verdict = check.rewound(known.read_lsn, known.read_lsn_at)
-    return verdict or check.capture() or check.readable()
+    if verdict is None and not snapshot.is_synchronous:
+        verdict = check.capture()
+    return verdict or check.readable()
 
 
 def classify_read(
     table_snapshot: TableSnapshot,
     snapshot: SourceSnapshot,
     instance: Feed,
-    after_lsn: Lsn,
+    after_lsn: Position,
     *,
-    to_lsn: Lsn | None = None,
+    to_lsn: Position | None = None,
     to_lsn_at: datetime | None = None,
     pipeline: str = "PIPELINE",
 ) -> Validity:
@@ -147,12 +151,12 @@ def not_captured(pipeline: str, validities: tuple[Validity, ...]) -> NotCaptured
     return NotCapturedYetError(pipeline, join_verdicts(waiting))
 
 
-def is_quiet(table_snapshot: TableSnapshot, watermark: Lsn) -> bool:
+def is_quiet(table_snapshot: TableSnapshot, watermark: Position) -> bool:
     """Return whether the change table certainly has nothing after the watermark."""
     last = table_snapshot.last_change_lsn
     if last is None:
         return False
-    return not isinstance(last, Lsn) or last <= watermark
+    return not isinstance(last, Position) or last <= watermark
 
 
 def describe_low_end(table_snapshot: TableSnapshot) -> str:
@@ -179,14 +183,14 @@ class TableCheck:
         return self.table_snapshot.table
 
     @property
-    def min_lsn(self) -> Lsn | None:
+    def min_lsn(self) -> Position | None:
         """Return the low end of the instance, None where it has none."""
-        return self.table_snapshot.min_lsn if isinstance(self.table_snapshot.min_lsn, Lsn) else None
+        return self.table_snapshot.min_lsn if isinstance(self.table_snapshot.min_lsn, Position) else None
 
     @property
-    def max_lsn(self) -> Lsn | None:
+    def max_lsn(self) -> Position | None:
         """Return the source's newest LSN, None where it has none."""
-        return self.snapshot.max_lsn if isinstance(self.snapshot.max_lsn, Lsn) else None
+        return self.snapshot.max_lsn if isinstance(self.snapshot.max_lsn, Position) else None
 
     def elsewhere(self) -> Validity | None:
         """Return a verdict where another database answered than the one that the watermark is a position of."""
@@ -203,7 +207,7 @@ class TableCheck:
             f"confirm {self.source_name}.",
         )
 
-    def behind(self, position: Lsn | None, committed_at: datetime | None) -> Validity | None:
+    def behind(self, position: Position | None, committed_at: datetime | None) -> Validity | None:
         """Return a verdict where a replica answered that does not have a position yet: nothing it shows is current."""
         cause = explain_behind(LogEntry(position, committed_at), self.snapshot) if position else None
         if cause is None:
@@ -217,17 +221,15 @@ class TableCheck:
 
     def unreadable(self) -> Validity | None:
         """Return a verdict where the table cannot be read at all."""
-        return self.missing() or self.replaced() or self.not_captured() or self.out_of_range()
+        if found := self.missing() or self.replaced():
+            return found
+        return (None if self.snapshot.is_synchronous else self.not_captured()) or self.out_of_range()
 
     def missing(self) -> Validity | None:
         """Return a verdict where the database, the table, the right or the instance is missing."""
-        database = self.snapshot.database
+        table, words, database = self.table_snapshot, self.snapshot.words, self.snapshot.database
         if not self.snapshot.cdc_enabled:
-            return self._verdict(
-                Verdict.INSTANCE_MISSING,
-                f"change data capture is not enabled in database {database}.",
-                "Run sys.sp_cdc_enable_db there, then sys.sp_cdc_enable_table for the table.",
-            )
+            return self._say(Verdict.INSTANCE_MISSING, words.not_enabled(database))
         if not self.table_snapshot.exists:
             return self._verdict(
                 Verdict.INSTANCE_MISSING,
@@ -235,32 +237,12 @@ class TableCheck:
                 "Check the table's name in pipelines.yaml, and grant SELECT on it.",
             )
         if not self.table_snapshot.permitted:
-            return self._verdict(
-                Verdict.NO_PERMISSION,
-                "the login may not read the table's capture instance.",
-                "Grant the login SELECT on the table and on its change table, and the gating role if there is one.",
-            )
+            return self._say(Verdict.NO_PERMISSION, words.no_permission())
         if self.table_snapshot.instance is None:
-            return self._no_instance()
+            return self._say(
+                Verdict.INSTANCE_MISSING, words.no_feed(table.searched_for, table.others, self.state.identity)
+            )
         return None
-
-    def _no_instance(self) -> Validity:
-        """Return the verdict on a table without the instance that is read.
-
-        The name matters: a table that is enabled without one gets an instance that no pipeline reads.
-        """
-        others, read = self.table_snapshot.others, self.state.identity
-        name = self.table_snapshot.searched_for or (read.name if read else None)
-        found = f"the table has {' and '.join(others)}, but not the" if others else "the table has no"
-        was = f" Capture instance {read.name} was read before." if read else ""
-        named = f" with @capture_instance = {literal(name)}" if name else ""
-        instead = f", or set capture_instance: {others[0]} in pipelines.yaml" if others else ""
-        return self._verdict(
-            Verdict.INSTANCE_MISSING,
-            f"{found} capture instance{f' {name}' if name else ''} that can be read.{was}",
-            f"Run sys.sp_cdc_enable_table for it{named}{instead}."
-            + (" Changes since the watermark are only in the table itself." if was else ""),
-        )
 
     def replaced(self) -> Validity | None:
         """Return a verdict where the instance is not the one that was read before."""
@@ -269,8 +251,8 @@ class TableCheck:
             return None
         return self._verdict(
             Verdict.INSTANCE_REPLACED,
-            f"capture instance {_describe(found.identity)} is not {_describe(known)}, which was read before.",
-            f"Changes between the two instances are in neither. {self._reload()}.",
+            self.snapshot.words.replaced(found.identity, known),
+            f"{self._reload()}.",
         )
 
     def not_captured(self) -> Validity | None:
@@ -324,20 +306,16 @@ class TableCheck:
         if self.max_lsn < watermark:
             return self._verdict(
                 Verdict.AHEAD_OF_SOURCE,
-                f"the watermark {watermark} is above the source's newest LSN {self.max_lsn}.",
+                f"the watermark {watermark} is above the source's newest {watermark.noun} {self.max_lsn}.",
                 "Check whether the database was restored or failed over, and compare it with the target before you "
                 "continue.",
             )
         if self.min_lsn > watermark.next():
-            return self._verdict(
-                Verdict.EXPIRED,
-                f"changes after the watermark {watermark} have been cleaned up: the low end is "
-                f"{describe_low_end(self.table_snapshot)}.",
-                f"{self._reload()}, and raise the retention (sys.sp_cdc_change_job) or run more often.",
-            )
+            said = self.snapshot.words.expired(watermark, describe_low_end(self.table_snapshot))
+            return self._verdict(Verdict.EXPIRED, said.cause, f"{self._reload()}, and {said.hint}")
         return None
 
-    def rewound(self, position: Lsn | None, committed_at: datetime | None) -> Validity | None:
+    def rewound(self, position: Position | None, committed_at: datetime | None) -> Validity | None:
         """Return a verdict where the source was taken back, which its newest LSN no longer shows."""
         if position is None or self.min_lsn is None:
             return None
@@ -402,22 +380,29 @@ class TableCheck:
         if watermark is None:
             return self._verdict(Verdict.NOT_STARTED, f"first load, up to {max_lsn}.")
         if watermark == max_lsn:
-            return self._verdict(Verdict.CAUGHT_UP, f"the watermark {watermark} is the source's newest LSN.")
+            return self._verdict(
+                Verdict.CAUGHT_UP, f"the watermark {watermark} is the source's newest {watermark.noun}."
+            )
         return self._verdict(Verdict.READY, f"changes after {watermark} up to {max_lsn}.")
 
     def _reload(self) -> str:
         return f"Reload the table (floodmark reload {self.pipeline} {self.table}, or on_gap: repair)"
 
+    def _say(self, verdict: Verdict, said: Sentences) -> Validity:
+        return self._verdict(verdict, said.cause, said.hint)
+
     def _verdict(self, verdict: Verdict, cause: str, hint: str = "") -> Validity:
         return Validity(self.table, verdict, cause, hint, self.state.watermark, self.min_lsn, self.max_lsn)
-
-
-def _describe(identity: InstanceIdentity) -> str:
-    return f"{identity.name} (object {identity.object_id}, made {identity.created_at:%Y-%m-%d %H:%M:%S})"
 
 
 GAPS = frozenset({Verdict.EXPIRED, Verdict.INSTANCE_REPLACED, Verdict.AHEAD_OF_SOURCE})
 """The verdicts that a load of the whole table resolves."""
 
-LEFT_OUT = GAPS | {Verdict.NO_PERMISSION, Verdict.INSTANCE_MISSING, Verdict.NOT_PLANNABLE, Verdict.REFUSED}
+LEFT_OUT = GAPS | {
+    Verdict.NO_PERMISSION,
+    Verdict.INSTANCE_MISSING,
+    Verdict.DAMAGED,
+    Verdict.NOT_PLANNABLE,
+    Verdict.REFUSED,
+}
 """The verdicts that leave a table out of windows. The others go on, and the run fails when they are published."""

@@ -6,10 +6,10 @@ Alerts and metrics use them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import SourceSnapshot, Verdict
 from floodmark.core.status.progress import SourceProgress, headroom_seconds, lag_seconds
@@ -23,7 +23,7 @@ class TableMark:
     """The ledger's state of a table."""
 
     table: TableName
-    watermark: Lsn | None
+    watermark: Position | None
     watermark_at: datetime | None
     """Local time of the source."""
     verdict: Verdict | None
@@ -52,7 +52,8 @@ def measure_tables(
     prove then that the target has everything.
     """
     measures = []
-    for mark in marks:
+    for each in marks:
+        mark = replace(each, watermark_at=progress.unread_since(each.watermark, each.watermark_at))
         sizes = sizes_of(mark.table, progress.sizes)
         measures.append(
             TableMeasure(

@@ -6,12 +6,12 @@ All times are local time of the source, the clock that commits, cleanup and lag 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
 
 from floodmark.core.durations import format_duration
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.source.snapshot import SourceSnapshot, Verdict
 from floodmark.core.source.verdicts import INCIDENTS
 from floodmark.core.upkeep.change_table import ChangeTableSize
@@ -33,22 +33,29 @@ class Standing(IntEnum):
 class SourceProgress:
     """The progress of a source."""
 
-    transactions_behind: Mapping[Lsn, int]
+    transactions_behind: Mapping[Position, int]
     """The transactions committed after a watermark, in the whole database, by watermark."""
     retention_minutes: int | None
     """Of the cleanup job; None where there is none or the login may not see it."""
     sizes: tuple[ChangeTableSize, ...] = ()
     """Of the change tables that the login may see."""
+    first_unread_at: Mapping[Position, datetime] = field(default_factory=dict)
+    """The commit time of the first change after a watermark, or the present time where there is none. Only of sources
+    whose log has no entries while they are quiet, so that the age of a watermark shows nothing."""
+
+    def unread_since(self, watermark: Position | None, watermark_at: datetime | None) -> datetime | None:
+        """Return since when changes after a watermark may exist, None where it is unknown."""
+        return watermark_at if watermark is None else self.first_unread_at.get(watermark, watermark_at)
 
 
-def lag_seconds(watermark: Lsn | None, watermark_at: datetime | None, snapshot: SourceSnapshot) -> float | None:
+def lag_seconds(watermark: Position | None, watermark_at: datetime | None, snapshot: SourceSnapshot) -> float | None:
     """Return the age of the watermark; 0 when the source has nothing newer, None without a watermark.
 
     It is a lower bound where the source's clock was set since.
     """
     if watermark is None or watermark_at is None:
         return None
-    if isinstance(snapshot.max_lsn, Lsn) and snapshot.max_lsn <= watermark:
+    if isinstance(snapshot.max_lsn, Position) and snapshot.max_lsn <= watermark:
         return 0.0
     return max((snapshot.taken_at - watermark_at).total_seconds() - snapshot.clock_ahead_seconds, 0.0)
 

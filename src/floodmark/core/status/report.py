@@ -66,6 +66,9 @@ class TableStatus:
     headroom_seconds: float | None = None
     """The time until cleanup passes the watermark; from the source. None also where the login may not see the
     retention."""
+    headroom_transactions: int | None = None
+    """How many more transactions cleanup may pass before it passes the watermark; from the source. None where positions
+    do not count them."""
     last_window: LastWindow | None = None
     standing: str = Standing.FINE.name.lower()
     """fine, attention or incident."""

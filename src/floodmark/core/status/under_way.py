@@ -9,7 +9,7 @@ from datetime import datetime
 from floodmark.core.drift.switch import InstanceSwitch, describe_step, step_of
 from floodmark.core.schema import TableName
 from floodmark.core.source.capture_status import PlannedStop
-from floodmark.core.source.snapshot import InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity
 
 
 @dataclass(frozen=True, slots=True)

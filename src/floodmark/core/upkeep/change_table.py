@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -23,7 +23,7 @@ class ChangeTableSize:
     """None where the login may not see it."""
     size_bytes: int | None
     """None where the login may not see it."""
-    low_end: Lsn | None = None
+    low_end: Position | None = None
     """Where its validity begins; None where that is not known yet."""
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ from enum import Enum
 from math import ceil
 
 from floodmark.core.durations import format_duration
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.upkeep.change_table import ChangeTableSize
 
@@ -69,7 +69,7 @@ class Mark:
     table: TableName
     instance: str
     """"" while none is known."""
-    lsn: Lsn
+    lsn: Position
     at: datetime
     pace: float = 0.0
     """The seconds of the source's time that it advances per second; 0 when it does not move or its pace is unknown."""

@@ -7,7 +7,7 @@ without it. A replay lane merges an interval again that was read before.
 from __future__ import annotations
 
 from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
+from floodmark.core.positions import parse_position
 from floodmark.core.schema import TableName
 
 MAIN_LANE = ""
@@ -40,7 +40,7 @@ def finishing_command(pipeline: str, lane: str) -> str:
     if is_load_lane(lane):
         return f"floodmark reload {pipeline} {lane.removeprefix(_LOAD)}"
     if is_replay_lane(lane):
-        after, to = map(Lsn.parse, lane.removeprefix(_REPLAY).split("-"))
+        after, to = map(parse_position, lane.removeprefix(_REPLAY).split("-"))
         # Both bounds of the command are included; another interval would be another lane.
         return f"floodmark replay {pipeline} --from-lsn {after.next()} --to-lsn {to}"
     return f"floodmark run {pipeline}"

@@ -72,3 +72,16 @@ def _error(fields: Mapping[str, str]) -> FloodmarkError:
     return FloodmarkBugError(
         fields["subject"], f"{fields['type']}: {fields['message']}", fields["hint"], fields.get("detail", "")
     )
+
+
+def format_error(error: FloodmarkError) -> str:
+    """Return one table's error as text, for a row of a task's results."""
+    return format_load_result(LoadResult(0, error=error))
+
+
+def parse_error(text: str) -> FloodmarkError:
+    """Return the error that ``format_error`` wrote. Raises ValueError for any other text."""
+    found = parse_load_result(text)
+    if found is None or found.error is None:
+        raise ValueError("the text has no error")
+    return found.error

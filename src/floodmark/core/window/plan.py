@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 
 from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Deletes, NetSource, Rule, TemporalPolicy, UnstorablePolicy
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import DEFAULT_LOB_BATCH_BYTES, DEFAULT_MAX_READS
 from floodmark.core.source.feed import Feed
 from floodmark.core.source.history import LogEntry
 from floodmark.core.window.lane import is_replay_lane
+from floodmark.core.window.members import MemberMark
 
 
 class LoadKind(Enum):
@@ -44,7 +45,7 @@ class TablePlan:
     """What the changes are read from. ``feed.table.key`` is the key to merge by, the server's or a declared one."""
     interval: Interval | None
     """None for a first load, whose rows are stamped with ``WindowPlan.to_lsn``."""
-    watermark: Lsn | None
+    watermark: Position | None
     """The expected one, for compare-and-set; None before the first load."""
     deletes: Deletes
     net: NetSource
@@ -69,16 +70,23 @@ class TablePlan:
     """The bytes at which a batch of rows with LOBs ends."""
     unstorable: UnstorablePolicy = UnstorablePolicy.QUARANTINE
     """What is done with a text that the warehouse cannot store."""
+    reloads_members: bool = False
+    """A member whose changes cannot be read after its mark is read as a whole, and not left out."""
+    marks: tuple[MemberMark, ...] = ()
+    """The marks of a feed's members. The ledger adds them when a load begins; they are no part of the stored plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """One window of one pipeline."""
+    """One window of one pipeline.
+
+    A load may read a newer state than was planned, and then moves the end there (``extended_to``).
+    """
 
     window_id: int
     """Given by the ledger; it grows."""
     pipeline: str
-    to_lsn: Lsn
+    to_lsn: Position
     tables: tuple[TablePlan, ...]
     attempt: int = 0
     """How many loads of the window have begun. A load works on the plan that ``Loads.begin_load`` returned."""
@@ -91,6 +99,17 @@ class WindowPlan:
     def end(self) -> LogEntry:
         """Return the entry of the log at which the window ends. Every copy of the source that is read must have it."""
         return LogEntry(self.to_lsn, self.to_lsn_at)
+
+    def extended_to(self, end: LogEntry) -> WindowPlan:
+        """Return the plan with a later end. Raises ValueError for an earlier one, or for a window with a first load."""
+        if end.lsn < self.to_lsn or any(table.interval is None for table in self.tables):
+            raise ValueError(f"window {self.window_id} cannot end at {end.lsn}")
+        tables = tuple(
+            replace(table, interval=Interval(table.interval.after_lsn, end.lsn))
+            for table in self.tables
+            if table.interval is not None
+        )
+        return replace(self, to_lsn=end.lsn, to_lsn_at=end.committed_at, tables=tables)
 
     def moves_watermark(self, table: TablePlan) -> bool:
         """Return whether the table's watermark is ``to_lsn`` when the window has been published."""

@@ -12,12 +12,12 @@ from typing import Any
 
 from floodmark.core.errors import FloodmarkBugError
 from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy, UnstorablePolicy
+from floodmark.core.positions import parse_position
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.settings import DEFAULT_LOB_BATCH_BYTES, DEFAULT_MAX_READS
-from floodmark.core.source.feed import Feed
-from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.core.source.feed import Feed, InstanceIdentity
+from floodmark.core.source.snapshot import CaptureInstance
 from floodmark.core.window.lane import MAIN_LANE
 from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
 
@@ -45,7 +45,7 @@ def plan_from_json(document: Mapping[str, Any]) -> WindowPlan:
     return WindowPlan(
         window_id=document["window_id"],
         pipeline=document["pipeline"],
-        to_lsn=Lsn.parse(document["to_lsn"]),
+        to_lsn=parse_position(document["to_lsn"]),
         tables=tuple(_table_from_json(table) for table in document["tables"]),
         attempt=document["attempt"],
         lane=document.get("lane", MAIN_LANE),
@@ -76,6 +76,7 @@ def _table_to_json(table: TablePlan) -> dict[str, Any]:
         "where": table.where,
         "lob_batch_bytes": table.lob_batch_bytes,
         "unstorable": table.unstorable.value,
+        "reloads_members": table.reloads_members,
     }
 
 
@@ -86,8 +87,8 @@ def _table_from_json(document: Mapping[str, Any]) -> TablePlan:
         target=_name_from_json(document["target"]),
         kind=LoadKind(document["kind"]),
         feed=_instance_from_json(document["instance"]),
-        interval=Interval(Lsn.parse(after), Lsn.parse(to)) if after else None,
-        watermark=Lsn.parse(document["watermark"]) if document["watermark"] else None,
+        interval=Interval(parse_position(after), parse_position(to)) if after else None,
+        watermark=parse_position(document["watermark"]) if document["watermark"] else None,
         deletes=Deletes(document["deletes"]),
         net=NetSource(document["net"]),
         temporal=TemporalPolicy(document["temporal"]),
@@ -102,6 +103,7 @@ def _table_from_json(document: Mapping[str, Any]) -> TablePlan:
         where=document.get("where", ""),
         lob_batch_bytes=document.get("lob_batch_bytes", DEFAULT_LOB_BATCH_BYTES),
         unstorable=UnstorablePolicy(document.get("unstorable", UnstorablePolicy.QUARANTINE.value)),
+        reloads_members=document.get("reloads_members", False),
     )
 
 
@@ -118,6 +120,8 @@ def _instance_to_json(instance: CaptureInstance) -> dict[str, Any]:
         "start_lsn": str(instance.start_lsn),
         "supports_net_changes": instance.supports_net_changes,
         "has_command_id": instance.has_command_id,
+        "delivers_net": instance.delivers_net,
+        "member_column": instance.member_column,
     }
 
 
@@ -138,9 +142,11 @@ def _instance_from_json(document: Mapping[str, Any]) -> CaptureInstance:
             columns=tuple(SourceColumn(**column) for column in table["columns"]),
             key=tuple(table["key"]),
         ),
-        start_lsn=Lsn.parse(document["start_lsn"]),
+        start_lsn=parse_position(document["start_lsn"]),
         supports_net_changes=document["supports_net_changes"],
         has_command_id=document["has_command_id"],
+        delivers_net=document.get("delivers_net", False),
+        member_column=document.get("member_column", ""),
     )
 
 

@@ -8,15 +8,14 @@ from datetime import datetime
 
 from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
 from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
-from floodmark.core.policies import NetSource, SecurityFiltered
+from floodmark.core.policies import NetSource, OnGap, SecurityFiltered
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.source.capture_status import PlannedStop
-from floodmark.core.source.feed import Feed
+from floodmark.core.source.feed import Feed, InstanceIdentity
 from floodmark.core.source.snapshot import (
     CaptureInstance,
-    InstanceIdentity,
     SourceSnapshot,
     TableSnapshot,
     Validity,
@@ -51,9 +50,9 @@ class Skip:
 class AdvanceQuiet:
     """The log moved on without a change of these tables: only their watermarks move."""
 
-    to_lsn: Lsn
+    to_lsn: Position
     to_lsn_at: datetime | None
-    watermarks: Mapping[TableName, Lsn]
+    watermarks: Mapping[TableName, Position]
     """The current watermarks."""
     instances: Mapping[TableName, InstanceIdentity]
     """The instances that were checked for changes."""
@@ -63,7 +62,7 @@ class AdvanceQuiet:
 class Open:
     """A window must be opened."""
 
-    to_lsn: Lsn
+    to_lsn: Position
     to_lsn_at: datetime | None
     tables: tuple[TablePlan, ...]
 
@@ -82,7 +81,7 @@ def pinned_instances(settings: PipelineSettings, states: Mapping[TableName, Tabl
     return pinned
 
 
-def known_positions(states: Mapping[TableName, TableState]) -> list[Lsn]:
+def known_positions(states: Mapping[TableName, TableState]) -> list[Position]:
     """Return the positions with a known commit time, to check whether the source still has them.
 
     These are the watermarks, and the ends of the reads of loads that are not consistent yet.
@@ -166,7 +165,7 @@ def decide(
     ]
     if not chosen and incidents:
         return Fail(incidents)
-    if not chosen or not isinstance(snapshot.max_lsn, Lsn):
+    if not chosen or not isinstance(snapshot.max_lsn, Position):
         return Skip(_reason(validities))
     if all(table.quiet for table in chosen):
         watermarks = {table.source: table.watermark for table in chosen if table.watermark}
@@ -179,7 +178,7 @@ def plan_table(
     settings: TableSettings, table_snapshot: TableSnapshot, snapshot: SourceSnapshot, state: TableState | None
 ) -> TablePlan:
     """Return the plan of one table of the next window; its verdict must be READY or NOT_STARTED."""
-    assert table_snapshot.instance is not None and isinstance(snapshot.max_lsn, Lsn)  # noqa: S101  (ensured by classify)
+    assert table_snapshot.instance is not None and isinstance(snapshot.max_lsn, Position)  # noqa: S101  (ensured by classify)
     watermark = state.watermark if state else None
     # The login may not see every policy, so the configuration counts, and not what the source shows.
     accepts_filters = settings.security_filtered is SecurityFiltered.ACCEPT
@@ -188,15 +187,16 @@ def plan_table(
     check_net(settings, instance, table_snapshot.instance.table.key)
     for column in instance.table.stored_columns:
         warehouse_type(instance.table, column, settings.temporal)
+    after = watermark or (instance.start_lsn if instance.member_column else None)
     return TablePlan(
         source=settings.source,
         target=settings.target,
-        kind=LoadKind.CHANGES if watermark else LoadKind.FIRST_LOAD,
+        kind=LoadKind.CHANGES if after else LoadKind.FIRST_LOAD,
         feed=instance,
-        interval=Interval(watermark, snapshot.max_lsn) if watermark else None,
+        interval=Interval(after, snapshot.max_lsn) if after else None,
         watermark=watermark,
         deletes=settings.deletes,
-        net=_net_source(settings, state),
+        net=NetSource.SERVER if instance.delivers_net else _net_source(settings, state),
         temporal=settings.temporal,
         rules=settings.rules,
         partitions=settings.partitions,
@@ -206,9 +206,10 @@ def plan_table(
         max_reads=settings.max_reads,
         unstorable=settings.unstorable,
         # A first load that was merged and then refused by a check: its rows are in the target.
-        is_reload=watermark is None and state is not None and state.read_lsn is not None,
+        is_reload=after is None and state is not None and state.read_lsn is not None,
         keeps_unread=accepts_filters,
         quiet=watermark is not None and is_quiet(table_snapshot, watermark),
+        reloads_members=settings.on_gap is OnGap.REPAIR,
     )
 
 
@@ -236,15 +237,25 @@ def plan_reload(
     if validity.verdict is not Verdict.NOT_STARTED:
         return validity
     plan = plan_table(settings, table_snapshot, snapshot, None)
-    return replace(plan, watermark=state.watermark if state else None, is_reload=not where, where=where)
+    return replace(
+        plan,
+        kind=LoadKind.FIRST_LOAD,
+        interval=None,
+        watermark=state.watermark if state else None,
+        is_reload=not where,
+        where=where,
+        # A member that is away now has not lost its rows.
+        keeps_unread=plan.keeps_unread or bool(plan.feed.member_column),
+    )
 
 
 def has_changed(table: TablePlan, snapshot: SourceSnapshot, settings: PipelineSettings) -> bool:
     """Return whether a table that is read itself has changed since it was planned: other columns, or another key.
 
-    The planned statement would fail, or return values of another type. Change tables keep their columns.
+    The planned statement would fail, or return values of another type. Change tables keep their columns; net changes
+    that the source delivers have those of the table itself.
     """
-    if table.kind is not LoadKind.FIRST_LOAD:
+    if table.kind is not LoadKind.FIRST_LOAD and not table.feed.delivers_net:
         return False
     table_snapshots = {table_snapshot.table: table_snapshot.instance for table_snapshot in snapshot.tables}
     instance = table_snapshots.get(table.source)

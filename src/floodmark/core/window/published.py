@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.window.plan import LoadKind, TableCounts
 
@@ -16,9 +16,9 @@ class PublishedTable:
     source: TableName
     target: TableName
     kind: LoadKind
-    after_lsn: Lsn | None
+    after_lsn: Position | None
     """None: a first load."""
-    to_lsn: Lsn
+    to_lsn: Position
     counts: TableCounts
 
     @property
@@ -33,7 +33,7 @@ class AdvanceResult:
 
     window_id: int
     pipeline: str
-    to_lsn: Lsn
+    to_lsn: Position
     tables: tuple[PublishedTable, ...]
     is_replay: bool = False
     """Whether the window was a replay: no watermark moved."""

@@ -33,7 +33,7 @@ def check_readers_view(table_snapshot: TableSnapshot, *, accepts_filters: bool) 
         raise SourcePermissionError(
             str(table),
             f"the login reads masks in place of the values of {', '.join(masked)}.",
-            f"Ask the DBA: {grant_unmask(table, 'the login')} Or leave the columns out of the capture instance.",
+            f"Ask the DBA: {grant_unmask(table, 'the login')} Or leave them out of a capture instance.",
         )
     if table_snapshot.filters and not accepts_filters:
         raise SourcePermissionError(

@@ -46,7 +46,7 @@ def build_dag(config: Config, name: str, config_path: Path) -> DAG:
         failed=RUN_FAILED,
         subject=name,
         description=f"SQL Server changes of {len(pipeline.tables)} tables into the warehouse, window by window",
-        doc_md=describe_pipeline(name, pipeline, wiring.settings),
+        doc_md=describe_pipeline(name, pipeline, wiring),
         schedule=CronDataIntervalTimetable(pipeline.schedule, timezone="UTC") if pipeline.schedule else None,
         deadline=deadline_of(config_path, name, pipeline),
     )

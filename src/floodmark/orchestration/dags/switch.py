@@ -16,6 +16,7 @@ from floodmark.core.alerts.runs import SWITCH_RUN_FAILED
 from floodmark.orchestration.context import open_app
 from floodmark.orchestration.dags.frame import is_needed, make_dag
 from floodmark.orchestration.failure import explained
+from floodmark.wiring.pipelines import wire_source
 
 if TYPE_CHECKING:
     from floodmark.app.context import AppContext
@@ -46,9 +47,11 @@ Keep this DAG unpaused: it has no schedule, and a paused DAG asks nothing.
 
 
 def build_switch_dags(config: Config, config_path: Path) -> dict[str, DAG]:
-    """Return one DAG per source that a pipeline reads, by id; in the process of a task, that of the task."""
+    """Return one DAG per source with capture instances that a pipeline reads, by id; in the process of a task, that of
+    the task."""
     read = {pipeline.source for pipeline in config.pipelines.values()}
-    dags = (_build(name, config_path) for name in config.sources if name in read and is_needed(switch_dag_id(name)))
+    names = (name for name in config.sources if name in read and wire_source(config, name).has_instances)
+    dags = (_build(name, config_path) for name in names if is_needed(switch_dag_id(name)))
     return {dag.dag_id: dag for dag in dags}
 
 

@@ -11,9 +11,10 @@ from collections.abc import Collection, Mapping
 import psycopg
 
 from floodmark.core.errors import ConfigError, WatermarkConflictError, WindowBusyError
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
+from floodmark.core.positions import read_position
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity
 from floodmark.core.window.lane import is_load_lane
 from floodmark.core.window.plan import TablePlan
 from floodmark.postgres.statements import query, source_arrays, source_parameters
@@ -49,7 +50,7 @@ def claim_table(session: psycopg.Connection, pipeline: str, table: TablePlan) ->
         )
 
 
-def lock_watermarks(session: psycopg.Connection, pipeline: str, watermarks: Mapping[TableName, Lsn]) -> None:
+def lock_watermarks(session: psycopg.Connection, pipeline: str, watermarks: Mapping[TableName, Position]) -> None:
     """Lock the rows of tables. Raises WatermarkConflictError where a watermark is not the given one."""
     rows = query(session, "lock_tables", pipeline=pipeline, **source_arrays(watermarks))
     found = {TableName(row["source_schema"], row["source_name"]): row["watermark"] for row in rows}
@@ -105,4 +106,4 @@ def refuse_loads(session: psycopg.Connection, pipeline: str, lane: str, sources:
 
 def describe_watermark(value: bytes | None) -> str:
     """Return a watermark of the ledger for a message."""
-    return str(Lsn(bytes(value))) if value else "unset"
+    return str(read_position(bytes(value))) if value else "unset"

@@ -18,7 +18,7 @@ from floodmark.core.drift.shape_json import shape_from_json, shape_to_json
 from floodmark.core.errors import OperatorError
 from floodmark.core.policies import GONE, DriftPolicy
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity
 from floodmark.postgres.ledger.drift_rows import difference_of, entries_to_json, event_of, event_parameters
 from floodmark.postgres.ledger.readers import list_readers
 from floodmark.postgres.ledger.schema import ensure_schema

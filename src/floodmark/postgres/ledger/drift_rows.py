@@ -10,10 +10,10 @@ from psycopg.types.json import Jsonb
 
 from floodmark.core.drift.ddl import DdlEntry, Explained
 from floodmark.core.drift.shapes import Difference
-from floodmark.core.lsn import Lsn
 from floodmark.core.policies import DriftClass, DriftPolicy
+from floodmark.core.positions import parse_position
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity
 from floodmark.sync.ports.drift import DriftEvent, DriftFinding
 
 
@@ -74,4 +74,4 @@ def difference_of(row: Mapping[str, Any]) -> Difference:
 
 
 def _entry(document: Mapping[str, str]) -> DdlEntry:
-    return DdlEntry(Lsn.parse(document["lsn"]), datetime.fromisoformat(document["at"]), document["text"])
+    return DdlEntry(parse_position(document["lsn"]), datetime.fromisoformat(document["at"]), document["text"])

@@ -17,10 +17,11 @@ from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
 from floodmark.core.errors import OperatorError, WatermarkConflictError, WindowBusyError
-from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Rule
+from floodmark.core.position import Position
+from floodmark.core.positions import read_position
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity
 from floodmark.core.source.state import TableState
 from floodmark.core.window.lane import MAIN_LANE, is_load_lane, is_replay_lane
 from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
@@ -35,6 +36,7 @@ from floodmark.postgres.ledger.claims import (
 )
 from floodmark.postgres.ledger.databases import DatabaseRecords, database_of
 from floodmark.postgres.ledger.loads import LoadRecords
+from floodmark.postgres.ledger.members import MemberRecords, advance_members, with_marks
 from floodmark.postgres.ledger.opened import one_window, opened_window
 from floodmark.postgres.ledger.replays import ReplayQueries
 from floodmark.postgres.ledger.schema import ensure_schema
@@ -48,7 +50,7 @@ from floodmark.sync.ports.ledger import OpenedWindow
 _LOAD_LOCK = 0x46_4C_4F_44
 
 
-class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords):
+class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, DatabaseRecords):
     """``sync.ports.ledger.Ledger``. It holds no session: each method is one transaction of its own."""
 
     def __init__(self, connection: Reachable) -> None:
@@ -74,7 +76,7 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
     def open_window(
         self,
         pipeline: str,
-        to_lsn: Lsn,
+        to_lsn: Position,
         tables: Sequence[TablePlan],
         to_lsn_at: datetime | None = None,
         lane: str = MAIN_LANE,
@@ -158,7 +160,8 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
             if window.state is not WindowState.PLANNED:
                 return window
             attempt = query(session, "begin_load", window_id=window_id)[0]["attempt"]
-        return OpenedWindow(dataclasses.replace(window.plan, attempt=attempt), window.state)
+            plan = with_marks(session, dataclasses.replace(window.plan, attempt=attempt))
+        return OpenedWindow(plan, window.state)
 
     def read_counts(self, window_id: int) -> Mapping[TableName, TableCounts]:
         with open_transaction(self._at, f"window {window_id}") as session:
@@ -191,8 +194,8 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
     def advance_quiet(
         self,
         pipeline: str,
-        to_lsn: Lsn,
-        watermarks: Mapping[TableName, Lsn],
+        to_lsn: Position,
+        watermarks: Mapping[TableName, Position],
         to_lsn_at: datetime | None = None,
         instances: Mapping[TableName, InstanceIdentity] | None = None,
     ) -> None:
@@ -209,7 +212,7 @@ class PostgresLedger(LoadRecords, VerdictRecords, ReplayQueries, DatabaseRecords
 
 
 def _insert_window(
-    session: psycopg.Connection, pipeline: str, lane: str, to_lsn: Lsn, to_lsn_at: datetime | None
+    session: psycopg.Connection, pipeline: str, lane: str, to_lsn: Position, to_lsn_at: datetime | None
 ) -> int:
     try:
         row = query(session, "open_window", pipeline=pipeline, lane=lane, to_lsn=to_lsn.value, to_lsn_at=to_lsn_at)[0]
@@ -244,6 +247,8 @@ def _advance_table(session: psycopg.Connection, plan: WindowPlan, table: TablePl
         },
     )
     if moved.rowcount == 1:
+        if table.feed.member_column:
+            advance_members(session, plan, table.source)
         return
     found = query(session, "lock_table", pipeline=plan.pipeline, **source_parameters(table.source))
     if not found or found[0]["watermark"] != plan.to_lsn.value:
@@ -269,9 +274,9 @@ def _table_state(row: DictRow) -> TableState:
     identity = None
     if row["instance_name"] is not None:
         identity = InstanceIdentity(row["instance_name"], row["instance_object_id"], row["instance_created_at"])
-    watermark = Lsn(row["watermark"]) if row["watermark"] is not None else None
+    watermark = read_position(row["watermark"]) if row["watermark"] is not None else None
     source = TableName(row["source_schema"], row["source_name"])
-    read_lsn = Lsn(row["read_lsn"]) if row["read_lsn"] is not None else None
+    read_lsn = read_position(row["read_lsn"]) if row["read_lsn"] is not None else None
     return TableState(
         source,
         watermark,
@@ -289,5 +294,5 @@ def _counts(session: psycopg.Connection, window_id: int) -> Mapping[TableName, T
     return {TableName(row.pop("source_schema"), row.pop("source_name")): TableCounts(**row) for row in rows}
 
 
-def _bytes(lsn: Lsn | None) -> bytes | None:
+def _bytes(lsn: Position | None) -> bytes | None:
     return lsn.value if lsn else None

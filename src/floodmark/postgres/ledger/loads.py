@@ -12,13 +12,18 @@ from datetime import datetime
 from typing import Any
 
 import psycopg
+from psycopg.types.json import Jsonb
 
 from floodmark.core.errors import FloodmarkBugError, OperatorError, WatermarkConflictError
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.recovery.gap import Gap
 from floodmark.core.schema import TableName
+from floodmark.core.source.history import LogEntry
 from floodmark.core.window.chunks import LoadChunk, LoadProgress, StoredChunk, bound_from_json, bound_to_json
+from floodmark.core.window.members import MemberRead
 from floodmark.core.window.plan import TableCounts, WindowPlan, WindowState
+from floodmark.core.window.plan_json import plan_to_json
+from floodmark.postgres.ledger.members import record_members
 from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.statements import query, source_parameters
@@ -60,16 +65,33 @@ class LoadRecords:
                 {"window_id": plan.window_id, **source_parameters(source), "numbers": list(numbers)},
             )
 
+    def extend_window(self, plan: WindowPlan, end: LogEntry) -> WindowPlan:
+        extended = plan.extended_to(end)
+        with open_transaction(self._at, f"window {plan.window_id}") as session:
+            fence(session, plan)
+            query(
+                session,
+                "extend_window",
+                window_id=plan.window_id,
+                to_lsn=end.lsn.value,
+                to_lsn_at=end.committed_at,
+                plan=Jsonb(plan_to_json(extended)),
+            )
+        return extended
+
     def record_reads(
         self,
         plan: WindowPlan,
         read_rows: Mapping[TableName, int],
         read_finished_at: datetime | None = None,
-        read_lsn: Lsn | None = None,
+        read_lsn: Position | None = None,
         read_lsn_at: datetime | None = None,
+        *,
+        members: Mapping[TableName, Sequence[MemberRead]] | None = None,
     ) -> None:
         with open_transaction(self._at, f"window {plan.window_id}") as session:
             fence(session, plan)
+            record_members(session, plan, members or {})
             for source, rows in read_rows.items():
                 query(
                     session,
@@ -101,7 +123,7 @@ class LoadRecords:
             fence(session, plan)
             return mark_merged(session, plan, counts)
 
-    def record_gap(self, pipeline: str, gap: Gap, watermark: Lsn | None) -> None:
+    def record_gap(self, pipeline: str, gap: Gap, watermark: Position | None) -> None:
         with open_transaction(self._at, pipeline) as session:
             query(
                 session,

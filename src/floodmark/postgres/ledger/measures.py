@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from psycopg.rows import dict_row
 
-from floodmark.core.lsn import Lsn
+from floodmark.core.positions import read_position
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import Verdict
 from floodmark.core.status.measures import TableMark
@@ -22,7 +22,7 @@ def list_table_marks(at: Reachable, pipeline: str) -> Sequence[TableMark]:
     return [
         TableMark(
             TableName(row["source_schema"], row["source_name"]),
-            Lsn(bytes(row["watermark"])) if row["watermark"] else None,
+            read_position(bytes(row["watermark"])) if row["watermark"] else None,
             row["watermark_at"],
             Verdict(row["verdict"]) if row["verdict"] else None,
         )

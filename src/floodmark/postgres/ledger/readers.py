@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from floodmark.core.source.snapshot import InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity
 from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.sql import read_sql
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from psycopg.rows import DictRow, dict_row
 
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
+from floodmark.core.positions import read_position
 from floodmark.core.recovery.replay import WholeLoad
 from floodmark.core.schema import TableName
 from floodmark.postgres.session import Reachable, open_transaction
@@ -21,11 +22,13 @@ class ReplayQueries:
 
     def list_whole_loads(self, pipeline: str) -> Mapping[TableName, WholeLoad]:
         rows = self._replay_rows(pipeline, "list_whole_loads")
-        return {_source(row): WholeLoad(row["window_id"], Lsn(row["to_lsn"]), row["to_lsn_at"]) for row in rows}
+        return {
+            _source(row): WholeLoad(row["window_id"], read_position(row["to_lsn"]), row["to_lsn_at"]) for row in rows
+        }
 
-    def list_server_net_ends(self, pipeline: str, lsn: Lsn) -> Mapping[TableName, Lsn]:
+    def list_server_net_ends(self, pipeline: str, lsn: Position) -> Mapping[TableName, Position]:
         rows = self._replay_rows(pipeline, "list_server_net_ends", lsn=lsn.value)
-        return {_source(row): Lsn(row["to_lsn"]) for row in rows}
+        return {_source(row): read_position(row["to_lsn"]) for row in rows}
 
     def _replay_rows(self, pipeline: str, statement: str, **parameters: Any) -> list[DictRow]:
         with open_transaction(self._at, pipeline) as session:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from psycopg.rows import DictRow, dict_row
 
-from floodmark.core.lsn import Lsn
+from floodmark.core.positions import read_position
 from floodmark.core.schema import TableName
 from floodmark.core.upkeep.retention import PACE_SECONDS, Mark, pace_of
 from floodmark.postgres.ledger.schema import ensure_schema
@@ -34,7 +34,7 @@ def _mark(row: DictRow) -> Mark:
         pipeline=row["pipeline"],
         table=TableName(row["source_schema"], row["source_name"]),
         instance=row["instance_name"],
-        lsn=Lsn(row["lsn"]),
+        lsn=read_position(row["lsn"]),
         at=row["at"],
         pace=pace_of(row["at"], row["reference_at"], row["elapsed_seconds"]),
     )

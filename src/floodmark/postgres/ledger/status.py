@@ -9,8 +9,8 @@ import psycopg
 from psycopg.rows import DictRow, dict_row
 
 from floodmark.core.drift.shapes import Difference
-from floodmark.core.lsn import Lsn
 from floodmark.core.policies import DriftClass
+from floodmark.core.positions import read_position
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import Verdict
 from floodmark.core.status.report import LastWindow
@@ -86,7 +86,7 @@ def _recorded_table(row: DictRow) -> RecordedTable:
     if row["last_window_id"] is not None:
         last = LastWindow(**{name: row[f"last_{name}"] for name in _LAST_WINDOW})
     return RecordedTable(
-        watermark=Lsn(bytes(row["watermark"])) if row["watermark"] else None,
+        watermark=read_position(bytes(row["watermark"])) if row["watermark"] else None,
         verdict=Verdict(row["verdict"]) if row["verdict"] else None,
         cause=row["cause"] or "",
         hint=row["hint"] or "",

@@ -16,9 +16,10 @@ from psycopg.rows import DictRow
 
 from floodmark.core.drift.switch import InstanceSwitch, PlannedSwitch, SwitchedPipeline, SwitchState
 from floodmark.core.errors import OperatorError
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
+from floodmark.core.positions import parse_position, read_position
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity
 from floodmark.core.window.plan import WindowState
 from floodmark.postgres.ledger.readers import list_readers
 from floodmark.postgres.ledger.schema import ensure_schema
@@ -88,7 +89,7 @@ class PostgresSwitchLedger:
         with open_transaction(self._at, f"switch {switch_id}") as session:
             query(session, "mark_switch_made", switch_id=switch_id, state=state.value, **_identity("new", new))
 
-    def switch_pipeline(self, switch: InstanceSwitch, pipeline: str, table: TableName, start: Lsn) -> bool:
+    def switch_pipeline(self, switch: InstanceSwitch, pipeline: str, table: TableName, start: Position) -> bool:
         named = {"pipeline": pipeline, **_names(table)}
         with open_transaction(self._at, str(switch.table)) as session:
             # In a separate statement: the next one sees every window that was opened before the lock was free.
@@ -128,7 +129,7 @@ def switch_of(row: DictRow) -> InstanceSwitch:
         columns=tuple(row["columns"]),
         enabling=row["enabling"],
         drops=row["drops"],
-        since=Lsn(row["since_lsn"]) if row["since_lsn"] is not None else None,
+        since=read_position(row["since_lsn"]) if row["since_lsn"] is not None else None,
         state=SwitchState(row["state"]),
         approved_by=row["approved_by"],
         approved_at=row["approved_at"],
@@ -140,7 +141,7 @@ def switch_of(row: DictRow) -> InstanceSwitch:
 def _pipeline(document: dict[str, Any]) -> SwitchedPipeline:
     return SwitchedPipeline(
         document["pipeline"],
-        Lsn.parse(document["watermark"]),
+        parse_position(document["watermark"]),
         document["window_id"],
         WindowState(document["window_state"]) if document["window_state"] else None,
     )

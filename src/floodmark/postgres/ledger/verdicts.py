@@ -8,7 +8,8 @@ from collections.abc import Collection, Sequence
 import psycopg
 from psycopg.types.json import Jsonb
 
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
+from floodmark.core.positions import read_position
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import Validity, Verdict
 from floodmark.core.source.verdicts import LEFT_OUT
@@ -108,9 +109,9 @@ def _record(session: psycopg.Connection, pipeline: str, validities: Sequence[Val
     )
 
 
-def _bytes(lsn: Lsn | None) -> bytes | None:
+def _bytes(lsn: Position | None) -> bytes | None:
     return lsn.value if lsn else None
 
 
-def _lsn(value: bytes | None) -> Lsn | None:
-    return None if value is None else Lsn(bytes(value))
+def _lsn(value: bytes | None) -> Position | None:
+    return None if value is None else read_position(bytes(value))

@@ -52,6 +52,8 @@ class Merge:
     the time of a big merge. A lakehouse has no use for it."""
     overwrites: bool = False
     """Every staged row wins (see ``warehouse.sweep``)."""
+    deletes_have_keys_only: bool = False
+    """A staged delete has no values: a row that is marked as deleted keeps its last ones."""
 
 
 def merge_of(plan: WindowPlan, index: int, has_tombstones: bool) -> Merge:
@@ -65,6 +67,7 @@ def merge_of(plan: WindowPlan, index: int, has_tombstones: bool) -> Merge:
         columns=tuple(column.name for column in source.stored_columns),
         lobs=lob_columns(source),
         deletes=table.deletes,
+        deletes_have_keys_only=table.feed.delivers_net,
         window_id=plan.window_id,
         has_tombstones=has_tombstones,
         overwrites=table.is_reload,
@@ -79,14 +82,20 @@ def build_merge(merge: Merge) -> exp.Merge:
         deleted = exp.and_(is_delete(), not_below.copy())
         whens.append(exp.When(matched=True, condition=deleted, then=exp.var("DELETE")))
     whens.append(exp.When(matched=True, condition=not_below, then=_update(merge)))
-    is_new = exp.not_(is_delete()) if merge.deletes is Deletes.HARD else None
-    whens.append(exp.When(matched=False, condition=is_new, then=_insert(merge)))
+    whens.append(exp.When(matched=False, condition=_is_kept(merge), then=_insert(merge)))
     return exp.Merge(
         this=table(merge.target, _TARGET),
         using=_staged_rows(merge),
         on=same_key(merge),
         whens=exp.Whens(expressions=whens),
     )
+
+
+def build_insert(merge: Merge) -> exp.Insert:
+    """Return the statement that does what the merge does where the target has no row and no key a tombstone."""
+    values = _inserted(merge)
+    rows = exp.select(*values.values()).from_(table(merge.staging, _STAGED)).where(_is_kept(merge))
+    return exp.insert(rows, table(merge.target, ""), columns=[exp.to_identifier(name, quoted=True) for name in values])
 
 
 def staged(column: str) -> exp.Column:
@@ -182,17 +191,29 @@ def _update(merge: Merge) -> exp.Update:
 
 
 def _kept_or_staged(merge: Merge, name: str) -> exp.Expression:
-    if name not in merge.lobs:
+    kept = [staged(keep_column(name))] if name in merge.lobs else []
+    if merge.deletes_have_keys_only:
+        kept.append(is_delete())
+    if not kept:
         return staged(name)
-    return exp.Case(ifs=[exp.If(this=staged(keep_column(name)), true=target(name))], default=staged(name))
+    return exp.Case(ifs=[exp.If(this=exp.or_(*kept), true=target(name))], default=staged(name))
+
+
+def _is_kept(merge: Merge) -> exp.Expression | None:
+    """Return the condition that a staged row without a row in the target becomes one; None for every row."""
+    return exp.not_(is_delete()) if merge.deletes is Deletes.HARD else None
 
 
 def _insert(merge: Merge) -> exp.Insert:
-    values: dict[str, exp.Expression] = {name: staged(name) for name in merge.columns} | _own_columns(merge)
+    values = _inserted(merge)
     return exp.Insert(
         this=exp.Tuple(expressions=[exp.column(name, quoted=True) for name in values]),
         expression=exp.Tuple(expressions=list(values.values())),
     )
+
+
+def _inserted(merge: Merge) -> dict[str, exp.Expression]:
+    return {name: staged(name) for name in merge.columns} | _own_columns(merge)
 
 
 def _own_columns(merge: Merge) -> dict[str, exp.Expression]:

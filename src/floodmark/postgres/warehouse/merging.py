@@ -15,8 +15,9 @@ from floodmark.core.policies import OnFailure, Rule
 from floodmark.core.schema import TableName
 from floodmark.core.types import Kind
 from floodmark.core.window.columns import value_columns
-from floodmark.core.window.plan import TablePlan
+from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.postgres.sql import read_sql
+from floodmark.postgres.warehouse.empty_target import BULK_ROWS, insert_into_empty
 from floodmark.postgres.warehouse.gate import KEY_RULE, TEXT_RULE
 from floodmark.postgres.warehouse.merge import DELETE_OPERATION, Merge, build_merge
 
@@ -24,15 +25,17 @@ _NAMES_KEYS = (psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolatio
 """The detail of these errors shows the columns concerned; that of the others shows the whole row."""
 
 
-def run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
-    """Merge the staged rows into the target.
+def run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge, rows: int) -> None:
+    """Merge the staged rows, so many, into the target.
 
     Raises DuplicateKeyError for a duplicate key in staging, TargetRefusedError for a constraint that Floodmark did not
     create, DataQualityError for a key that is NULL.
     """
     try:
         with session.transaction():  # a savepoint: the catalogue is queried after an error
-            session.execute(build_merge(merge).sql(dialect="postgres"))
+            is_bulk = planned.kind is LoadKind.FIRST_LOAD and rows >= BULK_ROWS
+            if not (is_bulk and insert_into_empty(session, merge)):
+                session.execute(build_merge(merge).sql(dialect="postgres"))
     except psycopg.errors.CardinalityViolation as error:
         raise _duplicate_key(planned, error) from error
     except psycopg.errors.NotNullViolation as error:

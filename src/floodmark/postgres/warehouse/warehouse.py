@@ -37,7 +37,7 @@ from floodmark.postgres.warehouse.staging import (
     lasting_staging,
     list_staging,
 )
-from floodmark.postgres.warehouse.sweep import lower_positions, sweep_target
+from floodmark.postgres.warehouse.sweep import lower_positions, sweep_members, sweep_target
 from floodmark.postgres.warehouse.targets import LOCK_TIMEOUT, column_types, ensure_target, read_columns
 from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.ports.staging import StagingSink
@@ -47,8 +47,9 @@ _LOG = logging.getLogger(__name__)
 # Separates Floodmark's advisory locks from those of other programs. Arbitrary, and fixed.
 _MERGE_LOCK = 0x46_4C_4F_45
 _EXAMPLES = 3
-# Enough to sort a million staged rows and hash their keys in memory; reset when the transaction ends.
-_MERGE_MEMORY = "SET LOCAL work_mem = '64MB'"
+# Reset when the transaction ends. Memory enough to sort a million staged rows and to hash their keys. The default cost
+# of a random page is that of a disk that turns: PostgreSQL would read all of a large target for a few changes.
+_MERGE_SETTINGS = "SET LOCAL work_mem = '64MB'; SET LOCAL random_page_cost = 1.1"
 
 
 class PostgresWarehouse:
@@ -103,10 +104,9 @@ class PostgresWarehouse:
             _lock_planned(session, plan)
             _lock_targets(session, plan)
             _refuse_overtaken_replay(session, plan)
-            session.execute(_MERGE_MEMORY)
-            expected = {source: rows.staged_rows for source, rows in (staged or {}).items()}
+            session.execute(_MERGE_SETTINGS)
             counts = {
-                planned.source: _merge_table(session, plan, index, expected.get(planned.source))
+                planned.source: _merge_table(session, plan, index, (staged or {}).get(planned.source))
                 for index, planned in enumerate(plan.tables)
             }
             return mark_merged(session, plan, counts)
@@ -194,17 +194,17 @@ def _refuse_overtaken_replay(session: psycopg.Connection, plan: WindowPlan) -> N
             )
 
 
-def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, expected: int | None) -> TableCounts:
+def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, rows: StagedRows | None) -> TableCounts:
     planned = plan.tables[index]
     with translated(str(planned.source)):
         if planned.is_reload:
             lower_positions(session, plan, planned)
         merge = merge_of(plan, index, _has_tombstones(session, plan, planned))
-        return _merge_staged(session, plan, planned, merge, expected)
+        return _merge_staged(session, plan, planned, merge, rows)
 
 
 def _merge_staged(
-    session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge, expected: int | None
+    session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge, rows: StagedRows | None
 ) -> TableCounts:
     staging = quote_table(merge.staging)
     # Statistics of the key alone: without them the planner may loop over the target row by row.
@@ -215,18 +215,20 @@ def _merge_staged(
     gate = apply_rules(session, plan, dataclasses.replace(planned, rules=rules), merge)
     counted = count_merge(session, merge)
     staged = counted.staged + gate.quarantined + without_key
-    if expected is not None and staged != expected:
+    if rows is not None and staged != rows.staged_rows:
         raise WarehouseUnavailableError(
             str(planned.source),
-            f"{expected} rows were staged, but {staged} are in staging now.",
+            f"{rows.staged_rows} rows were staged, but {staged} are in staging now.",
             "A restart of the warehouse empties staging tables; the window is loaded again.",
         )
     if counted.incomplete:
         _report_incomplete(session, plan, planned, merge, counted.incomplete)
     if planned.deletes is Deletes.HARD:
         _write_tombstones(session, planned, merge)
-    run_merge(session, planned, merge)
+    run_merge(session, planned, merge, counted.staged)
     swept = sweep_target(session, plan, planned, merge) if planned.is_reload else 0
+    if whole := [read.member for read in (rows.members if rows else ()) if read.is_whole]:
+        swept += sweep_members(session, plan, planned, merge, whole)
     if planned.kind is LoadKind.FIRST_LOAD:
         session.execute(f"ANALYZE {quote_table(planned.target)}")
     return TableCounts(

@@ -4,42 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime
 
 from floodmark.core.lsn import Lsn, LsnAbsence, read_lsn
-from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
-from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.core.position import Position
+from floodmark.core.schema import SourceColumn, SourceTable, TableName
+from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.snapshot import CaptureInstance
+from floodmark.sources.sqlserver.tables import (
+    FoundTable,
+    Row,
+    build_tables,
+    grouped,
+    read_source_column,
+    round_to_tick,
+)
 
 COMMAND_ID = "__$command_id"
 _OWN_COLUMNS = frozenset({"__$start_lsn", "__$end_lsn", "__$seqval", "__$operation", "__$update_mask", COMMAND_ID})
 """Exactly these: a column of a user may begin with ``__$`` too (docs/reference/sqlserver_cdc.md, "Row shapes")."""
 _BRACKETED = re.compile(r"\[((?:[^\]]|\]\])*)\]")
-_TWO_BYTE_TYPES = frozenset({"nchar", "nvarchar", "sysname"})
-_LENGTH_TYPES = frozenset({"char", "varchar", "binary", "varbinary"}) | _TWO_BYTE_TYPES
 _ROWVERSION = "timestamp"
-_TICKS_PER_SECOND = 300
 
-Row = tuple[Any, ...]
+
 _UNSEEN: Row = (None, None, bytes(10), 0, None, 0, None)
 """The row of a change table that the login may not see."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoundTable:
-    """A table of the source."""
-
-    name: TableName
-    """The name as the source spells it."""
-    object_id: int
-    is_tracked: bool
-    max_column_id: int = 0
-    """A number that grows with every added column."""
-    masked: tuple[str, ...] = ()
-    """The columns that the login reads through a mask."""
-    filters: tuple[str, ...] = ()
-    """The enabled security policies that filter its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +39,14 @@ class FoundInstance:
     name: str
     source_object_id: int
     created_at: datetime
-    min_lsn: Lsn | LsnAbsence
+    min_lsn: Position | LsnAbsence
     readable: bool
     """The login may read the change table."""
     instance: CaptureInstance | None
     """The instance with its columns; None where it is not readable."""
     min_lsn_at: datetime | None = None
     """The commit time of ``min_lsn``."""
-    last_change_lsn: Lsn | LsnAbsence | None = None
+    last_change_lsn: Position | LsnAbsence | None = None
     """See ``TableSnapshot``; None also where the change table was locked."""
 
 
@@ -67,26 +57,20 @@ class Catalog:
     tables: tuple[FoundTable, ...]
     instances: tuple[FoundInstance, ...] = ()
 
-    def find_table(self, name: TableName) -> FoundTable | None:
-        """Return the table with the exact name, else one whose name differs in case only.
-
-        Most collations are case-insensitive, some are not.
-        """
-        wanted = name.folded
-        found = [table for table in self.tables if table.name.folded == wanted]
-        exact = [table for table in found if table.name == name]
-        return next(iter(exact or found), None)
-
     def find_instance(self, table: FoundTable, pinned: str | None) -> FoundInstance | None:
         """Return the pinned instance; else the newest that the capture job has reached; else the newest."""
         mine = [instance for instance in self.instances if instance.source_object_id == table.object_id]
         if pinned is not None:
             mine = [instance for instance in mine if instance.name.casefold() == pinned.casefold()]
-        return max(mine, key=lambda found: (isinstance(found.min_lsn, Lsn), found.created_at, found.name), default=None)
+        return max(mine, key=_age, default=None)
 
     def list_instances(self, table: FoundTable) -> tuple[str, ...]:
         """Return the names of all capture instances of a table."""
         return tuple(sorted(each.name for each in self.instances if each.source_object_id == table.object_id))
+
+
+def _age(found: FoundInstance) -> tuple[bool, datetime, str]:
+    return isinstance(found.min_lsn, Position), found.created_at, found.name
 
 
 def build_catalog(
@@ -100,19 +84,11 @@ def build_catalog(
     filters: Iterable[Row] = (),
 ) -> Catalog:
     """Return the catalog of the instances of ``read_snapshot.sql`` and the six result sets of ``read_tables.sql``."""
-    columns_of = _grouped(columns)
-    keys_of = _grouped(primary_keys)
-    masked_of, filters_of = _grouped(masked), _grouped(filters)
+    columns_of = grouped(columns)
+    keys_of = grouped(primary_keys)
     change_table_of = {row[0]: row for row in change_tables}
     return Catalog(
-        tables=tuple(
-            replace(
-                FoundTable(TableName(row[0], row[1]), row[2], bool(row[3]), *row[4:]),
-                masked=tuple(each[1] for each in masked_of.get(row[2], [])),
-                filters=tuple(f"{each[1]}.{each[2]}" for each in filters_of.get(row[2], [])),
-            )
-            for row in tables
-        ),
+        tables=build_tables(tables, masked, filters),
         instances=tuple(_read_instance(row, change_table_of, columns_of, keys_of) for row in instances),
     )
 
@@ -191,42 +167,6 @@ def _read_column(captured: Row, source: Row, ordinal: int) -> SourceColumn:
     return read_source_column((name, ordinal, type_name, max_length, precision, scale, nullable, computed, *collation))
 
 
-def read_source_column(row: Row) -> SourceColumn:
-    """Return the column of a row: name, ordinal, type name, and of ``sys.columns`` max_length, precision, scale,
-    is_nullable, is_computed, and collation_name where it was read."""
-    name, ordinal, type_name, max_length, precision, scale, nullable, computed, *collation = row
-    length = 0
-    if type_name in _LENGTH_TYPES:
-        length = max_length // 2 if type_name in _TWO_BYTE_TYPES and max_length != MAX_LENGTH else max_length
-    return SourceColumn(
-        name=name,
-        type_name=type_name,
-        ordinal=ordinal,
-        max_length=length,
-        precision=precision,
-        scale=scale,
-        nullable=bool(nullable),
-        is_computed=bool(computed),
-        collation=(collation[0] or "") if collation else "",
-    )
-
-
-def round_to_tick(at: datetime) -> datetime:
-    """Return a ``datetime`` of the server as it prints it, with .000, .003 or .007 at the end.
-
-    Drivers return its ticks of 1/300 s rounded in different ways. As part of an identity it must not depend on them.
-    """
-    ticks = round(at.microsecond * _TICKS_PER_SECOND / 1_000_000)
-    return at.replace(microsecond=0) + timedelta(milliseconds=round(ticks * 1000 / _TICKS_PER_SECOND))
-
-
 def parse_column_list(text: str | None) -> tuple[str, ...]:
     """Return the names of a list such as ``[a], [b ]]c]``."""
     return tuple(name.replace("]]", "]") for name in _BRACKETED.findall(text or ""))
-
-
-def _grouped(rows: Iterable[Row]) -> dict[int, list[Row]]:
-    groups: dict[int, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row[0], []).append(row)
-    return groups

@@ -14,12 +14,13 @@ from floodmark.core.drift.proposal import LivingInstance
 from floodmark.core.drift.risk import COUNTED_CHANGES, RowsAtRisk
 from floodmark.core.errors import CdcNotEnabledError, SourcePermissionError
 from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import InstanceIdentity
-from floodmark.sources.cdc.catalog import Row, read_source_column, round_to_tick
-from floodmark.sources.cdc.sql_files import read_sql
+from floodmark.core.source.feed import InstanceIdentity
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
+from floodmark.sources.sqlserver.sql_files import read_sql
+from floodmark.sources.sqlserver.tables import Row, read_source_column, round_to_tick
 from floodmark.sources.sqlserver.tsql import bracket_table, change_table
 from floodmark.sync.ports.drift import DriftFacts, TableDetails
 
@@ -44,7 +45,7 @@ class SqlServerDriftSource:
                     details[instance] = found
         return DriftFacts(details, tuple(_living(row) for row in (sets[0] if sets else [])))
 
-    def read_risk(self, table: TableName, instance: str, since: Lsn | None) -> RowsAtRisk:
+    def read_risk(self, table: TableName, instance: str, since: Position | None) -> RowsAtRisk:
         """Return the rows at risk. It is read once per event, not at every check."""
         text = read_sql("read_risk").format(change_table=change_table(instance), limit=COUNTED_CHANGES)
         with connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from floodmark.core.doctor.server_facts import Jobs, ServerFacts
+from floodmark.core.doctor.server_facts import CdcFacts, Jobs
 from floodmark.core.schema import TableName
-from floodmark.sources.cdc.catalog import Row
 from floodmark.sources.cdc.hazards import read_hazards
-from floodmark.sources.cdc.sql_files import read_sql
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, connect
+from floodmark.sources.sqlserver.sql_files import read_sql
+from floodmark.sources.sqlserver.tables import Row
 
 _INSTANCE, _ROLE = 2, 9
 _JOB_TYPE, _CONTINUOUS, _RETENTION = 1, -4, -2
 
 
-def read_facts(connection: SqlServerConnection) -> ServerFacts:
+def read_facts(connection: SqlServerConnection) -> CdcFacts:
     """Return the facts that the login may see."""
     with connect(connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
         sets = session.fetch_sets(read_sql("read_facts"))
         jobs = session.fetch_sets(read_sql("read_jobs"))
         hazards = read_hazards(session)
     (version, edition, database, user, owner, collation, lob_limit, agent, state, at_utc, offset) = sets[0][0]
-    return ServerFacts(
+    return CdcFacts(
         product_version=version,
         engine_edition=edition,
         database=database,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from floodmark.core.doctor.hazards import Hazards, find_truncated
+from floodmark.core.doctor.hazards import Hazards
 from floodmark.core.drift.types import TypeChange, classify_type
 from floodmark.core.policies import TemporalPolicy
 from floodmark.core.schema import SourceColumn, TableName
-from floodmark.sources.cdc.catalog import Row, read_source_column
-from floodmark.sources.cdc.sql_files import read_sql
 from floodmark.sources.sqlserver.driver import SourceSession
+from floodmark.sources.sqlserver.modules import list_truncating
+from floodmark.sources.sqlserver.sql_files import read_sql
+from floodmark.sources.sqlserver.tables import Row, read_source_column
 
 _ROWVERSION = "timestamp"
 _SETS_WITHOUT_CDC = 3
@@ -28,18 +29,10 @@ def read_hazards(session: SourceSession) -> Hazards:
         is_user_owner=None if is_user_owner is None else bool(is_user_owner),
         sees_policies=bool(sees_policies),
         partitioned=frozenset(TableName(*row) for row in sets[1]),
-        truncating=_truncating(sets[2]),
+        truncating=list_truncating(sets[2]),
         switchable={row[0]: bool(row[1]) for row in sets[5]} if len(sets) == _SETS_OF_OWNER else None,
         unlike=build_unlike(sets[3], sets[4]) if len(sets) > _SETS_WITHOUT_CDC else {},
     )
-
-
-def _truncating(modules: Iterable[Row]) -> dict[TableName, tuple[str, ...]]:
-    found: dict[TableName, tuple[str, ...]] = {}
-    for schema, name, definition in modules:
-        for table in find_truncated(definition or "", schema):
-            found[table] = (*found.get(table, ()), str(TableName(schema, name)))
-    return found
 
 
 def build_unlike(instances: Iterable[Row], columns: Iterable[Row]) -> dict[TableName, tuple[str, ...]]:

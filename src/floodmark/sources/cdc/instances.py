@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from floodmark.core.schema import TableName
-from floodmark.sources.cdc.sql_files import read_sql
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import connect
+from floodmark.sources.sqlserver.sql_files import read_sql
 
 _ENABLE_TIMEOUT_SECONDS = 600
 LOCK_WAIT_SECONDS = 15

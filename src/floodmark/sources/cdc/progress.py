@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from floodmark.core.errors import CdcNotEnabledError, SourcePermissionError
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.status.progress import SourceProgress
 from floodmark.sources.cdc.facts import build_jobs
 from floodmark.sources.cdc.sizes import read_sizes
-from floodmark.sources.cdc.sql_files import read_sql
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, connect
+from floodmark.sources.sqlserver.sql_files import read_sql
 
 
-def read_progress(connection: SqlServerConnection, watermarks: Iterable[Lsn]) -> SourceProgress:
+def read_progress(connection: SqlServerConnection, watermarks: Iterable[Position]) -> SourceProgress:
     """Return the progress. One connection, and a statement for each distinct watermark: a pipeline mostly has one."""
     count = read_sql("count_transactions")
     with connect(connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:

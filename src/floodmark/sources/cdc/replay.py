@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 
 from floodmark.core.change import Operation
 from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn, read_lsn
+from floodmark.core.lsn import read_lsn
+from floodmark.core.position import Position
 from floodmark.core.recovery.replay_interval import LocalSpan, MappedTimes, local_span
-from floodmark.sources.cdc.sql_files import read_sql
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, connect
+from floodmark.sources.sqlserver.sql_files import read_sql
 from floodmark.sources.sqlserver.tsql import change_table
 
 _COUNT_TIMEOUT_SECONDS = 600
@@ -54,6 +55,6 @@ def _text(at: datetime) -> str:
     return at.isoformat(timespec="microseconds" if at.microsecond else "seconds")
 
 
-def _lsn(value: bytes | None) -> Lsn | None:
+def _lsn(value: bytes | None) -> Position | None:
     found = read_lsn(value)
-    return found if isinstance(found, Lsn) else None
+    return found if isinstance(found, Position) else None

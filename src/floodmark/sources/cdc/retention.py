@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from floodmark.core.lsn import Lsn, read_lsn
+from floodmark.core.lsn import read_lsn
+from floodmark.core.position import Position
 from floodmark.core.upkeep.retention import RetentionStatus
 from floodmark.sources.cdc.jobs import change_job, read_jobs
 from floodmark.sources.cdc.sizes import read_sizes
-from floodmark.sources.cdc.sql_files import read_sql
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
+from floodmark.sources.sqlserver.sql_files import read_sql
 
 _CLEANUP = "cleanup"
 _CLEANUP_TIMEOUT_SECONDS = 1800
@@ -39,13 +40,13 @@ class SqlServerRetention:
         with self._connect() as session:
             change_job(session, _CLEANUP, changes)
 
-    def read_low_water_mark(self, watermark: Lsn, margin_seconds: float) -> Lsn | None:
+    def read_low_water_mark(self, watermark: Position, margin_seconds: float) -> Position | None:
         parameters = (watermark.value, int(margin_seconds), watermark.value)
         with self._connect() as session:
             found = read_lsn(session.fetch(read_sql("read_low_water_mark"), parameters)[0][0])
-        return found if isinstance(found, Lsn) else None
+        return found if isinstance(found, Position) else None
 
-    def clean_instance(self, instance: str, low_water_mark: Lsn, threshold: int) -> bool:
+    def clean_instance(self, instance: str, low_water_mark: Position, threshold: int) -> bool:
         with self._connect(_CLEANUP_TIMEOUT_SECONDS) as session:
             parameters = (instance, low_water_mark.value, threshold)
             sets = session.fetch_sets(read_sql("cleanup_change_table"), parameters)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from floodmark.core.errors import CdcNotEnabledError, SourcePermissionError
-from floodmark.core.lsn import Lsn, read_lsn
+from floodmark.core.lsn import read_lsn
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.upkeep.change_table import ChangeTableSize
-from floodmark.sources.cdc.sql_files import read_sql
 from floodmark.sources.sqlserver.driver import SourceSession
+from floodmark.sources.sqlserver.sql_files import read_sql
 
 _HIDDEN = (None, None, None, None)
 
@@ -30,7 +31,7 @@ def read_sizes(session: SourceSession) -> tuple[ChangeTableSize, ...]:
                 TableName(schema, table),
                 _whole(rows),
                 _whole(size_bytes),
-                lsn if isinstance(lsn, Lsn) else None,
+                lsn if isinstance(lsn, Position) else None,
             )
         )
     return tuple(sizes)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from floodmark.core.lsn import Lsn, LsnAbsence, read_lsn
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
-from floodmark.core.source.database import DatabaseIdentity
 from floodmark.core.source.editions import AZURE_SQL_DATABASE
 from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot
-from floodmark.sources.cdc.catalog import Catalog, Row, build_catalog
+from floodmark.core.window.members import MemberMark
+from floodmark.sources.cdc.catalog import Catalog, build_catalog
 from floodmark.sources.cdc.jobs import clock_ahead_seconds
-from floodmark.sources.cdc.sql_files import read_sql
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
-from floodmark.sources.sqlserver.tsql import bracket_table
+from floodmark.sources.sqlserver.identity import build_identity
+from floodmark.sources.sqlserver.sql_files import read_sql
+from floodmark.sources.sqlserver.tables import Row, encode_names, find_table
 
 _LOG_POSITION, _ENTRIES, _INSTANCES = 1, 2, 3
 """The places of the result sets of ``read_snapshot.sql``."""
@@ -32,13 +34,14 @@ class SqlServerSource:
         self,
         tables: Sequence[TableName],
         instances: Mapping[TableName, str] | None = None,
-        positions: Collection[Lsn] = (),
+        positions: Collection[Position] = (),
+        marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
     ) -> SourceSnapshot:
         """Return a snapshot, read by two statements with constant texts; by the first alone where no table is given.
 
         The second statement is sent when the first has returned: its view of the change tables is not older than
         max_lsn. It reads the low ends after the newest changes: changes that a cleanup removed meanwhile are below
-        these low ends.
+        these low ends. A table has no members: ``marks`` is not used.
         """
         with connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
             requested = b"".join(position.value for position in positions)
@@ -64,15 +67,8 @@ class SqlServerSource:
             clock_ahead_seconds=clock_ahead,
             clock_back_seconds=clock_ahead_seconds(-(ahead or 0)),
             is_replica=bool(is_replica),
-            identity=_identity(database, *names),
+            identity=build_identity(database, *names),
         )
-
-
-def _identity(database: str, server: str | None, guid: object, group_id: object) -> DatabaseIdentity | None:
-    if server is None:
-        return None
-    texts = (None if each is None else str(each).lower() for each in (guid, group_id))
-    return DatabaseIdentity(server, database, *texts)
 
 
 def _read_tables(
@@ -86,19 +82,14 @@ def _read_tables(
     folded = {name.folded: name for name in spelled}
     wanted = {table if table in spelled else folded.get(table.folded, table) for table in tables}
     captured = [row for row in listed if TableName(*row[_INSTANCE_TABLE]) in wanted]
-    names = b"".join(_sized(bracket_table(name).encode("utf-16-le")) for name in sorted(wanted))
     objects = b"".join(int(row[_CHANGE_TABLE_ID]).to_bytes(4) for row in captured)
-    sets = session.fetch_sets(read_sql("read_tables"), (names, objects, max_lsn or bytes(10)))
+    sets = session.fetch_sets(read_sql("read_tables"), (encode_names(wanted), objects, max_lsn or bytes(10)))
     found, *described, masked, filters = sets
     return build_catalog(found, captured, *described, masked=masked, filters=filters)
 
 
-def _sized(text: bytes) -> bytes:
-    return len(text).to_bytes(2) + text
-
-
 def _table_snapshot(catalog: Catalog, table: TableName, pinned: str | None) -> TableSnapshot:
-    known = catalog.find_table(table)
+    known = find_table(catalog.tables, table)
     found = catalog.find_instance(known, pinned) if known else None
     if found is None:
         # The procedure omits instances that the login may not see: for a tracked table without a visible instance the

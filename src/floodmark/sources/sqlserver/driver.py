@@ -33,6 +33,7 @@ _CA_VARIABLE = "SSL_CERT_FILE"
 _UNTRUSTED = "certificate verify failed"
 """OpenSSL's message, which is always in English; the driver has only the general 08001 for it."""
 
+_LOADING = threading.Lock()
 _REFUSED = ("28000", "42000")
 _MASTER = "master"
 
@@ -42,9 +43,19 @@ LOCK_TIMEOUT_SECONDS = 60
 _KEEP_ALIVE_SECONDS = 30
 
 
-@cache
 def _load_driver() -> Any:
-    """Import mssql-python once per process, with a provider that loads on this machine."""
+    """Return mssql-python, imported once per process, with a provider that loads on this machine."""
+    with _LOADING:
+        return _imported()
+
+
+@cache
+def _imported() -> Any:
+    """Import mssql-python. Two threads must not do it at once.
+
+    It replaces its own module at the end of its import. The other thread would get the first one, where the choice of a
+    provider has no effect, and would load the default provider for the whole process.
+    """
     import mssql_python  # noqa: PLC0415  (a slow import that only reading processes need)
 
     mssql_python.pooling(enabled=False)  # each reuse of a pooled connection would query its state

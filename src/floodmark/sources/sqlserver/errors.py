@@ -34,9 +34,12 @@ _DATABASE_HINT = (
 _VALUE_HINT = "A computed column, or the condition of the load, fails on a value of a row; the log has the message."
 _TRUST_HINT = "Set ca_file to the authority's certificate, or set trust_server_certificate to skip the check."
 _PERMISSION_HINT = (
-    "Grant the login SELECT on the table and on its change table, and membership of the instance's gating role, if any."
+    "Grant the login what floodmark doctor PIPELINE --grants LOGIN prints: SELECT on the table; SELECT on its change"
+    " table and the instance's gating role, if any; or, with change tracking, VIEW CHANGE TRACKING on the table."
 )
 _CDC_HINT = "Enable it with sys.sp_cdc_enable_db and sys.sp_cdc_enable_table, or correct the configuration."
+_TRACKING_HINT = "Run ALTER TABLE ... ENABLE CHANGE_TRACKING for the table, or correct the configuration."
+_PRIMARY_HINT = "Change tracking is read from the primary: without application_intent ReadOnly in the connection."
 _EXPIRED_HINT = "Changes in this range have been cleaned up at the source, or are not captured yet; check the LSNs."
 _REPLACED_HINT = "The capture instance was created again with other columns; reload the table."
 _RETRY_HINT = "It is retried automatically."
@@ -49,6 +52,8 @@ Outcome = tuple[type[FloodmarkError], str]
 _LOGIN: Outcome = (SourceLoginError, _LOGIN_HINT)
 _PERMISSION: Outcome = (SourcePermissionError, _PERMISSION_HINT)
 _CDC: Outcome = (CdcNotEnabledError, _CDC_HINT)
+_TRACKING: Outcome = (CdcNotEnabledError, _TRACKING_HINT)
+_PRIMARY: Outcome = (SourceAdminError, _PRIMARY_HINT)
 _EXPIRED: Outcome = (WindowExpiredError, _EXPIRED_HINT)
 _REPLACED: Outcome = (InstanceReplacedError, _REPLACED_HINT)
 _RETRY: Outcome = (SourceUnavailableError, _RETRY_HINT)
@@ -97,6 +102,9 @@ BY_NUMBER: Mapping[int, Outcome] = {
     313: _EXPIRED,  # range outside the validity interval (all and net changes functions)
     314: _EXPIRED,
     207: _REPLACED,  # invalid column name
+    # Change tracking.
+    22105: _TRACKING,  # table not enabled
+    22117: _PRIMARY,  # not on a readable secondary
     # The server is busy, moves, or is going down.
     701: _RETRY,  # not enough memory
     802: _RETRY,  # not enough buffer pool
@@ -114,6 +122,7 @@ BY_NUMBER: Mapping[int, Outcome] = {
     1222: _RETRY,  # lock timeout
     22840: _RETRY,  # another session is changing the metadata of change data capture
     3950: _RETRY,  # version store: version is gone
+    3952: _RETRY,  # snapshot isolation was switched off meanwhile
     3960: _RETRY,  # snapshot conflict
     3966: _RETRY,  # version store: transaction rolled back
     3980: _RETRY,  # batch was aborted

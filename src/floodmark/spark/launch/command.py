@@ -1,5 +1,7 @@
 """The load job as a command: its arguments and its environment. For the operator and the CLI.
 
+With a Spark Connect server the command is Python with the job; otherwise it is spark-submit.
+
 Imports neither Airflow nor Spark. Secrets go into the environment of the driver only: a command line, a template and a
 log can be read by others.
 """
@@ -8,11 +10,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from floodmark import spark
+from floodmark.core.errors import ConfigError
+from floodmark.core.job_variables import REMOTE_VARIABLE
 from floodmark.spark.launch.java import java_environment
 from floodmark.spark.launch.target import SparkTarget
 from floodmark.spark.launch.temporary_files import java_options
@@ -42,7 +46,10 @@ _CLUSTER_SETTINGS = {
     # The memory of Python and Arrow is outside Java's heap; a container without room for it is killed.
     "spark.executor.memoryOverhead": "1g",
 }
+WORKER_DAEMON = {"spark.python.daemon.module": "floodmark.spark.daemon"}
+"""A setting of Spark's start, which no session can change."""
 _PYTHON, _DRIVER_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
+_CLIENT_MODULES = ("grpc", "grpc_status", "pandas", "zstandard")
 # Spark's own INFO is hundreds of lines for every load; what a person wants to know is said by the job.
 _SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "WARN"}
 
@@ -69,6 +76,8 @@ def job_settings(target: SparkTarget) -> dict[str, str]:
 
 def job_environment(secrets: Mapping[str, str], target: SparkTarget) -> dict[str, str]:
     """Return what the driver gets besides the present environment. secrets: connections as JSON, by their variables."""
+    if target.server:
+        return {**secrets, REMOTE_VARIABLE: target.server}
     python = sys.executable
     environment = {
         **secrets,
@@ -89,6 +98,16 @@ def job_environment(secrets: Mapping[str, str], target: SparkTarget) -> dict[str
     return environment | java_environment()
 
 
+def client_command(target: SparkTarget, arguments: Sequence[str]) -> list[str]:
+    """Return the command line of a job whose Spark is a server's. Raises ConfigError where its client is missing."""
+    missing = [name for name in _CLIENT_MODULES if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            target.master, f"a client of Spark Connect needs {', '.join(missing)}.", "Install floodmark[connect]."
+        )
+    return [sys.executable, str(application()), *arguments]
+
+
 def _installed_spark() -> str | None:
     """Return the folder of the package pyspark, without importing it."""
     spec = find_spec("pyspark")
@@ -96,7 +115,9 @@ def _installed_spark() -> str | None:
 
 
 def submit_command(target: SparkTarget, window_id: int, config: Path) -> list[str]:
-    """Return the command line for a caller that starts the job without Airflow."""
+    """Return the command line for a caller that starts the job without Airflow. Raises ConfigError."""
+    if target.server:
+        return client_command(target, job_arguments(window_id, config))
     confs = [part for name, value in job_settings(target).items() for part in ("--conf", f"{name}={value}")]
     named = ["--name", f"floodmark window {window_id}"]
     arguments = job_arguments(window_id, config)

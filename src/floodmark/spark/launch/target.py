@@ -9,6 +9,7 @@ from typing import Any
 
 from floodmark.core.errors import ConfigError
 from floodmark.core.hosts import is_loopback
+from floodmark.spark.launch.server_address import client_url, is_server
 
 DEFAULT_MASTER = "local[*]"
 DEFAULT_BINARY = "spark-submit"
@@ -23,7 +24,7 @@ _SHORT_EXTRAS = {
     "driver-memory": "spark.driver.memory",
 }
 """Extras of a Spark connection -> the property of Spark that each sets."""
-_HOST = re.compile(r"^(?:spark|k8s)://(?:https?://)?(\[[^\]]+\]|[^:,/]+)")
+_HOST = re.compile(r"^(?:spark|k8s|sc)://(?:https?://)?(\[[^\]]+\]|[^:,/]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,13 @@ class SparkTarget:
     """Properties of Spark that the connection sets; they win over Floodmark's own."""
     binary: str = DEFAULT_BINARY
     """The program that submits the job."""
+    server: str = field(default="", repr=False)
+    """The URL of a Spark Connect server with its token, for the environment only; "" for spark-submit."""
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether the connection to a Spark Connect server is encrypted."""
+        return "use_ssl=true" in self.server
 
     @property
     def is_local(self) -> bool:
@@ -49,8 +57,16 @@ class SparkTarget:
         return self.is_local or (host is not None and is_loopback(host[1].strip("[]")))
 
 
-def target_of(conn_id: str, master: str, extra: Mapping[str, Any]) -> SparkTarget:
-    """Return the target that a connection describes. extra: its extras, as JSON gives them. Raises ConfigError."""
+def target_of(
+    conn_id: str, master: str, extra: Mapping[str, Any], user: str | None = None, token: str | None = None
+) -> SparkTarget:
+    """Return the target that a connection describes. Raises ConfigError.
+
+    extra: its extras, as JSON gives them. user and token: login and password, for a Spark Connect server.
+    """
+    if is_server(master):
+        shown, server = client_url(conn_id, master, extra, user or "", token or "")
+        return SparkTarget(shown, server=server)
     subject = f"connection {conn_id}"
     if extra.get("deploy-mode") == "cluster":
         raise ConfigError(

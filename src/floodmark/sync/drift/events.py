@@ -21,10 +21,12 @@ from floodmark.core.drift.shapes import (
     select_policy,
 )
 from floodmark.core.drift.supported import unsupported_reason
+from floodmark.core.drift.words import CDC_DRIFT_WORDS, DriftWords
 from floodmark.core.policies import DriftClass, DriftPolicy, TemporalPolicy
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot
+from floodmark.core.source.words import CDC_WORDS, SourceWords
 from floodmark.sync.ports.drift import DriftEvent, DriftFacts, DriftFinding, DriftLedger, KnownTable
 
 KIND = "schema_drift"
@@ -44,13 +46,19 @@ class Findings:
     names: Collection[TableName]
     """The names of the table in the configuration of the pipelines."""
     ledger: DriftLedger
+    words: SourceWords = CDC_WORDS
 
     def of_absence(
         self, known: TableShape, snapshot: SourceSnapshot, table_snapshot: TableSnapshot, facts: DriftFacts
     ) -> DriftFinding:
-        moved = [living.table for living in facts.instances if living.identity == known.identity]
+        was = known.identity
+        moved = [
+            living.table
+            for living in facts.instances
+            if (living.identity.object_id, living.identity.created_at) == (was.object_id, was.created_at)
+        ]
         absence = Absence(snapshot.cdc_enabled, table_snapshot.exists, moved[0] if moved else None)
-        explained = Explained(classify_absence(known, absence))
+        explained = Explained(classify_absence(known, absence, self.words))
         policies = self._policies(explained.difference, known.identity.name)
         return DriftFinding(explained, policies, spelled=self._spelled())
 
@@ -68,7 +76,7 @@ class Findings:
         before = known.shape
         is_other = before.identity != seen.identity
         fresh = [entry for entry in history if is_other or before.ddl_lsn is None or entry.lsn > before.ddl_lsn]
-        found = explain(compare_shapes(before, seen, self._temporal()), fresh)
+        found = explain(compare_shapes(before, seen, self._temporal(), self.words), fresh)
         news = [self._named(each, seen) for each in found if not self._is_late(each, seen)]
         return [self._finding(each, seen, news, facts) for each in news]
 
@@ -150,6 +158,8 @@ class Findings:
             if difference.kind is DriftClass.COLUMN_ADDED
         }
         added = [column.name for column in seen.uncaptured if column.name in wanted and not unsupported_reason(column)]
+        if not added:
+            return ""
         return build_proposal(mine[0], [column.name for column in seen.captured], added, facts.instances).text
 
     def _policies(self, difference: Difference, instance: str) -> dict[str, DriftPolicy]:
@@ -211,7 +221,10 @@ def describe_shared_proposal(others: Sequence[DriftEvent]) -> str:
 
 
 def build_drift_alert(
-    event: DriftEvent, risk: RowsAtRisk | None = None, others: Sequence[DriftEvent] = ()
+    event: DriftEvent,
+    risk: RowsAtRisk | None = None,
+    others: Sequence[DriftEvent] = (),
+    words: DriftWords = CDC_DRIFT_WORDS,
 ) -> Alert | None:
     """Return the alert about an event; None where every pipeline ignores it.
 
@@ -219,7 +232,7 @@ def build_drift_alert(
     """
     if is_ignored(event):
         return None
-    difference, ddl = event.explained.difference, describe_ddl(event.explained)
+    difference, ddl = event.explained.difference, describe_ddl(event.explained, words)
     return Alert(
         kind=KIND,
         subject=event.source,
@@ -230,9 +243,9 @@ def build_drift_alert(
                 (f"{event.table}: {describe(difference)}.", describe_shared_proposal(others), str(risk or ""), ddl),
             )
         ),
-        where=f"source {event.source}, table {event.table}, capture instance {event.identity.name}"
+        where=f"source {event.source}, table {event.table}{words.where(event.identity)}"
         + (f", column {difference.column}" if difference.column else ""),
-        means=describe_effect(difference, event.policies),
-        do=advise(difference, event.event_id, event.source, is_held=bool(event.held), proposal=event.proposal),
+        means=describe_effect(difference, event.policies, words),
+        do=advise(difference, event.event_id, event.source, words, is_held=bool(event.held), proposal=event.proposal),
         event_key=alert_key(event.event_id),
     )

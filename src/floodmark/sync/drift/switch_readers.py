@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from floodmark.core.drift.shapes import stored
 from floodmark.core.drift.switch import InstanceSwitch, SwitchedPipeline, asks_changes, may_switch, rows_to_fill
 from floodmark.core.errors import ConfigError, OperatorError
-from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Backfill
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.source.scripts import filled_rows
@@ -102,7 +102,7 @@ class SwitchReaders:
                 "Grant the same permissions as on the first one: SELECT on the change table, and the gating role if "
                 "there is one.",
             )
-        if not isinstance(start, Lsn):
+        if not isinstance(start, Position):
             return f"the capture job has not reached {switch.name} yet."
         if state.watermark is None or not may_switch(state.watermark, start):
             return f"{settings.name} reads {switch.old.name} up to {start} first; its watermark is {state.watermark}."
@@ -196,5 +196,5 @@ class SwitchReaders:
         if first.instance is None or first.instance.identity != switch.old:
             return False
         since = switch.since or first.instance.start_lsn
-        is_whole = isinstance(first.min_lsn, Lsn) and first.min_lsn <= since
-        return is_whole and isinstance(start, Lsn) and start <= second.instance.start_lsn
+        is_whole = isinstance(first.min_lsn, Position) and first.min_lsn <= since
+        return is_whole and isinstance(start, Position) and start <= second.instance.start_lsn

@@ -16,8 +16,8 @@ from floodmark.core.drift.switch import InstanceSwitch, SwitchState, build_switc
 from floodmark.core.errors import FloodmarkError, OperatorError, TableBusyError, TransientError, WindowBusyError
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.source.feed import InstanceIdentity
 from floodmark.core.source.scripts import disable_instance
-from floodmark.core.source.snapshot import InstanceIdentity
 from floodmark.sync.alerts import Alerts
 from floodmark.sync.drift.switch_readers import SecondInstance, SwitchReaders
 from floodmark.sync.ports.drift import DriftSource

@@ -10,17 +10,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from floodmark.core.drift.messages import describe, describe_hold
 from floodmark.core.drift.risk import RowsAtRisk
 from floodmark.core.drift.shapes import TableShape, is_as_known, stored
 from floodmark.core.drift.table_names import is_named, known_as
+from floodmark.core.drift.words import CDC_DRIFT_WORDS, DriftWords
 from floodmark.core.errors import FloodmarkError, TableHeldError
 from floodmark.core.policies import DriftClass
 from floodmark.core.schema import SourceColumn, TableName
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.source.snapshot import CaptureInstance, SourceSnapshot, TableSnapshot, Validity, Verdict
 from floodmark.core.source.state import TableState
+from floodmark.core.source.words import SourceWords
 from floodmark.core.window.planning import pinned_instances
 from floodmark.sync.alerts import Alerts
 from floodmark.sync.drift.events import Findings, alert_key, build_drift_alert, is_ignored, proposed_with
@@ -46,6 +49,8 @@ class TableDiff:
     known: KnownTable | None
     elsewhere: TableShape | None = None
     """Its last known shape under another capture instance."""
+    gone: tuple[KnownTable, ...] = ()
+    """Its known states under other feeds that no longer exist."""
 
     @property
     def is_new(self) -> bool:
@@ -64,7 +69,7 @@ class DriftWatch:
     """The drift watch of one source.
 
     pipelines: all that read the source, since an event may concern several. source: called when details are read.
-    details_seconds: see ``DETAILS_SECONDS``.
+    details_seconds: see ``DETAILS_SECONDS``. words: of the kind of the source.
     """
 
     def __init__(
@@ -77,6 +82,7 @@ class DriftWatch:
         alerts: Alerts,
         drop_staging: Callable[[int], None],
         details_seconds: float = DETAILS_SECONDS,
+        words: DriftWords = CDC_DRIFT_WORDS,
     ) -> None:
         self._name = source_name
         self._pipelines = pipelines
@@ -85,6 +91,7 @@ class DriftWatch:
         self._alerts = alerts
         self._drop_staging = drop_staging
         self._details_seconds = details_seconds
+        self._words = words
 
     def drop_staging(self, window_id: int) -> None:
         """Drop the staging tables of a window."""
@@ -161,24 +168,26 @@ class DriftWatch:
         diffs = []
         for table_snapshot in snapshot.tables:
             table = known_as(table_snapshot, ((table, each.shape) for (table, _), each in known.items()))
-            shapes = {name: each.shape for (of, name), each in known.items() if of == table}
-            last = list(shapes)[-1] if shapes else None
+            states = {name: each for (of, name), each in known.items() if of == table}
+            last = list(states)[-1] if states else None
             name = (
                 table_snapshot.instance.identity.name
                 if table_snapshot.instance
                 else pinned.get(table_snapshot.table) or last
             )
             if name is not None:
-                others = [shape for other, shape in shapes.items() if other != name]
-                newest_other = max(others, key=lambda shape: shape.identity.created_at, default=None)
-                diffs.append(TableDiff(table_snapshot, table, name, known.get((table, name)), newest_other))
+                others = [state for other, state in states.items() if other != name]
+                newest_other = max(others, key=_recency, default=None)
+                elsewhere = newest_other.shape if newest_other else None
+                gone = tuple(state for state in others if state.absent is not None)
+                diffs.append(TableDiff(table_snapshot, table, name, states.get(name), elsewhere, gone))
         return diffs
 
     def _write(self, snapshot: SourceSnapshot, each: TableDiff, facts: DriftFacts) -> TableShape | None:
         """Record and return the current shape of the table; None where it disappeared during the check."""
         if each.table_snapshot.instance is None:
             assert each.known is not None  # noqa: S101  (checked by is_new)
-            findings = self._findings(each, each.known.shape.name, facts)
+            findings = self._findings(each, each.known.shape.name, facts, snapshot.words)
             found = findings.of_absence(each.known.shape, snapshot, each.table_snapshot, facts)
             gone = KnownTable(each.known.shape, found.explained.difference.kind.value)
             if self._ledger.record(self._name, each.table, each.known, gone, [found]):
@@ -187,7 +196,7 @@ class DriftWatch:
         details = facts.details.get(each.name)
         if details is None:
             return None
-        findings = self._findings(each, each.table_snapshot.instance.table.name, facts)
+        findings = self._findings(each, each.table_snapshot.instance.table.name, facts, snapshot.words)
         known = each.known if self._is_of_this(each) else None
         shape = _shape(each.table_snapshot.instance, each.table_snapshot, details.lost, details.uncaptured)
         last = newest(details.history) or (known.shape.ddl_lsn if known else None)
@@ -200,15 +209,26 @@ class DriftWatch:
             for finding in found_all:
                 _LOG.warning("%s: %s.", each.table, describe(finding.explained.difference))
             if each.known is not None and each.known.absent is not None:
-                for event_id in self._ledger.end_absence(self._name, each.table, each.name):
-                    self._alerts.end_alert(alert_key(event_id), f"{each.table} exists again.")
+                self._end_absence(each.table, each.name)
+            if not self._words.has_instances:
+                self._replace_gone(each)
         return seen.shape
 
-    def _findings(self, each: TableDiff, called: TableName, facts: DriftFacts) -> Findings:
+    def _replace_gone(self, each: TableDiff) -> None:
+        """End the absence of the former feeds of a table, whose place the one that was found takes."""
+        for gone in each.gone:
+            if self._ledger.record(self._name, each.table, gone, replace(gone, absent=None), []):
+                self._end_absence(each.table, gone.shape.identity.name)
+
+    def _end_absence(self, table: TableName, feed: str) -> None:
+        for event_id in self._ledger.end_absence(self._name, table, feed):
+            self._alerts.end_alert(alert_key(event_id), f"{table} exists again.")
+
+    def _findings(self, each: TableDiff, called: TableName, facts: DriftFacts, words: SourceWords) -> Findings:
         others = {living.table for living in facts.instances}
         named = {table.source for settings in self._pipelines for table in settings.tables}
         names = frozenset(name for name in named if is_named(name, each.table, called, others))
-        return Findings(self._name, self._pipelines, each.table, names, self._ledger)
+        return Findings(self._name, self._pipelines, each.table, names, self._ledger, words)
 
     def _is_of_this(self, each: TableDiff) -> bool:
         """Return whether the recorded shape applies to the current capture instance of that name.
@@ -231,7 +251,7 @@ class DriftWatch:
         """
         events = self._ledger.list_events(self._name)
         for event in (each for each in events if not each.reported):
-            alert = build_drift_alert(event, self._read_risk(event), proposed_with(event, events))
+            alert = build_drift_alert(event, self._read_risk(event), proposed_with(event, events), self._words)
             if alert is not None:
                 self._alerts.raise_alert(alert)
             self._ledger.mark_reported(event.event_id)
@@ -248,6 +268,11 @@ class DriftWatch:
         except FloodmarkError as error:
             _LOG.warning("Could not count the rows with column %s of %s: %s", difference.column, event.table, error)
             return None
+
+
+def _recency(state: KnownTable) -> tuple[datetime, float]:
+    """Return a value that is highest for the newest feed of a table, and of equally new ones for that checked last."""
+    return state.shape.identity.created_at, -(state.age_seconds or 0.0)
 
 
 def _pins(settings: PipelineSettings, states: Mapping[TableName, TableState]) -> dict[TableName, str | None]:

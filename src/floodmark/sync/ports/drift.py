@@ -11,10 +11,10 @@ from floodmark.core.drift.ddl import DdlEntry, Explained
 from floodmark.core.drift.proposal import LivingInstance
 from floodmark.core.drift.risk import RowsAtRisk
 from floodmark.core.drift.shapes import TableShape
-from floodmark.core.lsn import Lsn
 from floodmark.core.policies import DriftPolicy
+from floodmark.core.position import Position
 from floodmark.core.schema import SourceColumn, TableName
-from floodmark.core.source.snapshot import InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class DriftSource(Protocol):
     def read_drift(self, asked: Mapping[str, TableName]) -> DriftFacts:
         """Return the details. asked: capture instances with their source tables; a missing one is left out."""
 
-    def read_risk(self, table: TableName, instance: str, since: Lsn | None) -> RowsAtRisk:
+    def read_risk(self, table: TableName, instance: str, since: Position | None) -> RowsAtRisk:
         """Return the rows at risk of a column that the instance does not capture.
 
         since: the LSN of the column's DDL, None while it is not known.
@@ -178,6 +178,6 @@ class DriftLedger(KnownTables, DriftEvents, DriftDecisions, Protocol):
     """The ledger of schema drift. All writes are transactions."""
 
 
-def newest(entries: Sequence[DdlEntry]) -> Lsn | None:
+def newest(entries: Sequence[DdlEntry]) -> Position | None:
     """Return the newest LSN of the history."""
     return max((entry.lsn for entry in entries), default=None)

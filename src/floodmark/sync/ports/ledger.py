@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Rule
+from floodmark.core.position import Position
 from floodmark.core.recovery.gap import Gap
 from floodmark.core.schema import TableName
 from floodmark.core.source.database import DatabaseIdentity
-from floodmark.core.source.snapshot import InstanceIdentity, Validity
+from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.history import LogEntry
+from floodmark.core.source.snapshot import Validity
 from floodmark.core.source.state import TableState
 from floodmark.core.window.chunks import LoadChunk, LoadProgress, StoredChunk
+from floodmark.core.window.members import MemberMark, MemberRead
 from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.sync.ports.staging import StagedPart
 
@@ -37,7 +40,7 @@ class Windows(Protocol):
     def open_window(
         self,
         pipeline: str,
-        to_lsn: Lsn,
+        to_lsn: Position,
         tables: Sequence[TablePlan],
         to_lsn_at: datetime | None = None,
         lane: str = "",
@@ -84,18 +87,30 @@ class Loads(Protocol):
         A window in a later state is returned unchanged.
         """
 
+    def extend_window(self, plan: WindowPlan, end: LogEntry) -> WindowPlan:
+        """Move the end of a PLANNED window without first loads up to what its load has read. Return the plan.
+
+        Refuses all attempts but the latest.
+        """
+
     def record_reads(
         self,
         plan: WindowPlan,
         read_rows: Mapping[TableName, int],
         read_finished_at: datetime | None = None,
-        read_lsn: Lsn | None = None,
+        read_lsn: Position | None = None,
         read_lsn_at: datetime | None = None,
+        *,
+        members: Mapping[TableName, Sequence[MemberRead]] | None = None,
     ) -> None:
         """Record the rows read per table, before the merge. Refuses all attempts but the latest.
 
+        members: the examined members of feeds that have some. Their verdicts count at once, their marks move when the
+        window advances.
+
         read_finished_at: the server local time after which no row was committed that was read, for the consistency of
-        first loads. read_lsn: the newest LSN at that time. read_lsn_at: its commit time.
+        first loads; None where no row is newer than read_lsn. read_lsn: the newest LSN at that time. read_lsn_at: its
+        commit time.
         """
 
     def record_merge(
@@ -157,8 +172,8 @@ class Watermarks(Protocol):
     def advance_quiet(
         self,
         pipeline: str,
-        to_lsn: Lsn,
-        watermarks: Mapping[TableName, Lsn],
+        to_lsn: Position,
+        watermarks: Mapping[TableName, Position],
         to_lsn_at: datetime | None = None,
         instances: Mapping[TableName, InstanceIdentity] | None = None,
     ) -> None:
@@ -194,7 +209,7 @@ class Verdicts(Protocol):
     def drop_merged(self, window_id: int) -> None:
         """Delete a window that is still MERGED and whose tables have all been refused; no watermark moves."""
 
-    def record_gap(self, pipeline: str, gap: Gap, watermark: Lsn | None) -> None:
+    def record_gap(self, pipeline: str, gap: Gap, watermark: Position | None) -> None:
         """Record a gap. It is kept until a load of the whole table has closed it. A table has one gap at a time.
 
         watermark: the watermark of the table at the check. Nothing is recorded where it has moved since.
@@ -202,6 +217,19 @@ class Verdicts(Protocol):
 
     def list_stopped(self, pipeline: str) -> Sequence[Validity]:
         """Return the recorded verdicts that leave a table out, without tables that are being reloaded or have been."""
+
+
+class Members(Protocol):
+    """The members of feeds that have a position each (``core.window.members``)."""
+
+    def list_stopped_members(self, pipeline: str) -> Sequence[tuple[TableName, Validity]]:
+        """Return the verdicts of the last loads that leave a member out, each with the table that it is a member of."""
+
+    def list_marks(self, pipeline: str) -> Mapping[TableName, Sequence[MemberMark]]:
+        """Return the marks of the members of each table that has members."""
+
+    def forget_mark(self, pipeline: str, source: TableName, member: str) -> None:
+        """Let the next window read all rows of a member. Raises OperatorError for one that no load has examined."""
 
 
 class Databases(Protocol):
@@ -220,5 +248,5 @@ class Databases(Protocol):
         """Record the decision of an operator that a pipeline follows this database from now on."""
 
 
-class Ledger(Windows, Loads, Chunks, Watermarks, Verdicts, Databases, Protocol):
+class Ledger(Windows, Loads, Chunks, Watermarks, Verdicts, Members, Databases, Protocol):
     """All ports of the ledger."""

@@ -6,6 +6,7 @@ Readers are picklable: they travel to the engine's workers with the secrets of t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -88,6 +89,32 @@ class TableParts:
     """The number of changes; None where they were not counted, or are too many to count."""
 
 
+class Cut(Protocol):
+    """One moment of a source: all that is read of it has the state of that moment."""
+
+    @property
+    def end(self) -> LogEntry:
+        """The newest position of the moment."""
+
+    def read(self, table: TablePlan) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of a table since its watermark, in the shape of its reader.
+
+        Raises InstanceReplacedError or WindowExpiredError where they are not complete.
+        """
+
+
+class CutReader(Protocol):
+    """The way to a moment of a source. It is picklable, as readers are."""
+
+    def open(self) -> AbstractContextManager[Cut | None]:
+        """Open the present moment; None where the source does not allow it.
+
+        Raises SourceBehindError for a copy of the source that does not have the planned end of the window.
+        """
+
+
+OpenCut = Callable[["WindowPlan"], CutReader]
+"""The factory of the reader of a window whose tables are read at one moment."""
 PlanParts = Callable[["WindowPlan", int], Mapping["TableName", TableParts]]
 """The parts of each table of a window that has changes, at most the given number where its plan does not set it."""
 OpenReader = Callable[["TablePlan", "LogEntry"], TableReader]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import SourceSnapshot
+from floodmark.core.window.members import MemberMark
 
 
 class Source(Protocol):
@@ -17,10 +18,12 @@ class Source(Protocol):
         self,
         tables: Sequence[TableName],
         instances: Mapping[TableName, str] | None = None,
-        positions: Collection[Lsn] = (),
+        positions: Collection[Position] = (),
+        marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
     ) -> SourceSnapshot:
         """Return a snapshot. It takes two statements with constant texts, whatever the number of tables; one for none.
 
         instances: the capture instance of tables that have pinned one; for the others, the newest instance is read.
         positions: the positions for ``SourceSnapshot.entries``.
+        marks: the marks of the members of tables, to find out whether any has changes; None: that is not asked.
         """

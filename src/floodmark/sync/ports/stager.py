@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from floodmark.core.errors import FloodmarkError
+from floodmark.core.source.history import LogEntry
 from floodmark.core.window.chunks import Bound, LoadChunk
+from floodmark.core.window.members import MemberRead
 from floodmark.core.window.plan import WindowPlan
 from floodmark.sync.ports.staging import StagedPart, StagingSink
 
@@ -21,6 +23,18 @@ class StagedRows:
     staged_rows: int
     """Rows in staging."""
     parts: tuple[StagedPart, ...] = ()
+    members: tuple[MemberRead, ...] = ()
+    """The members of the table that were examined."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedCut:
+    """The result of staging tables at one moment of the source."""
+
+    end: LogEntry
+    """The newest position of that moment, not below the end of the plan."""
+    tables: Mapping[int, StagedRows | FloodmarkError]
+    """By the index of the table in the plan."""
 
 
 class Stager(Protocol):
@@ -28,6 +42,12 @@ class Stager(Protocol):
 
     def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
         """Read the changes of table ``index`` of the plan, and net them."""
+
+    def stage_cut(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> StagedCut | None:
+        """Stage the changes of tables at one moment of the source. Return None where it has no such moment to read.
+
+        sinks: by the index of a table in the plan.
+        """
 
     def stage_small(
         self, plan: WindowPlan, sinks: Mapping[int, StagingSink]

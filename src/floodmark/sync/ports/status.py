@@ -9,7 +9,7 @@ from typing import Protocol
 
 from floodmark.core.drift.shapes import Difference
 from floodmark.core.drift.switch import InstanceSwitch
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import Verdict
 from floodmark.core.status.report import LastWindow
@@ -21,7 +21,7 @@ from floodmark.sync.ports.drift import DriftEvent
 class RecordedTable:
     """The recorded state of a table of a pipeline."""
 
-    watermark: Lsn | None
+    watermark: Position | None
     watermark_at: datetime | None
     consistent: bool
     verdict: Verdict | None

@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from floodmark.core.drift.switch import InstanceSwitch, PlannedSwitch
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity
 from floodmark.core.window.plan import TablePlan
 
 
@@ -61,7 +61,7 @@ class Switches(Protocol):
 class SwitchedPipelines(Protocol):
     """The moment in which a pipeline switches, and the loads of its new columns."""
 
-    def switch_pipeline(self, switch: InstanceSwitch, pipeline: str, table: TableName, start: Lsn) -> bool:
+    def switch_pipeline(self, switch: InstanceSwitch, pipeline: str, table: TableName, start: Position) -> bool:
         """Make the pipeline's next window of the table read the second instance. table: as the pipeline spells it.
 
         Return False, and write nothing, while a window with the table is unfinished, or while its watermark is below

@@ -50,7 +50,9 @@ def end_left_out(plan: WindowPlan, alerts: Alerts) -> None:
 
 
 def _list_stopped(settings: PipelineSettings, ledger: Ledger) -> tuple[Validity, ...]:
-    return tuple(each for each in ledger.list_stopped(settings.name) if each.table in settings.sources)
+    tables = [each for each in ledger.list_stopped(settings.name) if each.table in settings.sources]
+    members = [each for table, each in ledger.list_stopped_members(settings.name) if table in settings.sources]
+    return (*tables, *members)
 
 
 def resolve_repair_alerts(pipeline: str, ledger: Ledger, alerts: Alerts) -> None:

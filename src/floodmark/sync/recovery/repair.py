@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from floodmark.core.errors import ConfigError, NoKeyError
-from floodmark.core.lsn import Lsn
 from floodmark.core.policies import OnGap, WhenAdded
+from floodmark.core.position import Position
 from floodmark.core.recovery.gap import Gap, build_gap, build_repair_alert, repair_key, repairing
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
@@ -80,7 +80,7 @@ class Repairs:
         self, table: TablePlan, snapshot: SourceSnapshot, state: TableState | None, validity: Validity
     ) -> WindowPlan:
         """Open a window on the table's load lane; record and report a gap. Raises WindowBusyError."""
-        assert isinstance(snapshot.max_lsn, Lsn)  # noqa: S101  (checked by plan_reload)
+        assert isinstance(snapshot.max_lsn, Position)  # noqa: S101  (checked by plan_reload)
         name = self.settings.name
         gap = None
         if validity.verdict in GAPS and not table.where:

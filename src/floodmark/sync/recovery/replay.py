@@ -15,7 +15,7 @@ from typing import Protocol
 
 from floodmark.core.errors import CdcNotEnabledError, InstanceReplacedError, SourceRewoundError, WindowExpiredError
 from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.recovery.replay import ReplayPlan, ReplayRecords, WholeLoad, explain_stale, plan_replay
 from floodmark.core.recovery.replay_interval import LocalSpan, MappedTimes, NoInterval, covering_times, interval_of
 from floodmark.core.schema import TableName
@@ -55,7 +55,7 @@ class ReplayLedger(Ledger, Protocol):
     def list_whole_loads(self, pipeline: str) -> Mapping[TableName, WholeLoad]:
         """Return the newest published load of all rows of each table."""
 
-    def list_server_net_ends(self, pipeline: str, lsn: Lsn) -> Mapping[TableName, Lsn]:
+    def list_server_net_ends(self, pipeline: str, lsn: Position) -> Mapping[TableName, Position]:
         """Return the end of the window that ``lsn`` lies inside of, for each table whose net changes the server
         computed in it."""
 

@@ -20,8 +20,9 @@ from floodmark.core.errors import (
     SourceBehindError,
     TableRefusedError,
 )
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
+from floodmark.core.source.history import LogEntry
 from floodmark.core.source.snapshot import Validity
 from floodmark.core.window.lane import MAIN_LANE
 from floodmark.core.window.plan import LoadKind, TableCounts, WindowPlan, WindowState
@@ -31,7 +32,7 @@ from floodmark.sync.ports.stager import StagedRows, Stager
 from floodmark.sync.ports.warehouse import Warehouse
 from floodmark.sync.run.first_load import forget_first_loads, progress_logged
 from floodmark.sync.run.refusals import concerns_one_table, refusal, refused_verdict
-from floodmark.sync.run.stage import stage_tables
+from floodmark.sync.run.stage import stage_cut, stage_tables
 from floodmark.sync.window.origin import is_followed
 from floodmark.sync.window.verify_reads import verify_reads
 
@@ -66,6 +67,8 @@ class _WindowLoad:
     stager: Stager
     staged: dict[TableName, StagedRows] = field(default_factory=dict)
     refused: dict[TableName, FloodmarkError] = field(default_factory=dict)
+    read_whole: frozenset[TableName] = frozenset()
+    """The tables whose read itself proves that it is complete."""
     verdicts: list[Validity] = field(default_factory=list)
     """The verdicts on the refused tables."""
 
@@ -98,7 +101,11 @@ class _WindowLoad:
 
     def _stage(self) -> None:
         try:
-            staged = stage_tables(self.plan, self.ledger, self.warehouse, self.stager)
+            cut = stage_cut(self.plan, self.warehouse, self.stager)
+            if cut is not None:
+                self.read_whole = frozenset(self.plan.tables[index].source for index in cut.tables)
+                self._extend(cut.end)
+            staged = stage_tables(self.plan, self.ledger, self.warehouse, self.stager, cut.tables if cut else {})
         except SourceBehindError:
             # Where the source itself was restored, its verdict explains more than the copy that has another log.
             verify_reads(self.plan, self.source)
@@ -107,8 +114,18 @@ class _WindowLoad:
         if refused := {name: error for name, error in staged.items() if isinstance(error, FloodmarkError)}:
             self._leave_out(refused)
 
+    def _extend(self, end: LogEntry) -> None:
+        """Move the end of the window to what was read, so that all tables have the state of one moment of the source.
+
+        Not in a window with a first load: chunks that an earlier attempt has staged are as old as its planned end.
+        """
+        has_first_load = any(table.kind is LoadKind.FIRST_LOAD for table in self.plan.tables)
+        if end.lsn > self.plan.to_lsn and not has_first_load:
+            self.plan = self.ledger.extend_window(self.plan, end)
+            _LOG.info("Window %s now ends at %s, which was read.", self.plan.window_id, end.lsn)
+
     def _record_reads(self) -> None:
-        snapshot = verify_reads(self.plan, self.source)
+        snapshot = verify_reads(self.plan, self.source, self.read_whole)
         if not is_followed(self.ledger.read_database(self.plan.pipeline), snapshot):
             raise OtherDatabaseError(
                 self.plan.pipeline,
@@ -120,8 +137,9 @@ class _WindowLoad:
             self.plan,
             {name: rows.read_rows for name, rows in self.staged.items()},
             snapshot.latest_commit_at,
-            snapshot.max_lsn if isinstance(snapshot.max_lsn, Lsn) else None,
+            snapshot.max_lsn if isinstance(snapshot.max_lsn, Position) else None,
             snapshot.max_lsn_at,
+            members={name: rows.members for name, rows in self.staged.items() if rows.members},
         )
 
     def _merge(self) -> Mapping[TableName, TableCounts]:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from floodmark.core.errors import ConfigError
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.source.capture_status import PlannedStop
@@ -91,7 +91,8 @@ def _open_next(opening: Opening, planned_stop: PlannedStop | None) -> OpenResult
     settings, ledger = opening.settings, opening.ledger
     states = ledger.read_tables(settings.name)
     pinned = pinned_instances(settings, states)
-    snapshot = opening.source.read_snapshot(settings.sources, pinned, known_positions(states))
+    marks = ledger.list_marks(settings.name)
+    snapshot = opening.source.read_snapshot(settings.sources, pinned, known_positions(states), marks)
     _log_snapshot(snapshot)
     examined = opening.examine(snapshot, states)
     snapshot = examined.snapshot
@@ -173,16 +174,17 @@ def _go_on(opening: Opening, plan: WindowPlan, state: WindowState) -> OpenResult
     return OpenResult(plan.window_id, reason, state, plan.to_lsn)
 
 
-def _nothing(reason: str, to_lsn: Lsn | None = None) -> OpenResult:
+def _nothing(reason: str, to_lsn: Position | None = None) -> OpenResult:
     _LOG.info("Nothing to read: %s", reason)
     return OpenResult(None, reason, to_lsn=to_lsn)
 
 
 def _log_snapshot(snapshot: SourceSnapshot) -> None:
-    running = {True: "runs", False: "does not run", None: "cannot be seen"}[snapshot.capture_running]
     behind = "" if snapshot.seconds_behind is None else f", {snapshot.seconds_behind:.0f} s ago"
-    newest = snapshot.max_lsn if isinstance(snapshot.max_lsn, Lsn) else "none"
-    _LOG.info("Source %s: newest LSN %s%s; the capture job %s.", snapshot.database, newest, behind, running)
+    found = snapshot.max_lsn
+    newest = f"newest {found.noun} {found}" if isinstance(found, Position) else "nothing recorded yet"
+    feeds = snapshot.words.describe_capture(snapshot.capture_running)
+    _LOG.info("Source %s: %s%s; %s.", snapshot.database, newest, behind, feeds)
 
 
 def _log_validities(validities: tuple[Validity, ...], states: Mapping[TableName, TableState]) -> None:

@@ -10,7 +10,7 @@ from floodmark.core.errors import FloodmarkError
 from floodmark.core.schema import TableName
 from floodmark.core.window.plan import LoadKind, WindowPlan
 from floodmark.sync.ports.ledger import Ledger
-from floodmark.sync.ports.stager import StagedRows, Stager
+from floodmark.sync.ports.stager import StagedCut, StagedRows, Stager
 from floodmark.sync.ports.warehouse import Warehouse
 from floodmark.sync.run.first_load import slots_of, stage_first_load
 from floodmark.sync.run.refusals import concerns_one_table
@@ -21,19 +21,35 @@ TABLES_AT_ONCE = 4
 engine runs at once limit rows and memory, not this number."""
 
 
+def stage_cut(plan: WindowPlan, warehouse: Warehouse, stager: Stager) -> StagedCut | None:
+    """Stage the changes of all tables at one moment of the source, where it has such a moment to read.
+
+    A table that had no change when the window was planned may have one at that moment. Raises an error that concerns
+    all tables.
+    """
+    changed = [index for index, table in enumerate(plan.tables) if table.kind is LoadKind.CHANGES]
+    cut = stager.stage_cut(plan, {index: warehouse.sink(plan, index) for index in changed}) if changed else None
+    if cut is not None:
+        _raise_common(cut.tables)
+    return cut
+
+
 def stage_tables(
-    plan: WindowPlan, ledger: Ledger, warehouse: Warehouse, stager: Stager
+    plan: WindowPlan,
+    ledger: Ledger,
+    warehouse: Warehouse,
+    stager: Stager,
+    staged: Mapping[int, StagedRows | FloodmarkError],
 ) -> Mapping[TableName, StagedRows | FloodmarkError]:
     """Stage the tables of a window. Return for each its rows, or the error that concerns it alone.
 
-    Raises any other error, when no task is left that writes.
+    staged: the tables that are staged already. Raises any other error, when no task is left that writes.
     """
     slots = slots_of(plan)
     changed = [index for index, table in enumerate(plan.tables) if table.kind is LoadKind.CHANGES and not table.quiet]
-    small = stager.stage_small(plan, {index: warehouse.sink(plan, index) for index in changed})
-    for result in small.values():
-        if isinstance(result, FloodmarkError) and not concerns_one_table(result):
-            raise result
+    left = {index: warehouse.sink(plan, index) for index in changed if index not in staged}
+    small = {**staged, **(stager.stage_small(plan, left) if left else {})}
+    _raise_common(small)
 
     def stage(index: int) -> StagedRows | FloodmarkError:
         try:
@@ -57,6 +73,12 @@ def stage_tables(
             # Wait for running tables: after an error of one, no task of another may continue to write.
             pool.shutdown(cancel_futures=True)
             raise
+
+
+def _raise_common(results: Mapping[int, StagedRows | FloodmarkError]) -> None:
+    for result in results.values():
+        if isinstance(result, FloodmarkError) and not concerns_one_table(result):
+            raise result
 
 
 def _stage_changes(plan: WindowPlan, index: int, warehouse: Warehouse, stager: Stager) -> StagedRows:

@@ -12,8 +12,8 @@ from datetime import datetime
 
 from floodmark.core.alerts.runs import RUN_FAILED
 from floodmark.core.drift.messages import describe, describe_hold
-from floodmark.core.lsn import Lsn
 from floodmark.core.policies import DriftPolicy, OnGap
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.source.capture_status import PlannedStop
@@ -85,7 +85,7 @@ class StatusReader:
         }
 
     @property
-    def watermarks(self) -> list[Lsn]:
+    def watermarks(self) -> list[Position]:
         """The watermarks of the pipeline's tables."""
         return [state.watermark for state in self.states.values() if state.watermark]
 
@@ -154,8 +154,9 @@ class StatusReader:
         progress, state = self._progress.get(table.source), self.states.get(table.source)
         if live and verdict:
             retention = live.progress.retention_minutes
-            lag = lag_of(TableMark(table.source, watermark, watermark_at, verdict), live.snapshot)
-            headroom = headroom_seconds(watermark_at, live.snapshot.taken_at, retention, verdict)
+            since = live.progress.unread_since(watermark, watermark_at)
+            lag = lag_of(TableMark(table.source, watermark, since, verdict), live.snapshot)
+            headroom = headroom_seconds(since, live.snapshot.taken_at, retention, verdict)
         is_to_repair = verdict in GAPS and table.on_gap is OnGap.REPAIR
         standing, reason = judge(
             verdict,
@@ -177,6 +178,7 @@ class StatusReader:
             state=_state(recorded),
             transactions_behind=live.progress.transactions_behind.get(watermark) if live and watermark else None,
             headroom_seconds=headroom,
+            headroom_transactions=_headroom_transactions(watermark, validity) if live else None,
             last_window=recorded.last_window if recorded else None,
             standing=standing.name.lower(),
             reason=reason,
@@ -209,6 +211,14 @@ _COPIED = (
     "verdict_seen_at",
 )
 """The fields that a status has in common with ``RecordedTable``."""
+
+
+def _headroom_transactions(watermark: Position | None, validity: Validity | None) -> int | None:
+    """Return how many transactions lie from the lowest position that can be read to the watermark."""
+    if watermark is None or validity is None or validity.min_lsn is None:
+        return None
+    left = watermark.next().count_above(validity.min_lsn)
+    return None if left is None else max(left, 0)
 
 
 def _state(recorded: RecordedTable | None) -> str:

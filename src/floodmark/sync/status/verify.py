@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from floodmark.core.errors import NotCapturedYetError
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.source.history import LogEntry
 from floodmark.core.source.snapshot import Verdict
@@ -59,7 +59,7 @@ def _plan(settings: PipelineSettings, source: Source, ledger: Ledger) -> tuple[L
     validities = tuple(each for each in validities if each.verdict is not Verdict.CAPTURE_STOPPED)
     if error := incident(settings.name, validities):
         raise error
-    if not isinstance(snapshot.max_lsn, Lsn):
+    if not isinstance(snapshot.max_lsn, Position):
         raise NotCapturedYetError(settings.name, "the capture job has not read the log yet.", "Try again later.")
     found = {table.table: table for table in snapshot.tables}
     plans = [plan_table(table, found[table.source], snapshot, None) for table in settings.tables]

@@ -19,7 +19,7 @@ from floodmark.core.alerts.retention import (
     retention_low,
 )
 from floodmark.core.errors import CdcNotEnabledError
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.upkeep.capture_job import on_replica
 from floodmark.core.upkeep.change_table import ChangeTableSize, largest_first
@@ -46,10 +46,10 @@ class RetentionControl(Protocol):
     def change_cleanup(self, changes: Mapping[str, int]) -> None:
         """Change parameters of sys.sp_cdc_change_job, by name. The job uses them in its next run."""
 
-    def read_low_water_mark(self, watermark: Lsn, margin_seconds: float) -> Lsn | None:
+    def read_low_water_mark(self, watermark: Position, margin_seconds: float) -> Position | None:
         """Return the newest log entry that is older than the watermark by the margin; None where there is none."""
 
-    def clean_instance(self, instance: str, low_water_mark: Lsn, threshold: int) -> bool:
+    def clean_instance(self, instance: str, low_water_mark: Position, threshold: int) -> bool:
         """Delete the changes below the mark. Return False where some rows are left for the next time."""
 
 

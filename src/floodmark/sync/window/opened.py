@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.window.plan import WindowState
 
 
@@ -17,5 +17,5 @@ class OpenResult:
     reason: str
     state: WindowState | None = None
     """The state of the window: PLANNED for a new one."""
-    to_lsn: Lsn | None = None
+    to_lsn: Position | None = None
     """The end of the window, or the LSN that the watermarks moved to."""

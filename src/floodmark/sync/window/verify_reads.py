@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from floodmark.core.lsn import Lsn
+from collections.abc import Collection
+
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import SourceSnapshot, Validity
+from floodmark.core.source.snapshot import SourceSnapshot, Validity, Verdict
 from floodmark.core.source.verdicts import classify_read, incident
 from floodmark.core.window.plan import LoadKind, WindowPlan
 from floodmark.core.window.readers_view import check_readers_view
 from floodmark.sync.ports.source import Source
 
 
-def verify_reads(plan: WindowPlan, source: Source) -> SourceSnapshot:
+def verify_reads(plan: WindowPlan, source: Source, read_whole: Collection[TableName] = ()) -> SourceSnapshot:
     """Raise the errors of ``open_window`` where a capture instance was cleaned up beyond the window, replaced or
     removed, or where the source was restored to a time before the window's end.
 
     A first load needs the changes after its ``to_lsn``: they make it consistent. It also needs the login to see the
     table as it is: a mask or a filter may have come since it was planned.
+
+    read_whole: the tables whose read itself proves that it is complete; what was cleaned up since then does not matter.
     """
     snapshot, validities = classify_reads(plan, source)
+    validities = tuple(
+        each for each in validities if each.verdict is not Verdict.EXPIRED or each.table not in read_whole
+    )
     if error := incident(plan.pipeline, validities):
         raise error
     loaded = {table.source: table for table in plan.tables if table.kind is LoadKind.FIRST_LOAD}
@@ -40,7 +47,7 @@ def planned_instances(plan: WindowPlan) -> dict[TableName, str]:
     return {table.source: table.feed.identity.name for table in plan.tables}
 
 
-def planned_positions(plan: WindowPlan) -> list[Lsn]:
+def planned_positions(plan: WindowPlan) -> list[Position]:
     """Return the positions whose commit time ``classify_planned`` compares."""
     return [plan.to_lsn] if plan.to_lsn_at else []
 

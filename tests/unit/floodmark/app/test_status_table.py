@@ -71,6 +71,12 @@ def test_headroom_of_a_cleanup_that_is_held_has_no_end() -> None:
     assert "no end" not in shown(96, ORDERS)
 
 
+def test_headroom_that_has_no_time_is_a_number_of_transactions() -> None:
+    tracked = replace(ORDERS, headroom_seconds=None, headroom_transactions=12_345)
+    assert "12,345 tx" in shown(96, tracked)
+    assert "12,345 tx" not in shown(96, replace(tracked, headroom_seconds=258_900.0))
+
+
 def test_what_is_said_of_several_tables_is_said_once() -> None:
     stopped = [
         replace(each, verdict="capture_stopped", standing="incident", reason="capture_stopped", cause="It stands.")
@@ -107,7 +113,7 @@ def test_differing_keys_that_are_not_listed_are_counted_and_a_busy_source_is_nam
 
 def test_what_a_window_did_has_whole_words_in_80_columns() -> None:
     counts = TableCounts(1_234_567, 1_234_567, inserted_rows=1_234_567)
-    at = Lsn(bytes(9) + b"\x01")
+    at = Lsn(b"\0\0\0\1".ljust(10, b"\0"))
     done = PublishedTable(
         TableName("dbo", "Orders"), TableName("shop", "orders"), LoadKind.FIRST_LOAD, None, at, counts
     )

@@ -10,10 +10,11 @@ from floodmark.core.errors import ConfigError
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.snapshot import CaptureInstance
 from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
 from floodmark.core.window.staging_names import staging_table
-from floodmark.quality.suites import Batch, Check, NoRows, RowCount, Severity, Unique, build_batches
+from floodmark.quality.suites import Batch, Check, NoneMeets, NoRows, RowCount, Severity, Unique, build_batches
 from floodmark.sync.ports.warehouse import CheckedRows
 
 SOURCE = TableName("dbo", "Order Lines")
@@ -57,8 +58,8 @@ def check(batch: Batch, name: str) -> Check:
 
 
 def sql_of(found: Check) -> str:
-    assert isinstance(found.what, NoRows)
-    return found.what.sql
+    assert isinstance(found.what, NoneMeets | NoRows)
+    return found.what.rows.sql if isinstance(found.what, NoneMeets) else found.what.sql
 
 
 def test_batches_read_the_staging_table() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from floodmark.postgres import sql
-from floodmark.sources.cdc import sql_files
+from floodmark.sources.sqlserver import sql_files
 
 CLONE = Path(__file__).resolve().parents[4]
 
@@ -33,3 +33,11 @@ def test_names_of_sql_files_are_unique_over_their_folders() -> None:
 def test_t_sql_for_a_dba_is_the_packages_own_copy() -> None:
     packaged = Path(sql_files.__file__).parent / "sql"
     assert packaged.resolve() == CLONE / "include" / "sql" / "source"
+
+
+def test_error_ends_a_batch_of_several_results() -> None:
+    """The driver is asked for the number of an error after it; a statement that succeeded since would hide it."""
+    for path in (Path(sql_files.__file__).parent / "sql").glob("*.sql"):
+        text = path.read_text(encoding="utf-8")
+        if "Result sets" in text:
+            assert "SET XACT_ABORT ON;" in text, path.name

@@ -10,7 +10,9 @@ import pytest
 
 from floodmark.spark.daemon import ending_with_spark
 
-_ON_EXECUTORS = "adbc_driver_manager adbc_driver_postgresql floodmark numpy psutil psycopg psycopg_binary pyarrow"
+_ON_EXECUTORS = (
+    "adbc_driver_manager adbc_driver_postgresql compact_tracking floodmark numpy psutil psycopg psycopg_binary pyarrow"
+)
 _OF_THESE = "cython_runtime typing_extensions py4j pyspark"
 _IMPORT = """
 import sys

@@ -25,6 +25,18 @@ def test_death_of_a_process_of_spark_is_told_in_one_sentence_and_is_tried_again(
     assert "java" not in str(found)
 
 
+_NO_SERVER = "status = StatusCode.UNAVAILABLE details = failed to connect to all addresses; Failed to connect to remote"
+_NEW_SERVER = "[RESPONSE_ALREADY_RECEIVED] INVALID_HANDLE.SESSION_NOT_FOUND on the server but responses were received"
+
+
+@pytest.mark.parametrize("text", [_NO_SERVER, _NEW_SERVER])
+def test_server_that_ended_is_tried_again(text: str) -> None:
+    found = recover(RuntimeError(text))
+    assert isinstance(found, LoadKilledError)
+    assert "Spark Connect server ended" in found.message
+    assert found.detail == text
+
+
 _NO_MASTER = "All masters are unresponsive! Giving up."
 _STOPPED = "Job 3 cancelled because SparkContext was shut down"
 

@@ -1,6 +1,7 @@
 -- The names in braces are filled in, quoted, by warehouse.sweep; the values are bound.
 DELETE FROM {target}
-WHERE NOT EXISTS (SELECT FROM {staging} WHERE {same_key})
+WHERE {swept}
+  AND NOT EXISTS (SELECT FROM {staging} WHERE {same_key})
   AND NOT EXISTS (
       SELECT FROM floodmark.quarantine AS q
       WHERE q.target_schema = %(target_schema)s AND q.target_name = %(target_name)s AND q.window_id = %(window_id)s

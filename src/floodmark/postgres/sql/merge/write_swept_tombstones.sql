@@ -2,7 +2,8 @@
 INSERT INTO floodmark.tombstones AS old (target_schema, target_name, key, lsn)
 SELECT %(target_schema)s, %(target_name)s, {key}, %(to_lsn)s
 FROM {target}
-WHERE NOT EXISTS (SELECT FROM {staging} WHERE {same_key})
+WHERE {swept}
+  AND NOT EXISTS (SELECT FROM {staging} WHERE {same_key})
   AND NOT EXISTS (
       SELECT FROM floodmark.quarantine AS q
       WHERE q.target_schema = %(target_schema)s AND q.target_name = %(target_name)s AND q.window_id = %(window_id)s

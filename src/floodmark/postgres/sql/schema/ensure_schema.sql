@@ -42,7 +42,7 @@ COMMENT ON COLUMN floodmark.tables.read_lsn IS
 COMMENT ON COLUMN floodmark.tables.watermark IS 'The last LSN examined: the target is complete up to it';
 COMMENT ON COLUMN floodmark.tables.watermark_at IS 'Commit time of the watermark, local time of the source';
 COMMENT ON COLUMN floodmark.tables.consistent IS
-    'A window whose end was committed after the read of the first load has been published';
+    'A window whose end is not before the read of the first load has been published';
 
 CREATE TABLE IF NOT EXISTS floodmark.windows (
     window_id   bigint        NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -106,6 +106,40 @@ CREATE TABLE IF NOT EXISTS floodmark.load_chunks (
 COMMENT ON TABLE floodmark.load_chunks IS
     'The chunks of a first load: keys after after_bound up to and including to_bound, by the order of the source';
 COMMENT ON COLUMN floodmark.load_chunks.attempt IS 'The load that staged it, in the transaction that brought its rows';
+
+-- Version 9: members of feeds.
+CREATE TABLE IF NOT EXISTS floodmark.members (
+    pipeline      text        NOT NULL,
+    source_schema text        NOT NULL,
+    source_name   text        NOT NULL,
+    member        text        NOT NULL,
+    mark          text,
+    window_id     bigint,
+    verdict       text,
+    cause         text        NOT NULL DEFAULT '',
+    hint          text        NOT NULL DEFAULT '',
+    since         timestamptz NOT NULL DEFAULT now(),
+    examined_at   timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (pipeline, source_schema, source_name, member)
+);
+COMMENT ON TABLE floodmark.members IS 'The members of feeds that have a position each, such as devices';
+COMMENT ON COLUMN floodmark.members.mark IS 'How far it was read, and the proof of it; NULL: all of it is to be read';
+COMMENT ON COLUMN floodmark.members.window_id IS 'The window that moved the mark';
+COMMENT ON COLUMN floodmark.members.verdict IS 'Why the last load could not read it; NULL where it could';
+COMMENT ON COLUMN floodmark.members.since IS 'When the verdict was first given without another in between';
+
+CREATE TABLE IF NOT EXISTS floodmark.window_members (
+    window_id     bigint NOT NULL,
+    source_schema text   NOT NULL,
+    source_name   text   NOT NULL,
+    member        text   NOT NULL,
+    before_mark   text,
+    after_mark    text   NOT NULL,
+    PRIMARY KEY (window_id, source_schema, source_name, member),
+    FOREIGN KEY (window_id, source_schema, source_name) REFERENCES floodmark.window_tables ON DELETE CASCADE
+);
+COMMENT ON TABLE floodmark.window_members IS
+    'The marks that move when the window advances, each if it is still the one before. Its rows are deleted then';
 
 CREATE TABLE IF NOT EXISTS floodmark.gaps (
     gap_id        bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -5,12 +5,14 @@ SET watermark = w.to_lsn,
     instance_name = %(instance_name)s,
     instance_object_id = %(instance_object_id)s,
     instance_created_at = %(instance_created_at)s,
-    first_load_finished_at = CASE WHEN wt.kind = 'first_load' THEN wt.read_finished_at ELSE t.first_load_finished_at END,
-    read_lsn = CASE WHEN wt.kind = 'first_load' THEN wt.read_lsn ELSE t.read_lsn END,
-    read_lsn_at = CASE WHEN wt.kind = 'first_load' THEN wt.read_lsn_at ELSE t.read_lsn_at END,
+    first_load_finished_at = CASE WHEN wt.kind = 'first_load' OR t.watermark IS NULL THEN wt.read_finished_at ELSE t.first_load_finished_at END,
+    read_lsn = CASE WHEN wt.kind = 'first_load' OR t.watermark IS NULL THEN wt.read_lsn ELSE t.read_lsn END,
+    read_lsn_at = CASE WHEN wt.kind = 'first_load' OR t.watermark IS NULL THEN wt.read_lsn_at ELSE t.read_lsn_at END,
     consistent = CASE
-        WHEN wt.kind = 'first_load' THEN false
-        ELSE t.consistent OR coalesce(w.to_lsn_at > t.first_load_finished_at, false)
+        WHEN wt.kind = 'first_load' OR t.watermark IS NULL THEN coalesce(wt.read_finished_at IS NULL AND w.to_lsn >= wt.read_lsn, false)
+        ELSE t.consistent OR coalesce(
+            w.to_lsn_at > t.first_load_finished_at, t.first_load_finished_at IS NULL AND w.to_lsn >= t.read_lsn, false
+        )
     END,
     window_id = w.window_id,
     updated_at = now()

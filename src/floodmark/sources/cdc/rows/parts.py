@@ -14,13 +14,14 @@ from floodmark.core.interval import Interval
 from floodmark.core.job_variables import SOURCE_VARIABLE
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import NetSource
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.window.plan import TablePlan, WindowPlan
 from floodmark.sources.cdc.rows import statements
 from floodmark.sources.cdc.rows.feed import instance_of
-from floodmark.sources.cdc.sql_files import read_sql
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import SourceSession, connect
+from floodmark.sources.sqlserver.sql_files import read_sql
 from floodmark.sync.ports.reader import TableParts
 
 PART_CHANGES = 5_000
@@ -50,7 +51,7 @@ def plan_parts(plan: WindowPlan, most: int, source: SqlServerConnection) -> Mapp
     with connect(source, subject=plan.pipeline) as session:
         changes = _count_changes(session, counted, most)
         wanted = {table.source: table.partitions for table in declared} | choose_numbers(changes, most)
-        cuts: dict[tuple[Interval, int], list[Lsn]] = {}
+        cuts: dict[tuple[Interval, int], list[Position]] = {}
         for name, number in wanted.items():
             if number > 1:
                 asked = (intervals[name][0], max(most, number))
@@ -61,7 +62,7 @@ def plan_parts(plan: WindowPlan, most: int, source: SqlServerConnection) -> Mapp
     return {name: TableParts(each, known.get(name)) for name, each in intervals.items()}
 
 
-def cut_interval(interval: Interval, cuts: Sequence[Lsn]) -> list[Interval]:
+def cut_interval(interval: Interval, cuts: Sequence[Position]) -> list[Interval]:
     """Return ``interval`` in parts that end at ``cuts`` (ascending, inside the interval) and at its own end."""
     inner = [cut for cut in cuts if interval.after_lsn < cut < interval.to_lsn]
     ends = [interval.after_lsn, *inner, interval.to_lsn]
@@ -77,7 +78,7 @@ def choose_numbers(changes: Mapping[TableName, int], most: int) -> dict[TableNam
     }
 
 
-def choose_cuts(cuts: Sequence[Lsn], parts: int) -> list[Lsn]:
+def choose_cuts(cuts: Sequence[Position], parts: int) -> list[Position]:
     """Return at most ``parts`` - 1 of the cuts, evenly distributed. The last one is the end of the window."""
     inner = cuts[:-1]
     if len(inner) < parts:
@@ -98,6 +99,6 @@ def _asked(table: TablePlan) -> bytes:
     return instance_of(table).identity.object_id.to_bytes(4) + interval.after_lsn.value + interval.to_lsn.value
 
 
-def _read_cuts(session: SourceSession, interval: Interval, parts: int) -> list[Lsn]:
+def _read_cuts(session: SourceSession, interval: Interval, parts: int) -> list[Position]:
     parameters = (parts, interval.after_lsn.value, interval.to_lsn.value)
     return [Lsn(bytes(row[0])) for row in session.fetch(statements.select_cuts(), parameters)]

@@ -8,17 +8,19 @@ from typing import Any
 
 import pytest
 
-from floodmark.core.doctor.diagnosis import DiagnosisInput, diagnose, worst
-from floodmark.core.doctor.finding import Finding, Grade
+from floodmark.core.doctor.cdc import diagnose
+from floodmark.core.doctor.finding import Finding, Grade, worst
 from floodmark.core.doctor.grants import ReadTable, build_grants
-from floodmark.core.doctor.server_facts import Jobs, ServerFacts
+from floodmark.core.doctor.server import DiagnosisInput
+from floodmark.core.doctor.server_facts import CdcFacts, Jobs
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import MAX_LENGTH, SourceColumn
 from floodmark.core.source.capture_status import PlannedStop
 from floodmark.core.window.planning import classify_tables
-from source_snapshots import NOON, ORDERS, instance, lsn, settings, snapshot, table_seen
+from lsns import lsn
+from source_snapshots import NOON, ORDERS, instance, settings, snapshot, table_seen
 
-FACTS = ServerFacts(
+FACTS = CdcFacts(
     product_version="16.0.4150.1",
     engine_edition=3,
     database="Shop",
@@ -34,13 +36,11 @@ FACTS = ServerFacts(
 )
 
 
-def examined(facts: ServerFacts = FACTS, seen: Any = None, **other: Any) -> tuple[Finding, ...]:
+def examined(facts: CdcFacts = FACTS, seen: Any = None, **other: Any) -> tuple[Finding, ...]:
     chosen = settings(ORDERS)
     seen = seen or snapshot(table_seen())
-    made = DiagnosisInput(
-        chosen, seen, classify_tables(chosen, seen, {}), facts, "yes", False, timedelta(minutes=5), NOON
-    )
-    return diagnose(replace(made, **other))
+    made = DiagnosisInput(chosen, seen, classify_tables(chosen, seen, {}), "yes", False, timedelta(minutes=5), NOON)
+    return diagnose(replace(made, **other), facts)
 
 
 def grades(findings: tuple[Finding, ...], check: str) -> list[Grade]:

@@ -24,22 +24,19 @@ from floodmark.core.drift.shapes import (
     select_policy,
 )
 from floodmark.core.drift.types import TypeChange, classify_type, holds
-from floodmark.core.lsn import Lsn
 from floodmark.core.policies import ALLOWED, DriftClass, DriftPolicies, DriftPolicy, TemporalPolicy
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
-from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity, TableSnapshot
+from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.snapshot import CaptureInstance, TableSnapshot
 from floodmark.core.types import Kind, WarehouseType
 from floodmark.postgres.warehouse.types import postgres_type, type_holds
+from lsns import lsn
 
 ORDERS = TableName("dbo", "Orders")
 IDENTITY = InstanceIdentity("dbo_Orders", 42, datetime(2026, 1, 2, 3, 4, 5))
 ID = SourceColumn("Id", "int", 1, nullable=False)
 NOTE = SourceColumn("Note", "nvarchar", 2, 50)
 SHAPE = TableShape(ORDERS, IDENTITY, (ID, NOTE), (), (), ("Id",), 2)
-
-
-def lsn(number: int) -> Lsn:
-    return Lsn(number.to_bytes(10))
 
 
 def column(text: str) -> SourceColumn:

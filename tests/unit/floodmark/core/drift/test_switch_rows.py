@@ -8,7 +8,8 @@ from floodmark.core.drift.switch import InstanceSwitch, SwitchState, rows_to_fil
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Backfill
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity
+from lsns import lsn
 
 NOON = datetime(2026, 1, 2, 12)
 
@@ -37,10 +38,10 @@ def test_rows_of_a_table_that_is_called_like_an_alias_are_compared_with_their_ow
 
 
 def test_touched_rows_are_those_of_both_instances() -> None:
-    condition = rows_to_fill(switch("Orders", Lsn((7).to_bytes(10))), ("Note",), ("Id",), Backfill.TOUCHED)
+    condition = rows_to_fill(switch("Orders", lsn(7)), ("Note",), ("Id",), Backfill.TOUCHED)
     first, second = condition.split(" OR ")
     assert "[cdc].[first_CT]" in first
-    assert "[__$start_lsn] >= 0x00000000000000000007" in first
+    assert "[__$start_lsn] >= 0x00000001000000000007" in first
     assert "[cdc].[second_CT]" in second
     assert "start_lsn" not in second
 

@@ -10,7 +10,7 @@ from floodmark.core.drift.shapes import TableShape
 from floodmark.core.drift.table_names import is_named, known_as
 from floodmark.core.lsn import LsnAbsence
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity
 from source_snapshots import ORDERS, instance, table_seen
 
 LOUD = TableName("DBO", "ORDERS")

@@ -10,7 +10,8 @@ from floodmark.core.source.state import TableState
 from floodmark.core.source.verdicts import GAPS, classify
 from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.core.window.planning import plan_reload
-from source_snapshots import NOON, ORDERS, instance, lsn, settings, snapshot, state, table_seen
+from lsns import lsn
+from source_snapshots import NOON, ORDERS, instance, settings, snapshot, state, table_seen
 
 LATER = NOON + timedelta(hours=1)
 

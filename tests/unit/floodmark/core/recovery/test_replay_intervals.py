@@ -30,7 +30,8 @@ from floodmark.core.recovery.replay_interval import (
     local_span,
     parse_bounds,
 )
-from source_snapshots import ITEMS, NOON, ORDERS, lsn, settings, snapshot, state, table_seen
+from lsns import lsn
+from source_snapshots import ITEMS, NOON, ORDERS, settings, snapshot, state, table_seen
 
 ZONES = [ZoneInfo(name) for name in ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC", "Asia/Kolkata")]
 CHANGES_OF_THE_CLOCK = [
@@ -162,8 +163,8 @@ def test_bounds_of_a_person_are_refused_in_a_sentence() -> None:
     assert lsn(7) in parse_bounds(str(lsn(7)), str(lsn(7)))
     with pytest.raises(ConfigError, match="ends before it begins"):
         parse_bounds(str(lsn(9)), str(lsn(3)))
-    with pytest.raises(ConfigError, match="there is no LSN below 0x00000000000000000001"):
-        parse_bounds(str(lsn(1)), str(lsn(3)))
+    with pytest.raises(ConfigError, match="there is no LSN below 0x00000001000000000000"):
+        parse_bounds(str(lsn(0)), str(lsn(3)))
     with pytest.raises(ConfigError, match="not an LSN: 'yesterday'"):
         parse_bounds("yesterday", str(lsn(3)))
 

@@ -15,7 +15,8 @@ from floodmark.core.recovery.replay import ReplayRecords, plan_replay
 from floodmark.core.source.history import explain_rewind
 from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot, Validity, Verdict
 from floodmark.core.source.verdicts import classify, classify_read
-from source_snapshots import NOON, ORDERS, instance, lsn, settings, snapshot, state, table_seen
+from lsns import lsn
+from source_snapshots import NOON, ORDERS, instance, settings, snapshot, state, table_seen
 
 LATER = NOON + timedelta(hours=1)
 KNOWN = state(50, watermark_at=NOON)

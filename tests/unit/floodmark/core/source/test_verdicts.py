@@ -21,17 +21,12 @@ from floodmark.core.errors import (
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import TableName
 from floodmark.core.source.database import DatabaseIdentity
-from floodmark.core.source.snapshot import (
-    InstanceIdentity,
-    SourceSnapshot,
-    TableSnapshot,
-    Validity,
-    Verdict,
-    join_verdicts,
-)
+from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot, Validity, Verdict, join_verdicts
 from floodmark.core.source.state import TableState
 from floodmark.core.source.verdicts import INCIDENTS, classify, classify_read, incident, is_quiet, not_captured
-from source_snapshots import ITEMS, NOON, ORDERS, instance, lsn, snapshot, state, table_seen
+from lsns import lsn
+from source_snapshots import ITEMS, NOON, ORDERS, instance, snapshot, state, table_seen
 
 LATER = InstanceIdentity("dbo_Orders", 43, NOON + timedelta(days=1))
 NEW = None
@@ -123,6 +118,7 @@ def test_every_verdict_is_in_the_truth_table() -> None:
         Verdict.REPAIRING,
         Verdict.NOT_PLANNABLE,
         Verdict.REFUSED,
+        Verdict.DAMAGED,
     }
 
 

@@ -11,7 +11,8 @@ from floodmark.core.source.snapshot import Verdict
 from floodmark.core.status.measures import TableMark, TableMeasure, measure_tables
 from floodmark.core.status.progress import SourceProgress
 from floodmark.core.upkeep.change_table import ChangeTableSize
-from source_snapshots import ITEMS, NOON, ORDERS, lsn, snapshot
+from lsns import lsn
+from source_snapshots import ITEMS, NOON, ORDERS, snapshot
 
 AN_HOUR_AGO = NOON - timedelta(hours=1)
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from floodmark.core.source.snapshot import Verdict
 from floodmark.core.source.verdicts import INCIDENTS
 from floodmark.core.status.progress import Standing, headroom_seconds, judge, lag_seconds
-from source_snapshots import NOON, lsn, snapshot
+from lsns import lsn
+from source_snapshots import NOON, snapshot
 
 HOUR = 3600.0
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floodmark.core.alerts.retention import retention_low
-from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.upkeep.retention import (
     HOLD_MINUTES,
@@ -21,6 +20,7 @@ from floodmark.core.upkeep.retention import (
     forecast_loss,
     pace_of,
 )
+from lsns import lsn
 
 NEWEST = datetime(2026, 5, 1, 12)
 DAY = 1440
@@ -31,7 +31,7 @@ RAISE = RetentionSettings(
 
 def mark(age_hours: float, pace: float = 0.0, table: str = "Orders") -> Mark:
     at = NEWEST - timedelta(hours=age_hours)
-    return Mark("shop", TableName("dbo", table), f"dbo_{table}", Lsn((9).to_bytes(10)), at, pace)
+    return Mark("shop", TableName("dbo", table), f"dbo_{table}", lsn(9), at, pace)
 
 
 def seen(retention_minutes: int, threshold: int = 5000) -> RetentionStatus:

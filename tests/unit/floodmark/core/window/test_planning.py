@@ -12,7 +12,7 @@ from floodmark.core.errors import (
 )
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import LsnAbsence
-from floodmark.core.policies import NetSource, SecurityFiltered
+from floodmark.core.policies import KeySpelling, NetSource, SecurityFiltered, TemporalPolicy
 from floodmark.core.schema import SourceColumn, TableName
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.source.snapshot import SourceSnapshot, Verdict
@@ -30,7 +30,8 @@ from floodmark.core.window.planning import (
     pinned_instances,
     plan_reload,
 )
-from source_snapshots import ITEMS, NOON, ORDERS, instance, lsn, settings, snapshot, state, table_seen
+from lsns import lsn
+from source_snapshots import ITEMS, NOON, ORDERS, instance, settings, snapshot, state, table_seen
 
 
 def decided(pipeline: PipelineSettings, source: SourceSnapshot, *states: TableState) -> Decision:
@@ -244,6 +245,34 @@ def test_only_table_that_cannot_be_planned_fails_the_run_as_a_mistake_of_the_con
 def test_net_changes_of_the_server_need_an_instance_that_has_them() -> None:
     with pytest.raises(ConfigError, match=r"dbo\.Orders: net: server, but capture instance dbo_Orders"):
         decided(settings(ORDERS, net=NetSource.SERVER), snapshot(table_seen()))
+
+
+@pytest.mark.parametrize(
+    ("column", "chosen", "is_planned"),
+    [
+        (SourceColumn("Id", "varchar", 1, 9, collation="Latin1_General_BIN2"), {}, False),
+        (SourceColumn("Id", "varbinary", 1, 9), {}, False),
+        (SourceColumn("Id", "datetimeoffset", 1, scale=3), {"temporal": TemporalPolicy.TEXT}, False),
+        (SourceColumn("Id", "nchar", 1, 9, collation="Latin1_General_CI_AS"), {}, False),
+        (
+            SourceColumn("Id", "nchar", 1, 9, collation="Latin1_General_CI_AS"),
+            {"key_spelling": KeySpelling.FIXED},
+            True,
+        ),
+        (SourceColumn("Id", "nchar", 1, 9, collation="Latin1_General_BIN2"), {}, True),
+        (SourceColumn("Id", "uniqueidentifier", 1), {}, True),
+    ],
+)
+def test_source_with_one_change_per_key_needs_keys_that_keep_their_spelling(
+    column: SourceColumn, chosen: dict[str, Any], is_planned: bool
+) -> None:
+    table = replace(instance().table, columns=(column, *instance().table.columns[1:]))
+    source = snapshot(table_seen(instance=replace(instance(), table=table, delivers_net=True)))
+    if is_planned:
+        assert isinstance(decided(settings(ORDERS, **chosen), source), Open)
+    else:
+        with pytest.raises(ConfigError, match=r"two values of the key \(Id .*key_spelling: fixed"):
+            decided(settings(ORDERS, **chosen), source)
 
 
 def test_type_that_is_not_carried_is_refused_before_anything_is_planned() -> None:

@@ -11,14 +11,15 @@ import pytest
 
 from floodmark.core.errors import DataQualityError
 from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
 from floodmark.core.policies import Deletes, NetSource, TemporalPolicy, UnstorablePolicy
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
-from floodmark.core.source.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.snapshot import CaptureInstance
 from floodmark.core.window.columns import value_columns
 from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.postgres.warehouse import unstorable
 from floodmark.postgres.warehouse.unstorable import TextCheck, replace_unstorable
+from lsns import lsn
 
 NAME = TableName("dbo", "Notes")
 SOURCE = SourceTable(
@@ -30,7 +31,7 @@ SOURCE = SourceTable(
     ),
     ("Code",),
 )
-FIRST, SECOND = (Lsn(each.to_bytes(10)) for each in (1, 9))
+FIRST, SECOND = (lsn(each) for each in (1, 9))
 TABLE = TablePlan(
     NAME,
     TableName("shop", "notes"),

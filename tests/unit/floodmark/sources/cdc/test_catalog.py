@@ -6,7 +6,8 @@ import pytest
 
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import SourceColumn, TableName
-from floodmark.sources.cdc.catalog import Catalog, build_catalog, parse_column_list, round_to_tick
+from floodmark.sources.cdc.catalog import Catalog, build_catalog, parse_column_list
+from floodmark.sources.sqlserver.tables import find_table, round_to_tick
 
 START = bytes.fromhex("0000002D000005500042")
 CREATED = datetime(2026, 8, 25, 10, 0, 1)
@@ -74,7 +75,7 @@ def _catalog(
 
 
 def _instance(catalog: Catalog, pinned: str | None = None):
-    table = catalog.find_table(ORDERS)
+    table = find_table(catalog.tables, ORDERS)
     assert table is not None
     return catalog.find_instance(table, pinned)
 
@@ -158,9 +159,9 @@ def test_catalog_prefers_an_instance_that_has_been_harvested_to_a_newer_one_that
 
 def test_catalog_finds_a_table_in_another_case_unless_there_is_an_exact_one() -> None:
     catalog = build_catalog(tables=[("dbo", "orders", 1, True), ("dbo", "ORDERS", 2, True)])
-    assert catalog.find_table(TableName("DBO", "Orders")).object_id in (1, 2)
-    assert catalog.find_table(TableName("dbo", "ORDERS")).object_id == 2
-    assert catalog.find_table(TableName("dbo", "nope")) is None
+    assert find_table(catalog.tables, TableName("DBO", "Orders")).object_id in (1, 2)
+    assert find_table(catalog.tables, TableName("dbo", "ORDERS")).object_id == 2
+    assert find_table(catalog.tables, TableName("dbo", "nope")) is None
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from floodmark.sources.sqlserver import errors
 MET_BY_A_READER = """
 18456 4060 911 916 229 230 262 297 300 22981 22904 208 2812 22901 22931 22960 22985 313 314 207 1205 1222 3960 701 8645
 976 978 983 601 823 824 4221 35250 6005 17142 922 40197 40501 40613 49918 10928 596 10054
-3906 20003 20004 20006 20009 20017 20047 241 2628 8115 41145
+3906 20003 20004 20006 20009 20017 20047 241 2628 8115 41145 22105 22117 3952
 """
 
 
@@ -37,6 +37,9 @@ def test_number_that_a_reader_can_meet_is_mapped(number: int) -> None:
         (229, SourcePermissionError, False),
         (22981, SourcePermissionError, False),
         (208, CdcNotEnabledError, False),
+        (22105, CdcNotEnabledError, False),
+        (22117, SourceAdminError, False),
+        (3952, SourceUnavailableError, True),
         (313, WindowExpiredError, False),
         (1205, SourceUnavailableError, True),
         (1222, SourceUnavailableError, True),

@@ -16,8 +16,8 @@ from floodmark.core.errors import ConfigError, SourceUnavailableError
 from floodmark.core.schema import SourceColumn, SourceTable
 from floodmark.core.window.chunks import Bound
 from floodmark.core.window.plan import LoadKind, TablePlan
-from floodmark.sources.cdc.rows import chunk_bounds
 from floodmark.sources.sqlserver.driver import SourceSession
+from floodmark.sources.sqlserver.rows import chunk_bounds
 
 
 @dataclass

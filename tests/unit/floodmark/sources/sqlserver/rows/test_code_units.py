@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodmark.core.schema import MAX_LENGTH, SourceColumn
-from floodmark.sources.cdc.rows.code_units import (
+from floodmark.sources.sqlserver.rows.code_units import (
     decode_array,
     string_expression,
     text_of,

@@ -9,7 +9,7 @@ from floodmark.core.schema import SourceTable
 from floodmark.core.source.scripts import bracket
 from floodmark.core.types import Kind, WarehouseType
 from floodmark.core.window.columns import ValueColumn, value_columns
-from floodmark.sources.cdc.rows.code_units import units_expression
+from floodmark.sources.sqlserver.rows.code_units import units_expression
 
 _ODBC_CANONICAL_STYLE = 121
 """The style of CONVERT that prints all digits of a temporal value, and the offset of a datetimeoffset."""

@@ -1,4 +1,4 @@
-"""The T-SQL of change data capture: ``include/sql/source`` of the repository, which is part of the package's data.
+"""The T-SQL that is read from files: ``include/sql/source`` of the repository, which is part of the package's data.
 
 The folder ``sql`` next to this module is a link to it, so that there is one copy and a wheel has the files.
 """

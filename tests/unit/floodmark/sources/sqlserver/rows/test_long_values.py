@@ -9,7 +9,7 @@ from floodmark.core.errors import DataQualityError
 from floodmark.core.policies import TemporalPolicy
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
 from floodmark.core.window.columns import value_columns
-from floodmark.sources.cdc.rows.long_values import refuse_long_values, split_batch
+from floodmark.sources.sqlserver.rows.long_values import refuse_long_values, split_batch
 
 TABLE = SourceTable(
     TableName("dbo", "Docs"),

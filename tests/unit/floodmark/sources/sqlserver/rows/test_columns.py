@@ -16,7 +16,7 @@ from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.types import Kind, WarehouseType
 from floodmark.core.window.columns import ValueColumn, value_columns
 from floodmark.postgres.warehouse.staging_types import staging_type, to_staging, uuid_bytes
-from floodmark.sources.cdc.rows.columns import select_expressions, to_transport
+from floodmark.sources.sqlserver.rows.columns import select_expressions, to_transport
 from floodmark.sync.ports.arrow import arrow_type
 
 

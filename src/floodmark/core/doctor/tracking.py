@@ -1,0 +1,159 @@
+"""The findings of ``doctor`` on a source that is read by change tracking, each with the statement that fixes it.
+
+Sources of the rules: SQL Server's documentation of change tracking, of its cleanup and of snapshot isolation
+(docs/reference/change_tracking.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from floodmark.core.doctor.finding import Finding, Grade
+from floodmark.core.doctor.server import DiagnosisInput, ServerFindings, examine_clock, examine_tls
+from floodmark.core.doctor.server_facts import SNAPSHOT_ON, TrackingFacts
+from floodmark.core.doctor.tables import examine_key, examine_types, examine_verdict, examine_view, refused_net
+from floodmark.core.doctor.tracking_grants import grant_tracking
+from floodmark.core.durations import format_duration
+from floodmark.core.settings import TableSettings
+from floodmark.core.source.scripts import bracket
+from floodmark.core.source.snapshot import TableSnapshot, Validity, Verdict
+
+_ONE_DAY_SECONDS = 24 * 60 * 60
+ENABLE_DATABASE = "ALTER DATABASE CURRENT SET CHANGE_TRACKING = ON (CHANGE_RETENTION = 7 DAYS, AUTO_CLEANUP = ON);"
+
+
+def diagnose_tracking(examined: DiagnosisInput, facts: TrackingFacts) -> tuple[Finding, ...]:
+    """Return the findings: the server first, then the tables in the order of the configuration."""
+    found = [
+        Finding(grade, check, facts.database, text, fix)
+        for grade, check, text, fix in _examine_tracked_server(examined, facts)
+    ]
+    for each in zip(examined.settings.tables, examined.validities, examined.snapshot.tables, strict=True):
+        found.extend(_examine_tracked_table(*each, examined, facts))
+    return tuple(found)
+
+
+def _examine_tracked_server(examined: DiagnosisInput, facts: TrackingFacts) -> ServerFindings:
+    yield from examine_tls(examined)
+    if not examined.snapshot.cdc_enabled:
+        yield Grade.PROBLEM, "change tracking", "change tracking is not enabled.", ENABLE_DATABASE
+        return
+    yield Grade.GOOD, "change tracking", f"enabled; SQL Server {facts.product_version}.", ""
+    yield from _retention(examined, facts)
+    yield from _cleanup(facts)
+    yield from _snapshot_isolation(facts)
+    yield from _commit_times(facts)
+    yield from examine_clock(examined, facts)
+    if not facts.sees_policies:
+        yield (
+            Grade.NOTE,
+            "security policy",
+            "the login may not see whether security policies filter the rows of tables.",
+            "Ask the DBA: SELECT * FROM sys.security_policies WHERE is_enabled = 1; or, in this database: GRANT VIEW"
+            " DEFINITION to the login.",
+        )
+
+
+def _retention(examined: DiagnosisInput, facts: TrackingFacts) -> ServerFindings:
+    if facts.retention_minutes is None:
+        yield Grade.NOTE, "retention", "the login may not see the retention.", "Ask the DBA for it."
+        return
+    kept = str(timedelta(minutes=facts.retention_minutes)).removesuffix(", 0:00:00")
+    if not facts.cleans_up or facts.retention_minutes >= examined.needed_minutes:
+        yield Grade.GOOD, "retention", f"changes are kept for {kept}.", ""
+        return
+    days = max(3, -(-examined.needed_minutes // (24 * 60)))
+    every = f"; a run starts every {examined.interval}" if examined.interval else ""
+    yield (
+        Grade.RISK,
+        "retention",
+        f"changes are kept for {kept}{every}: after few failed runs, or a long first load, changes are lost.",
+        f"ALTER DATABASE CURRENT SET CHANGE_TRACKING (CHANGE_RETENTION = {days} DAYS);",
+    )
+
+
+def _cleanup(facts: TrackingFacts) -> ServerFindings:
+    if not facts.cleans_up:
+        yield (
+            Grade.RISK,
+            "cleanup",
+            "AUTO_CLEANUP is off: the changes grow without end, and each read of them takes longer.",
+            "ALTER DATABASE CURRENT SET CHANGE_TRACKING (AUTO_CLEANUP = ON);",
+        )
+    elif facts.oldest_seconds is None or facts.retention_minutes is None:
+        yield Grade.GOOD, "cleanup", "it is on.", ""
+    elif (late := facts.oldest_seconds - facts.retention_minutes * 60) > _ONE_DAY_SECONDS:
+        yield (
+            Grade.RISK,
+            "cleanup",
+            f"it lags: the oldest change should have been cleaned up {format_duration(late)} ago. Reads of changes get"
+            " slower.",
+            "Check for long transactions, and for errors of cleanup in dbo.MSchange_tracking_history. As db_owner: EXEC"
+            " sys.sp_flush_CT_internal_table_on_demand; EXEC sys.sp_flush_commit_table_on_demand;",
+        )
+    else:
+        yield Grade.GOOD, "cleanup", "it is on, and does not lag.", ""
+
+
+def _snapshot_isolation(facts: TrackingFacts) -> ServerFindings:
+    if facts.allows_snapshot == SNAPSHOT_ON:
+        yield Grade.GOOD, "snapshot isolation", "it is allowed: the tables of a window are read at one moment.", ""
+        return
+    yield (
+        Grade.RISK,
+        "snapshot isolation",
+        "it is not allowed: the tables of a window are read one after the other, and may differ from each other by what"
+        " is committed meanwhile, until the next window. Reads take shared locks.",
+        f"ALTER DATABASE {bracket(facts.database)} SET ALLOW_SNAPSHOT_ISOLATION ON; row versions take space in tempdb.",
+    )
+
+
+def _commit_times(facts: TrackingFacts) -> ServerFindings:
+    if facts.may_view_state:
+        yield Grade.GOOD, "permissions", "the login sees commit times.", ""
+        return
+    yield (
+        Grade.RISK,
+        "permissions",
+        "the login may not see commit times: lag and headroom are unknown, and a restore of the source is only noticed"
+        " while its newest version is below the watermark.",
+        f"GRANT VIEW DATABASE STATE TO {bracket(facts.user)};",
+    )
+
+
+def _examine_tracked_table(
+    settings: TableSettings,
+    validity: Validity,
+    table_snapshot: TableSnapshot,
+    examined: DiagnosisInput,
+    facts: TrackingFacts,
+) -> Iterator[Finding]:
+    subject, instance = str(settings.source), table_snapshot.instance
+    feed = "its changes" if instance else ""
+    yield from examine_verdict(settings, validity, feed, _fix_of_verdict(settings, validity, examined, facts))
+    if modules := facts.truncating.get(settings.source):
+        text = f"{', '.join(modules)} truncates it, which is no change: the table has to be reloaded each time."
+        fix = "Delete the rows by DELETE without a condition instead, or set on_gap: repair for the table."
+        yield Finding(Grade.RISK, "truncate", subject, text, fix)
+    if instance is None:
+        return
+    yield from examine_key(settings, instance)
+    if refused := refused_net(settings, instance):
+        yield Finding(Grade.PROBLEM, "key spelling", subject, refused.message, refused.hint)
+    if computed := [column.name for column in instance.table.columns if column.is_computed]:
+        text = f"computed columns ({', '.join(computed)}) are not loaded; the target does not have them."
+        yield Finding(Grade.NOTE, "computed columns", subject, text, "Compute them in the warehouse.")
+    yield from examine_types(settings, instance)
+    yield from examine_view(settings, table_snapshot, facts.user)
+
+
+def _fix_of_verdict(settings: TableSettings, validity: Validity, examined: DiagnosisInput, facts: TrackingFacts) -> str:
+    name = settings.source
+    if validity.verdict is Verdict.NO_PERMISSION:
+        return grant_tracking(name, facts.user)
+    if validity.verdict is Verdict.INSTANCE_MISSING:
+        enable = f"ALTER TABLE {bracket(name.schema)}.{bracket(name.name)} ENABLE CHANGE_TRACKING;"
+        first = "" if examined.snapshot.cdc_enabled else f"{ENABLE_DATABASE} "
+        return f"{first}{enable} {grant_tracking(name, facts.user)} The table needs a primary key."
+    return validity.hint

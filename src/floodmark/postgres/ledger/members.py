@@ -1,0 +1,112 @@
+"""``MemberRecords``: the marks and the verdicts of members in the ledger. Part of ``PostgresLedger``.
+
+A statement is about all members of a table: there may be thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import psycopg
+
+from floodmark.core.errors import OperatorError
+from floodmark.core.schema import TableName
+from floodmark.core.source.snapshot import Validity, Verdict
+from floodmark.core.source.verdicts import LEFT_OUT
+from floodmark.core.window.members import MemberMark, MemberRead, member_name
+from floodmark.core.window.plan import WindowPlan
+from floodmark.postgres.session import Reachable, open_transaction
+from floodmark.postgres.sql import read_sql
+from floodmark.postgres.statements import query, source_parameters
+
+
+class MemberRecords:
+    """The part of ``PostgresLedger`` for members. It holds no session: each method is one transaction of its own."""
+
+    _at: Reachable
+
+    def list_stopped_members(self, pipeline: str) -> Sequence[tuple[TableName, Validity]]:
+        with open_transaction(self._at, pipeline) as session:
+            rows = query(session, "list_stopped_members", pipeline=pipeline, stops=[each.value for each in LEFT_OUT])
+        found = []
+        for row in rows:
+            table = TableName(row["source_schema"], row["source_name"])
+            name = member_name(table, row["member"])
+            found.append((table, Validity(name, Verdict(row["verdict"]), row["cause"], row["hint"])))
+        return found
+
+    def list_marks(self, pipeline: str) -> Mapping[TableName, Sequence[MemberMark]]:
+        with open_transaction(self._at, pipeline) as session:
+            return _list_marks(session, pipeline)
+
+    def forget_mark(self, pipeline: str, source: TableName, member: str) -> None:
+        with open_transaction(self._at, pipeline) as session:
+            named = {"pipeline": pipeline, **source_parameters(source), "member": member}
+            if not session.execute(read_sql("forget_mark"), named).rowcount:
+                raise OperatorError(
+                    str(member_name(source, member)),
+                    f"no run of {pipeline} has seen it.",
+                    "Check its name: that of its file without the extension.",
+                )
+
+
+def with_marks(session: psycopg.Connection, plan: WindowPlan) -> WindowPlan:
+    """Return a plan with the marks of its members."""
+    if not any(table.feed.member_column for table in plan.tables):
+        return plan
+    marks = _list_marks(session, plan.pipeline)
+    tables = tuple(
+        replace(table, marks=tuple(marks.get(table.source, ()))) if table.feed.member_column else table
+        for table in plan.tables
+    )
+    return replace(plan, tables=tables)
+
+
+def _list_marks(session: psycopg.Connection, pipeline: str) -> dict[TableName, list[MemberMark]]:
+    marks: dict[TableName, list[MemberMark]] = {}
+    for row in query(session, "list_marks", pipeline=pipeline):
+        name = TableName(row["source_schema"], row["source_name"])
+        marks.setdefault(name, []).append(MemberMark(row["member"], row["mark"]))
+    return marks
+
+
+def record_members(
+    session: psycopg.Connection, plan: WindowPlan, members: Mapping[TableName, Sequence[MemberRead]]
+) -> None:
+    """Record the verdicts on members, and the marks for the end of the window. Those of an earlier attempt end."""
+    for table in plan.tables:
+        if not table.feed.member_column:
+            continue
+        reads, named = members.get(table.source, ()), source_parameters(table.source)
+        query(session, "drop_window_members", window_id=plan.window_id, **named)
+        if not reads:
+            continue
+        names = [read.member for read in reads]
+        query(
+            session,
+            "record_members",
+            pipeline=plan.pipeline,
+            **named,
+            members=names,
+            verdicts=[read.verdict and read.verdict.value for read in reads],
+            causes=[read.cause for read in reads],
+            hints=[read.hint for read in reads],
+        )
+        befores, afters = [read.before for read in reads], [read.after for read in reads]
+        query(
+            session,
+            "store_window_members",
+            window_id=plan.window_id,
+            **named,
+            members=names,
+            befores=befores,
+            afters=afters,
+        )
+
+
+def advance_members(session: psycopg.Connection, plan: WindowPlan, source: TableName) -> None:
+    """Move the marks of a table whose watermark moves in the same transaction."""
+    named = {"window_id": plan.window_id, **source_parameters(source)}
+    query(session, "advance_members", pipeline=plan.pipeline, **named)
+    query(session, "drop_window_members", **named)

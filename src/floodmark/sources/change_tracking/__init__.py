@@ -1,0 +1,1 @@
+"""SQL Server Change Tracking as a source (docs/reference/change_tracking.md)."""

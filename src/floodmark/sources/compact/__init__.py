@@ -1,0 +1,1 @@
+"""Edge databases: SQLite files, one per device, tracked by ``compact_tracking`` (docs/reference/edge.md)."""

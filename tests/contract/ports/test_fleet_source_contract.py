@@ -1,0 +1,85 @@
+"""The contracts of a source and of its readers, on a fleet of two devices."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from source_contract import SourceContract, SourceRig, TableReaderContract
+
+from compact_tracking import ChangeTracking
+from floodmark.core.interval import Interval
+from floodmark.core.position import Position
+from floodmark.core.source.history import LogEntry
+from floodmark.core.version import Version
+from floodmark.core.window.members import MemberMark, MemberRead
+from floodmark.core.window.plan import TablePlan
+from floodmark.sources.compact.fleet import Fleet
+from floodmark.sources.compact.parts import plan_compact_parts
+from floodmark.sources.compact.reader import CompactReader
+from floodmark.sources.compact.source import CompactSource
+from floodmark.sync.ports.members import noted
+
+TABLES = (
+    "CREATE TABLE Orders (Id int NOT NULL PRIMARY KEY, Amount decimal(18,2), Note text)",
+    "CREATE TABLE Plain (Id int PRIMARY KEY)",
+)
+
+
+@dataclass
+class FleetSourceRig(SourceRig):
+    """A rig whose changes begin at the marks that its devices had at a position, as the ledger keeps them."""
+
+    marks: dict[Position, tuple[MemberMark, ...]] = field(default_factory=dict)
+
+    def position(self) -> Position:
+        found = super().position()
+        reads: list[MemberRead] = []
+        reader = self.open_reader(super().plan(), LogEntry(found, None))
+        for _ in noted(reader.read(Interval(Version.of(0), found)), reads):
+            pass
+        self.marks[found] = tuple(MemberMark(read.member, read.after) for read in reads)
+        return found
+
+    def plan(self, interval: Interval | None = None) -> TablePlan:
+        planned = super().plan(interval)
+        return replace(planned, marks=self.marks[interval.after_lsn]) if interval else planned
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> FleetSourceRig:
+    devices = [tmp_path / f"{name}.db" for name in ("van-1", "van-2")]
+    for device in devices:
+        with closing(sqlite3.connect(device, isolation_level=None)) as connection:
+            for statement in TABLES:
+                connection.execute(statement)
+            ChangeTracking(connection).enable_tracking("Orders")
+
+    def write(statement: str) -> None:
+        with closing(sqlite3.connect(devices[0], isolation_level=None)) as connection:
+            connection.execute(statement)
+        time.sleep(0.002)  # positions are milliseconds
+
+    fleet = Fleet((str(tmp_path),))
+    return FleetSourceRig(
+        CompactSource(fleet),
+        lambda plan, end: CompactReader(plan, fleet),
+        plan_compact_parts,
+        write,
+        unknown=Version.of(1),
+        keeps_history=False,
+        schema="main",
+        key=("__device", "Id"),
+    )
+
+
+class TestSource(SourceContract):
+    """With the fixture ``rig``."""
+
+
+class TestTableReader(TableReaderContract):
+    """With the fixture ``rig``."""

@@ -1,0 +1,282 @@
+"""A pipeline over SQL Server Change Tracking ends with the rows of its tables, and says so where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from emulator_process import Emulator
+from floodmark.core.errors import FloodmarkError, InstanceReplacedError, TableRefusedError, WindowExpiredError
+from floodmark.core.policies import OnGap
+from floodmark.core.source.snapshot import Verdict
+from floodmark.core.version import Version
+from floodmark.postgres.connection import WarehouseConnection
+from tracking_rig import TrackingRig, tracked_tables, tracking_rig
+
+TABLES = (
+    "CREATE TABLE dbo.Orders (Id int NOT NULL PRIMARY KEY, Amount decimal(9,2), Note nvarchar(max))",
+    "ALTER TABLE dbo.Orders ENABLE CHANGE_TRACKING",
+    "CREATE TABLE dbo.Lines (A int NOT NULL, B bigint NOT NULL, V nvarchar(20), PRIMARY KEY (A, B))",
+    "ALTER TABLE dbo.Lines ENABLE CHANGE_TRACKING WITH (TRACK_COLUMNS_UPDATED = ON)",
+    "INSERT dbo.Orders VALUES (1, 1.5, N'one'), (2, 2.5, N'two'), (3, 3.5, NULL)",
+    "INSERT dbo.Lines VALUES (1, 1, N'é'), (1, 2, N'🌊')",
+)
+
+
+@pytest.fixture
+def rig(emulator: Emulator, database: WarehouseConnection) -> Iterator[TrackingRig]:
+    with tracking_rig(emulator, database, tracked_tables("Orders", "Lines"), TABLES) as made:
+        yield made
+
+
+def test_first_load_and_windows_end_with_the_rows_of_the_tables(rig: TrackingRig) -> None:
+    rig.sync()
+    assert rig.differing() == []
+    assert rig.watermark() == Version.of(2)
+    rig.run(
+        "UPDATE dbo.Orders SET Amount = 9 WHERE Id = 1",
+        "DELETE dbo.Orders WHERE Id = 2",
+        "INSERT dbo.Orders VALUES (4, 4, N'four')",
+        "INSERT dbo.Orders VALUES (5, 5, NULL)",
+        "DELETE dbo.Orders WHERE Id = 5",
+        "DELETE dbo.Orders WHERE Id = 3",
+        "INSERT dbo.Orders VALUES (3, 33, N'again')",
+        "UPDATE dbo.Lines SET B = 7 WHERE B = 2",
+    )
+    rig.sync()
+    assert rig.differing() == []
+    assert rig.watermark() == rig.watermark("Lines") == Version.of(10)
+    deleted = rig.rows('SELECT "Id", "Amount", "Note" FROM shop.orders WHERE __deleted ORDER BY 1')
+    assert deleted == [(2, 2.5, "two"), (5, None, None)]
+    assert rig.sync().window_id is None
+
+
+def test_window_is_one_moment_of_all_tables_and_ends_there(rig: TrackingRig) -> None:
+    rig.sync()
+    rig.run("UPDATE dbo.Orders SET Amount = 9 WHERE Id = 1")
+    opened = rig.open()
+    assert opened.to_lsn == Version.of(3)
+    # Lines had no change when the window was planned.
+    rig.run("UPDATE dbo.Orders SET Amount = 10 WHERE Id = 1", "DELETE dbo.Lines WHERE B = 1")
+    rig.finish(opened)
+    assert rig.watermark() == rig.watermark("Lines") == Version.of(5)
+    assert rig.differing() == []
+    assert rig.sync().window_id is None
+
+
+def test_commits_between_two_tables_of_a_window_belong_to_the_next_window(rig: TrackingRig) -> None:
+    rig.sync()
+    rig.run("UPDATE dbo.Orders SET Amount = 9 WHERE Id = 1", "UPDATE dbo.Lines SET V = N'x' WHERE B = 1")
+    opened = rig.open()
+
+    def write_between() -> None:
+        rig.run("BEGIN TRAN; DELETE dbo.Orders WHERE Id = 1; DELETE dbo.Lines WHERE B = 1; COMMIT")
+
+    rig.finish(opened, before_table={1: write_between})
+    assert rig.rows('SELECT count(*) FROM shop.orders WHERE NOT __deleted AND "Id" = 1') == [(1,)]
+    assert rig.rows('SELECT "V" FROM shop.lines WHERE NOT __deleted AND "B" = 1') == [("x",)]
+    assert rig.watermark() == Version.of(4)
+    rig.sync()
+    assert rig.differing() == []
+
+
+def test_without_snapshot_isolation_rows_are_read_as_they_are_and_the_end_stays_as_planned(
+    rig: TrackingRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.sync()
+    rig.run(f"ALTER DATABASE {rig.at.database} SET ALLOW_SNAPSHOT_ISOLATION OFF")
+    rig.run("UPDATE dbo.Orders SET Amount = 9 WHERE Id = 1", "UPDATE dbo.Lines SET V = N'x' WHERE B = 1")
+    opened = rig.open()
+    rig.run("UPDATE dbo.Orders SET Amount = 10 WHERE Id = 1", "INSERT dbo.Orders VALUES (7, 7, NULL)")
+    rig.finish(opened)
+    assert "Snapshot isolation is not allowed" in caplog.text
+    assert rig.watermark() == Version.of(4)
+    assert rig.differing() == []
+    rig.sync()
+    assert rig.watermark() == Version.of(6)
+    assert rig.differing() == []
+
+
+def test_cleanup_during_a_read_at_one_moment_loses_nothing(rig: TrackingRig) -> None:
+    rig.sync()
+    rig.run("UPDATE dbo.Orders SET Amount = 9 WHERE Id = 1")
+    opened = rig.open()
+    rig.finish(opened, after_read=rig.clean_up)
+    assert rig.differing() == []
+    assert rig.sync().window_id is None
+
+
+def test_cleanup_before_a_read_is_found_by_the_read(rig: TrackingRig) -> None:
+    rig.sync()
+    rig.run("UPDATE dbo.Orders SET Amount = 9 WHERE Id = 1", "UPDATE dbo.Lines SET V = N'x' WHERE B = 1")
+    opened = rig.open()
+    rig.clean_up()
+    with pytest.raises(TableRefusedError):
+        rig.finish(opened)
+    assert rig.watermark() == Version.of(2)
+    with pytest.raises(WindowExpiredError, match="have been cleaned up"):
+        rig.sync()
+
+
+def test_truncated_table_is_replaced_although_its_version_is_valid(rig: TrackingRig) -> None:
+    rig.sync()
+    rig.run("TRUNCATE TABLE dbo.Orders", "UPDATE dbo.Lines SET V = N'x' WHERE B = 1")
+    assert rig.verdicts() == {"Orders": Verdict.INSTANCE_REPLACED, "Lines": Verdict.READY}
+    rig.sync()
+    assert rig.rows('SELECT "V" FROM shop.lines WHERE "B" = 1') == [("x",)]
+    with pytest.raises(InstanceReplacedError, match="the table was truncated, or its change tracking was switched off"):
+        rig.sync()
+
+
+@pytest.mark.parametrize(
+    ("statements", "verdict", "words"),
+    [
+        (
+            ("ALTER TABLE dbo.Orders DISABLE CHANGE_TRACKING", "ALTER TABLE dbo.Orders ENABLE CHANGE_TRACKING"),
+            Verdict.INSTANCE_REPLACED,
+            "what happened before that is not in the changes",
+        ),
+        (("ALTER TABLE dbo.Orders DISABLE CHANGE_TRACKING",), Verdict.INSTANCE_MISSING, "not enabled for the table"),
+        (
+            ("DROP TABLE dbo.Orders", TABLES[0], "ALTER TABLE dbo.Orders ENABLE CHANGE_TRACKING"),
+            Verdict.INSTANCE_REPLACED,
+            "dropped and created again",
+        ),
+        (("DROP TABLE dbo.Orders",), Verdict.INSTANCE_MISSING, "there is no such table"),
+    ],
+)
+def test_table_whose_history_ends_has_a_verdict(
+    rig: TrackingRig, statements: tuple[str, ...], verdict: Verdict, words: str
+) -> None:
+    rig.sync()
+    # The current version moves, as it does in a database that is used.
+    rig.run("UPDATE dbo.Lines SET V = N'x' WHERE B = 1", *statements)
+    (validity,) = [each for each in rig.classify() if each.table.name == "Orders"]
+    assert validity.verdict is verdict
+    assert words in validity.cause
+    assert "capture" not in str(validity)
+
+
+def test_database_that_tracks_nothing_says_so(rig: TrackingRig) -> None:
+    rig.sync()
+    rig.run(
+        "ALTER TABLE dbo.Orders DISABLE CHANGE_TRACKING",
+        "ALTER TABLE dbo.Lines DISABLE CHANGE_TRACKING",
+        f"ALTER DATABASE {rig.at.database} SET CHANGE_TRACKING = OFF",
+    )
+    assert set(rig.verdicts().values()) == {Verdict.INSTANCE_MISSING}
+    with pytest.raises(FloodmarkError, match=f"change tracking is not enabled in database {rig.at.database}"):
+        rig.sync()
+
+
+def test_watermark_that_equals_the_oldest_valid_version_is_valid_and_one_below_is_expired(rig: TrackingRig) -> None:
+    rig.sync()
+    rig.run("UPDATE dbo.Orders SET Amount = 9 WHERE Id = 1", f"EXEC emulator.advance_clock {3 * 86_400}")
+    rig.run("UPDATE dbo.Orders SET Amount = 8 WHERE Id = 1", "EXEC sys.sp_flush_CT_internal_table_on_demand")
+    (validity, _) = rig.classify(watermark=3)
+    assert (validity.verdict, validity.min_lsn) == (Verdict.READY, Version.of(4))
+    (validity, _) = rig.classify(watermark=2)
+    assert validity.verdict is Verdict.EXPIRED
+    assert "they are complete from 4 on" in validity.cause
+    assert "CHANGE_RETENTION" in validity.hint
+
+
+def test_table_without_changes_for_longer_than_the_retention_is_caught_up(rig: TrackingRig) -> None:
+    rig.sync()
+    rig.clean_up()
+    assert set(rig.verdicts().values()) == {Verdict.CAUGHT_UP}
+    assert rig.sync().window_id is None
+    rig.run("UPDATE dbo.Orders SET Amount = 9 WHERE Id = 1")
+    rig.sync()
+    rig.clean_up()
+    # Lines has had no change since, and its watermark has moved with the versions that were examined.
+    assert set(rig.verdicts().values()) == {Verdict.CAUGHT_UP}
+    assert rig.differing() == []
+
+
+@pytest.mark.parametrize("transactions", [0, 1, 2, 5])
+def test_database_that_was_restored_is_ahead_whatever_was_written_since(rig: TrackingRig, transactions: int) -> None:
+    """The version is below, at, or above the watermark."""
+    rig.sync()
+    rig.run("EXEC emulator.take_backup")
+    rig.run("UPDATE dbo.Orders SET Amount = 9 WHERE Id = 1", "DELETE dbo.Orders WHERE Id = 2")
+    rig.sync()
+    rig.run("EXEC emulator.restore_backup")
+    for number in range(transactions):
+        rig.run("EXEC emulator.advance_clock 1", f"INSERT dbo.Orders VALUES ({100 + number}, 1, NULL)")
+    assert set(rig.verdicts().values()) == {Verdict.AHEAD_OF_SOURCE}
+
+
+def test_rows_that_come_and_go_during_the_first_load_end_right(rig: TrackingRig) -> None:
+    opened = rig.open()
+    rig.run(
+        "INSERT dbo.Orders VALUES (7, 7, N'stays'), (8, 8, N'goes')",
+        "DELETE dbo.Orders WHERE Id = 1",
+        "UPDATE dbo.Orders SET Amount = 22 WHERE Id = 2",
+    )
+    rig.finish(opened)
+    rig.run("DELETE dbo.Orders WHERE Id = 8", "INSERT dbo.Orders VALUES (1, 11, N'back')")
+    assert rig.watermark() == Version.of(2)
+    rig.sync()
+    assert rig.differing() == []
+    assert all(state.consistent for state in rig.ledger.read_tables("tracked").values())
+
+
+def test_login_without_the_right_gets_a_verdict_that_says_what_to_grant(rig: TrackingRig) -> None:
+    rig.run(
+        "CREATE LOGIN tracked_reader WITH PASSWORD = 'a-Password-1'",
+        "CREATE USER tracked_reader FOR LOGIN tracked_reader",
+        "GRANT SELECT ON dbo.Orders TO tracked_reader",
+        "GRANT SELECT ON dbo.Lines TO tracked_reader",
+        "GRANT VIEW CHANGE TRACKING ON dbo.Lines TO tracked_reader",
+    )
+    try:
+        rig.at = replace(rig.at, user="tracked_reader", password="a-Password-1")
+        assert rig.verdicts() == {"Orders": Verdict.NO_PERMISSION, "Lines": Verdict.NOT_STARTED}
+        rig.run("GRANT VIEW CHANGE TRACKING ON dbo.Orders TO tracked_reader")
+        rig.sync()
+        rig.run("UPDATE dbo.Orders SET Amount = 9 WHERE Id = 1")
+        rig.sync()
+        assert rig.differing() == []
+    finally:
+        rig.run("DROP USER tracked_reader", "DROP LOGIN tracked_reader")
+
+
+def _expire(rig: TrackingRig) -> None:
+    rig.run("DELETE dbo.Orders WHERE Id = 2", "UPDATE dbo.Orders SET Amount = 9 WHERE Id = 1")
+    rig.clean_up()
+    rig.run("INSERT dbo.Orders VALUES (50, 1, NULL)")
+
+
+def _truncate(rig: TrackingRig) -> None:
+    rig.run("TRUNCATE TABLE dbo.Orders", "INSERT dbo.Orders VALUES (1, 50, N'new'), (60, 60, NULL)")
+
+
+def _restore(rig: TrackingRig, transactions: int) -> None:
+    rig.run("EXEC emulator.take_backup", "DELETE dbo.Orders WHERE Id = 1", "UPDATE dbo.Lines SET V = N'lost'")
+    rig.run("INSERT dbo.Orders VALUES (70, 1, N'lost')")
+    rig.sync()
+    rig.run("EXEC emulator.restore_backup")
+    for number in range(transactions):
+        rig.run("EXEC emulator.advance_clock 1", f"INSERT dbo.Orders VALUES ({100 + number}, 1, NULL)")
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [_expire, _truncate, partial(_restore, transactions=1), partial(_restore, transactions=6)],
+    ids=["expired", "truncated", "restored-behind", "restored-past"],
+)
+def test_tables_that_lost_their_history_are_repaired(rig: TrackingRig, lose: Callable[[TrackingRig], None]) -> None:
+    rig.settings = tracked_tables("Orders", "Lines", on_gap=OnGap.REPAIR)
+    rig.sync()
+    lose(rig)
+    rig.sync()
+    while rig.load_pending().window_id is not None:
+        rig.run("UPDATE dbo.Orders SET Note = N'meanwhile' WHERE Id = 1")
+    rig.run("DELETE dbo.Orders WHERE Id = 1", "INSERT dbo.Lines VALUES (9, 9, NULL)")
+    rig.sync()
+    assert rig.differing() == []
+    assert rig.sync().window_id is None
