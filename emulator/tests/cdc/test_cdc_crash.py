@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import random
 import threading
@@ -12,7 +11,7 @@ import psutil
 import pymssql
 
 from cdc_database import CdcDatabase, wait_until
-from emulator_process import Emulator, kill_family, running_emulator
+from emulator_process import Emulator, capture_jobs, kill_family, running_emulator
 
 _SEED = 4711
 _markers = itertools.count(1_000_000_000)
@@ -71,15 +70,6 @@ def _prepare(emulator: Emulator) -> CdcDatabase:
     return database
 
 
-def _capture_jobs(emulator: Emulator) -> list[psutil.Process]:
-    jobs = []
-    for child in emulator.process.children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):  # connections come and go
-            if "sqlserver_emulator.cdc.agent.process" in child.cmdline():
-                jobs.append(child)
-    return jobs
-
-
 def _assert_captured_exactly_once(database: CdcDatabase) -> None:
     """The change table, replayed, is the table; and no change is in it twice."""
     marker = next(_markers)
@@ -106,9 +96,9 @@ def test_capture_job_killed_over_and_over_loses_and_doubles_nothing(open_dir: Pa
         database = _prepare(emulator)
         with Writer(emulator):
             for _ in range(4):
-                wait_until(lambda: _capture_jobs(emulator) != [])
+                wait_until(lambda: capture_jobs(emulator) != [])
                 threading.Event().wait(random_.uniform(0.3, 1.2))
-                for job in _capture_jobs(emulator):
+                for job in capture_jobs(emulator):
                     job.kill()
                     job.wait()
         _assert_captured_exactly_once(database)
@@ -133,8 +123,8 @@ def test_everything_killed_and_restarted_loses_and_doubles_nothing(open_dir: Pat
 def test_capture_jobs_end_with_their_server(open_dir: Path) -> None:
     with running_emulator(open_dir / "crash-orphan", databases=("Crash",)) as emulator:
         _prepare(emulator)
-        wait_until(lambda: _capture_jobs(emulator) != [])
-        jobs = _capture_jobs(emulator)
+        wait_until(lambda: capture_jobs(emulator) != [])
+        jobs = capture_jobs(emulator)
         emulator.process.kill()
         _, alive = psutil.wait_procs(jobs, timeout=30)
         assert not alive

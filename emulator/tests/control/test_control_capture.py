@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 
 from cdc_database import CdcDatabase, wait_until
-from emulator_process import Emulator
+from emulator_process import Emulator, capture_jobs
 
 STOP = "EXEC sys.sp_cdc_stop_job"
 ACTIVITY = (
@@ -78,6 +78,26 @@ def test_failed_job_is_down_as_the_agent_and_the_views_tell_and_comes_back_when_
     shop.run("EXEC emulator.clear_faults")
     wait_until(lambda: captured(shop) == [1, 2])
     assert shop.query(ACTIVITY)[0]["ended"] is None
+
+
+def test_job_that_is_stopped_before_the_agent_started_it_has_ended(shop: CdcDatabase) -> None:
+    shop.run(STOP)
+    wait_until(lambda: shop.query(ACTIVITY)[0]["ended"] is not None)
+    for _ in range(3):
+        shop.run("BEGIN TRAN; EXEC sys.sp_cdc_start_job; EXEC sys.sp_cdc_stop_job; COMMIT")
+        wait_until(lambda: shop.query(ACTIVITY)[0]["ended"] is not None, 10.0)
+
+
+def test_job_that_is_stopped_while_it_waits_for_its_next_attempt_has_ended(
+    shop: CdcDatabase, controlled_emulator: Emulator
+) -> None:
+    wait_until(lambda: capture_jobs(controlled_emulator) != [])
+    for job in capture_jobs(controlled_emulator):
+        job.kill()
+    retries = "SELECT 1 AS x FROM msdb.dbo.sysjobhistory h JOIN msdb.dbo.cdc_jobs j ON j.job_id = h.job_id"
+    wait_until(lambda: shop.query(f"{retries} WHERE j.database_id = DB_ID() AND h.run_status = 2") != [])
+    shop.run(STOP)
+    wait_until(lambda: shop.query(ACTIVITY)[0]["ended"] is not None, 10.0)
 
 
 def test_slow_scan_shows_in_the_scan_sessions(shop: CdcDatabase) -> None:

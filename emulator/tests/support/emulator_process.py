@@ -96,6 +96,16 @@ def running_emulator(data_dir: Path, *arguments: str, databases: Sequence[str] =
         yield Emulator(**{each.name: getattr(running, each.name) for each in fields(running)})
 
 
+def capture_jobs(emulator: Emulator) -> list[psutil.Process]:
+    """Return the processes of its capture jobs."""
+    jobs = []
+    for child in emulator.process.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # connections come and go
+            if "sqlserver_emulator.cdc.agent.process" in child.cmdline():
+                jobs.append(child)
+    return jobs
+
+
 def kill_family(emulator: Emulator) -> None:
     """Kill the server and every process that it started, as a machine does that loses its power."""
     family: list[Any] = [emulator.process, *emulator.process.children(recursive=True)]

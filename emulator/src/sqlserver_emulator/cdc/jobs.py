@@ -182,11 +182,7 @@ def request_stop(run: Run, job: Job, login: str) -> str:
     """Ask the agent to end the job, which it does a moment later. Raises 22022."""
     if not is_agent_running(run):
         raise AgentError(AGENT_STOPPED)
-    rows = run(
-        "UPDATE emulator.cdc_job_activity SET is_requested = false"
-        " WHERE job_id = $1::uuid AND is_requested RETURNING 1",
-        (job.job_id,),
-    )
+    rows = run(_REQUEST_STOP, (job.job_id,))
     if not rows:
         raise AgentError(
             f"Request to stop job {job.name} (from User {login}) refused because the job is not currently running."
@@ -232,4 +228,11 @@ ON CONFLICT (job_id) DO UPDATE SET is_requested = true, requested_by = excluded.
     run_requested_date = excluded.run_requested_date, start_execution_date = NULL, stop_execution_date = NULL
 WHERE NOT a.is_requested
 RETURNING 1
+"""
+# A request that the agent has not come to yet begins and ends at once: who waits for the end of the run sees it.
+_REQUEST_STOP = """
+UPDATE emulator.cdc_job_activity SET is_requested = false,
+    start_execution_date = coalesce(start_execution_date, emulator_cdc.now()),
+    stop_execution_date = CASE WHEN start_execution_date IS NULL THEN emulator_cdc.now() ELSE stop_execution_date END
+WHERE job_id = $1::uuid AND is_requested RETURNING 1
 """

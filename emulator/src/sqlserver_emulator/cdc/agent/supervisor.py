@@ -75,6 +75,7 @@ class CaptureSupervisor:
         self._thread: threading.Thread | None = None
         self._running: dict[str, JobProcess] = {}
         self._restart_at: dict[str, float] = {}
+        self._retrying: dict[str, Job] = {}
         self._starting = threading.Lock()
         self._failed: dict[str, int] = {}
         self._cleanups: dict[str, threading.Thread] = {}
@@ -108,6 +109,7 @@ class CaptureSupervisor:
         if thread is not None:
             self._join(thread)
             self._running.clear()
+            self._retrying.clear()
             with contextlib.suppress(psycopg.OperationalError):
                 self._run(f"SET lock_timeout = '{_STATEMENT_SECONDS}s'", ())
                 end_all_runs(self._run)
@@ -191,6 +193,7 @@ class CaptureSupervisor:
         # Before the starts: a job that was stopped and requested again gets its new process in the same round.
         for job_id in list(self._running):
             self._check_running(job_id, wanted)
+        self._end_stopped_retries(wanted)
         for job_id, job in wanted.items():
             if job_id not in self._running and time.monotonic() >= self._restart_at.get(job_id, 0.0):
                 self._start_capture(job)
@@ -211,6 +214,7 @@ class CaptureSupervisor:
             # process.
             settings = capture_settings(self._faults.of_capture(job.database_id))
             self._running[job.job_id] = JobProcess(job, self._conninfo, self._interval_seconds, settings)
+        self._retrying.pop(job.job_id, None)
         self._run(_CAPTURE_STARTS, (job.job_id,))
         begin_run(self._run, job)
 
@@ -225,19 +229,33 @@ class CaptureSupervisor:
         is_crash = code not in (0, GIVEN_UP) and not running.stopping
         if is_crash and note_failure(self._run, running.job, [_PROCESS_ENDED]):
             self._restart_at[job_id] = time.monotonic() + _RESTART_SECONDS
+            self._retrying[job_id] = running.job
             return
         # Ended by itself: a job that is not continuous has done its work; one that failed too often stays down.
         is_done = not running.stopping and wanted.pop(job_id, None) is not None
+        self._end_capture(
+            running.job, RunStatus.CANCELLED if running.stopping else RunStatus.SUCCEEDED, is_done=is_done
+        )
+
+    def _end_stopped_retries(self, wanted: Mapping[str, Job]) -> None:
+        """End the runs that were stopped while they waited for their next attempt: no process of theirs ends."""
+        for job_id, job in list(self._retrying.items()):
+            if job_id not in wanted:
+                del self._retrying[job_id]
+                self._end_capture(job, RunStatus.CANCELLED, is_done=False)
+
+    def _end_capture(self, job: Job, status: RunStatus, *, is_done: bool) -> None:
         self._run(
             "UPDATE emulator.cdc_job_activity SET stop_execution_date = emulator_cdc.now(),"
             " is_requested = is_requested AND NOT $2::boolean WHERE job_id = $1::uuid",
-            (job_id, is_done),
+            (job.job_id, is_done),
         )
         # Last: a reader who sees the row may start the job again.
-        end_run(self._run, running.job, StepEnd(RunStatus.CANCELLED if running.stopping else RunStatus.SUCCEEDED))
+        end_run(self._run, job, StepEnd(status))
 
     def _fail(self, job: Job, message: str) -> None:
         """Kill the job for a fault, as if the log could not be read; it waits until the fault is cleared."""
+        self._retrying.pop(job.job_id, None)
         running = self._running.pop(job.job_id, None)
         if running is not None:
             running.process.kill()
