@@ -6,12 +6,13 @@ export VENV
 PY := $(VENV)/bin/python
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help setup run up down check check-pythons test test-clients torture bench bench-peers fuzz format
+.PHONY: help setup run run-sources up down check check-pythons test test-clients torture bench bench-peers fuzz format
+.PHONY: check-lint check-types check-units
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(VENV)/.synced ## install the locked packages into .venv
-$(VENV)/.synced: pyproject.toml emulator/pyproject.toml uv.lock bin/setup
+$(VENV)/.synced: pyproject.toml compact_tracking/pyproject.toml emulator/pyproject.toml uv.lock bin/setup
 	@bin/setup
 
 # Spark starts in half the time from recorded classes, and without them all the same. The tests run on the wheel's Java.
@@ -25,6 +26,9 @@ $(CLASSES) $(CLASSES)-of-the-wheel: $(VENV)/.synced
 run: setup $(CLASSES) ## the main job on embedded defaults, from first load to a row-by-row comparison
 	@$(PY) -m floodmark_laptop run
 
+run-sources: setup $(CLASSES) ## the same for change tracking instead of CDC, and for a fleet of devices
+	@$(PY) -m floodmark_laptop run-sources
+
 up: setup $(CLASSES) ## the same, left running with the workload going
 	@$(PY) -m floodmark_laptop up
 
@@ -32,24 +36,32 @@ down: setup ## stop what `make up` started
 	@$(PY) -m floodmark_laptop down
 
 check: setup ## lint, types, import contracts, unit tests
+	@$(MAKE) --no-print-directory --jobs=2 $(filter --output-sync,$(.FEATURES:%=--%)) check-types check-lint check-units
+
+check-lint:
 	@$(VENV)/bin/ruff check --no-cache .
 	@$(VENV)/bin/ruff format --check .
-	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
+	@$(VENV)/bin/lint-imports --config compact_tracking/pyproject.toml
 	@$(VENV)/bin/lint-imports --config emulator/pyproject.toml
-	@$(PY) -m pytest -q tests/unit emulator/tests/unit
+
+check-types:
+	@$(VENV)/bin/mypy
+
+check-units:
+	@$(PY) -m pytest -q -n 2 --dist loadfile tests/unit compact_tracking/tests/unit emulator/tests/unit
 
 check-pythons: ## the same with every Python of 3.11 to 3.13 that the machine has
 	@bin/check-pythons
 
 test: check $(CLASSES)-of-the-wheel ## everything but test-clients and the many kills of torture
-	@$(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,tests/unit $(addprefix emulator/tests/,unit clients_external/node clients_external/debian)) tests emulator/tests
+	@$(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,tests/unit compact_tracking/tests/unit $(addprefix emulator/tests/,unit clients_external/node clients_external/debian)) tests compact_tracking/tests emulator/tests
 
 test-clients: setup ## tests with clients from npm and Debian, which it sets up
 	@bin/test-clients
 
 torture: setup $(CLASSES)-of-the-wheel ## 200 moments of kill -9, then 40 with Spark and 20 of Airflow's processes: some two hours
-	@export FLOODMARK_TORTURE_SEED=$${FLOODMARK_TORTURE_SEED:-$$(date +%Y%m%d)}; \
+	@export FLOODMARK_TORTURE_SEED=$${FLOODMARK_TORTURE_SEED:-$$(date +%Y%m%d)} FLOODMARK_TORTURE_WRITES=$${FLOODMARK_TORTURE_WRITES:-20}; \
 	  FLOODMARK_TORTURE_KILLS=$${FLOODMARK_TORTURE_KILLS:-200} $(PY) -m pytest -q -s tests/story/test_kills.py && \
 	  export FLOODMARK_TORTURE_SPARK=1 FLOODMARK_TORTURE_KILLS=$${FLOODMARK_SPARK_KILLS:-40} \
 	    FLOODMARK_AIRFLOW_KILLS=$${FLOODMARK_AIRFLOW_KILLS:-20} && \
