@@ -34,8 +34,8 @@ class InProcessStager:
         assert table.interval is not None
         members: list[MemberRead] = []
         batches = list(noted(self.open_reader(table, plan.end).read(table.interval), members))
-        if not batches:
-            return StagedRows(0, 0)
+        if not any(batch.num_rows for batch in batches):
+            return StagedRows(0, 0, members=tuple(members))
         # All changes of a key in one batch.
         whole = pa.concat_batches(batch.replace_schema_metadata(None) for batch in batches)
         staged = sink.write(0, self._writer(plan, index, sink).net_rows([whole]))
@@ -59,4 +59,4 @@ class InProcessStager:
 
     def _writer(self, plan: WindowPlan, index: int, sink: StagingSink) -> StageWriter:
         table = plan.tables[index]
-        return StageWriter(self.open_reader(table, plan.end).shape, table.kind, table.net, plan.to_lsn, sink)
+        return StageWriter(self.open_reader(table, plan.end).shape, table.kind, table.net, plan.rows_at(table), sink)

@@ -124,6 +124,10 @@ class CaptureStoppedError(OperatorError):
     """The capture job does not run."""
 
 
+class UnknownFormatError(OperatorError):
+    """The source sends a version of its format that this Floodmark cannot read."""
+
+
 class TableRefusedError(OperatorError):
     """The load of a window refused a table."""
 

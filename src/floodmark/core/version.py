@@ -7,7 +7,9 @@ virtual log file in an LSN, which has the number 1 at least: so a stored positio
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar, Self
 
 from floodmark.core.position import POSITION_BYTES, Position
@@ -41,6 +43,12 @@ class Version(Position):
             except OverflowError:
                 pass
         raise ValueError(f"not a version: {text!r} (expected a number)")
+
+    @classmethod
+    def of_moment(cls, now: datetime, known: Iterable[Position]) -> Self:
+        """Return the position of a moment: its milliseconds since 1970, but above those that were given before."""
+        numbers = [position.number for position in known if isinstance(position, Version)]
+        return cls.of(max([int(now.timestamp() * 1000), *(number + 1 for number in numbers)]))
 
     @property
     def number(self) -> int:

@@ -17,11 +17,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from floodmark.core.window.members import MemberRead
+from floodmark.sync.ports.members import format_members, parse_members
+
 BUCKETS = 128
 PACKED_SCHEMA = "bucket int, source_rows int, rows binary"
 """The columns of packed rows. rows: a record batch as an Arrow IPC stream. source_rows: the rows read for it."""
 
 _PACKED = pa.schema([("bucket", pa.int32()), ("source_rows", pa.int32()), ("rows", pa.binary())])
+_MEMBERS = -1
+"""The bucket of the rows that are no rows of the table."""
 _FLUSH_BYTES = 4 << 20
 _GROUP_BYTES = 2 << 20
 _PIECES = 16
@@ -57,6 +62,14 @@ def pack(
             yield _packed(pieces[first : first + _PIECES])
 
 
+def pack_members(members: Sequence[MemberRead]) -> pa.RecordBatch:
+    """Return how members were read, as a row among packed rows."""
+    columns = [[_MEMBERS], [0], [format_members(members).encode()]]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, kind.type) for values, kind in zip(columns, _PACKED, strict=True)], schema=_PACKED
+    )
+
+
 def _entries(packed: Iterable[pa.RecordBatch]) -> Iterator[_Entry]:
     for batch in packed:
         for row in range(batch.num_rows):
@@ -71,6 +84,8 @@ class Unpacked:
     packed: Iterable[pa.RecordBatch]
     source_rows: int = field(default=0, init=False)
     """The rows read at the source, counted during the iteration."""
+    members: list[MemberRead] = field(default_factory=list, init=False)
+    """How members were read, collected during the iteration."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         held: list[pa.RecordBatch] = []
@@ -86,6 +101,9 @@ class Unpacked:
 
     def _pieces(self) -> Iterator[tuple[int, pa.RecordBatch]]:
         for bucket, source_rows, rows in _entries(self.packed):
+            if bucket == _MEMBERS:
+                self.members += parse_members(bytes(rows).decode())
+                continue
             self.source_rows += source_rows
             with pa.ipc.open_stream(rows) as reader:
                 for piece in reader:

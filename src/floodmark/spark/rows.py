@@ -11,20 +11,19 @@ import pyarrow as pa
 
 from floodmark.core.change import Operation
 from floodmark.core.naming import LSN_COLUMN, OPERATION_COLUMN, keep_column
-from floodmark.core.position import Position
 from floodmark.spark.net import has_value
 from floodmark.sync.ports.reader import RowShape
 
 Batches = Iterable[pa.RecordBatch]
 
 
-def stamp_first_load(batches: Batches, shape: RowShape, to_lsn: Position) -> Iterator[pa.RecordBatch]:
-    """Yield rows of the table itself as inserts at ``to_lsn``."""
+def stamp_first_load(batches: Batches, shape: RowShape, rows_at: bytes) -> Iterator[pa.RecordBatch]:
+    """Yield rows of the table itself as inserts at a position."""
     lobs = [column.name for column in shape.lobs]
     for batch in batches:
         arrays = [
             *batch.columns,
-            pa.repeat(to_lsn.value, batch.num_rows),
+            pa.repeat(rows_at, batch.num_rows),
             _operations(Operation.INSERT, batch.num_rows),
         ]
         arrays += [pa.repeat(False, batch.num_rows)] * len(lobs)

@@ -13,7 +13,6 @@ from pyspark import TaskContext
 
 from floodmark.core.interval import Interval
 from floodmark.core.policies import NetSource
-from floodmark.core.position import Position
 from floodmark.core.window.chunks import LoadChunk
 from floodmark.core.window.members import MemberRead
 from floodmark.core.window.plan import LoadKind
@@ -44,8 +43,8 @@ class StageWriter:
     shape: RowShape
     kind: LoadKind
     net: NetSource
-    to_lsn: Position
-    """The LSN of the rows of a first load."""
+    rows_at: bytes
+    """The position of the rows of a first load."""
     sink: StagingSink
 
     def write_packed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -55,7 +54,7 @@ class StageWriter:
         with transported_errors():
             rows = Unpacked(batches)
             staged = self.sink.write(part, self.net_rows(rows))
-        yield _counted(staged, rows.source_rows)
+        yield _counted(staged, rows.source_rows, rows.members)
 
     def write_intervals(
         self, reader: TableReader, intervals: Sequence[tuple[int, Interval]]
@@ -78,7 +77,7 @@ class StageWriter:
     def net_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Return the rows to be staged: stored columns, ``__lsn``, ``__op``, keep flags."""
         if self.kind is LoadKind.FIRST_LOAD:
-            return stamp_first_load(batches, self.shape, self.to_lsn)
+            return stamp_first_load(batches, self.shape, self.rows_at)
         if self.net is NetSource.SERVER:
             return adapt_net_changes(batches, self.shape)
         return collapse_changes(batches, self.shape)

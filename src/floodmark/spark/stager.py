@@ -21,16 +21,17 @@ from floodmark.core.policies import NetSource
 from floodmark.core.schema import TableName
 from floodmark.core.types import list_losses
 from floodmark.core.window.chunks import Bound, LoadChunk
+from floodmark.core.window.members import MemberRead
 from floodmark.core.window.plan import LoadKind, WindowPlan
 from floodmark.spark.cut import CutTable, stage_cut_in_task
 from floodmark.spark.engine import Engine
 from floodmark.spark.error_transport import recover
 from floodmark.spark.net import drop_superseded_changes, gather_changes
-from floodmark.spark.packing import PACKED_SCHEMA, pack
+from floodmark.spark.packing import PACKED_SCHEMA, pack, pack_members
 from floodmark.spark.run_tasks import deal_in_turn, run_tasks
 from floodmark.spark.small_tables import SmallTable, stage_small_tables
 from floodmark.spark.stage import COUNTS_SCHEMA, StageWriter
-from floodmark.sync.ports.members import parse_members
+from floodmark.sync.ports.members import noted, parse_members
 from floodmark.sync.ports.reader import ChangeReader, OpenCut, OpenReader, PlanParts, TableParts, TableReader
 from floodmark.sync.ports.stager import StagedCut, StagedRows
 from floodmark.sync.ports.staging import StagedPart, StagingSink
@@ -151,7 +152,7 @@ class SparkStager:
         shape = self._reader(plan, index).shape
         if shape.remark and table.kind is LoadKind.CHANGES:
             _LOG.info("%s: %s", table.source, shape.remark)
-        return StageWriter(shape, table.kind, table.net, plan.to_lsn, sink)
+        return StageWriter(shape, table.kind, table.net, plan.rows_at(table), sink)
 
     def _run(self, groups: Sequence[Sequence[Any]], work: Callable[[Sequence[Any]], Any], schema: str) -> DataFrame:
         return run_tasks(self._open_engine().session, groups, work, schema)
@@ -163,7 +164,11 @@ class SparkStager:
 def _read_packed(reader: ChangeReader, intervals: Sequence[tuple[int, Interval]]) -> Iterator[pa.RecordBatch]:
     shape = reader.shape
     for _, interval in intervals:
-        yield from pack(reader.read(interval), shape.key, partial(drop_superseded_changes, shape=shape))
+        members: list[MemberRead] = []
+        batches = noted(reader.read(interval), members)
+        yield from pack(batches, shape.key, partial(drop_superseded_changes, shape=shape))
+        if members:
+            yield pack_members(members)
 
 
 def _staged(counts: DataFrame) -> StagedRows:

@@ -14,9 +14,10 @@ from source_contract import SourceContract, SourceRig, TableReaderContract
 from compact_tracking import ChangeTracking
 from floodmark.core.interval import Interval
 from floodmark.core.position import Position
+from floodmark.core.source.feed import MemberMark
 from floodmark.core.source.history import LogEntry
 from floodmark.core.version import Version
-from floodmark.core.window.members import MemberMark, MemberRead
+from floodmark.core.window.members import MemberRead
 from floodmark.core.window.plan import TablePlan
 from floodmark.sources.compact.fleet import Fleet
 from floodmark.sources.compact.parts import plan_compact_parts

@@ -23,6 +23,15 @@ class InstanceIdentity:
     """The server's local time."""
 
 
+@dataclass(frozen=True, slots=True)
+class MemberMark:
+    """The mark of a member in the ledger, or the mark at which a window ends in it."""
+
+    member: str
+    mark: str | None
+    """None: no window with its rows has been published, or it is to be read as a whole again."""
+
+
 class Feed(Protocol):
     """The changes of one table at a source: with CDC, a capture instance. Its kind of source knows more of it."""
 
@@ -39,8 +48,12 @@ class Feed(Protocol):
         """Whether each read returns one change per key, and deletes have the key alone."""
 
     @property
+    def has_members(self) -> bool:
+        """Return whether the feed has members (``core.window.members``), each with a mark of its own."""
+
+    @property
     def member_column(self) -> str:
-        """The column that names the member that a row is of (``core.window.members``); "" for a feed without members.
+        """The column that names the member that a row is of; "" for a feed whose rows are of no single member.
 
         The rows of a member that was not read before come with the changes of the others: no load of the whole table
         precedes them.

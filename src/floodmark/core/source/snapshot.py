@@ -11,7 +11,7 @@ from floodmark.core.lsn import LsnAbsence
 from floodmark.core.position import Position
 from floodmark.core.schema import SourceTable, TableName
 from floodmark.core.source.database import DatabaseIdentity
-from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity, MemberMark
 from floodmark.core.source.words import CDC_WORDS, SourceWords
 
 
@@ -27,8 +27,20 @@ class CaptureInstance:
     has_command_id: bool
     delivers_net: bool = False
     """Each read returns one change per key, by the primary key of the table. A delete has the key alone."""
+    has_members: bool = False
+    """Whether the feed has members, each with a mark of its own."""
     member_column: str = ""
-    """The first column of the key, which names the member that a row is of; "" for a feed without members."""
+    """The first column of the key, which names the member that a row is of; "" where rows are of no single member."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFault:
+    """Why a table's feed cannot be read on from its marks, as its kind of source found out itself."""
+
+    verdict: Verdict
+    cause: str
+    hint: str = ""
+    """It continues a hint that says to reload; "" for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +72,13 @@ class TableSnapshot:
     """The columns that the login reads through a mask (dynamic data masking)."""
     filters: tuple[str, ...] = ()
     """The enabled security policies that filter its rows, as far as the login may see them."""
+    ends: tuple[MemberMark, ...] = ()
+    """Where the next window ends in each member; none for a feed that is read as far as it goes."""
+    rows_at: bytes | None = None
+    """The position of the rows of the table itself, where changes have other positions than windows; None: that of the
+    window's end."""
+    fault: FeedFault | None = None
+    """Why the changes after the marks cannot be read; None where they can, or where no marks were given."""
 
 
 @dataclass(frozen=True, slots=True)

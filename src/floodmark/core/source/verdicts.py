@@ -223,7 +223,7 @@ class TableCheck:
         """Return a verdict where the table cannot be read at all."""
         if found := self.missing() or self.replaced():
             return found
-        return (None if self.snapshot.is_synchronous else self.not_captured()) or self.out_of_range()
+        return (None if self.snapshot.is_synchronous else self.not_captured()) or self.out_of_range() or self.faulty()
 
     def missing(self) -> Validity | None:
         """Return a verdict where the database, the table, the right or the instance is missing."""
@@ -314,6 +314,14 @@ class TableCheck:
             said = self.snapshot.words.expired(watermark, describe_low_end(self.table_snapshot))
             return self._verdict(Verdict.EXPIRED, said.cause, f"{self._reload()}, and {said.hint}")
         return None
+
+    def faulty(self) -> Validity | None:
+        """Return a verdict where the kind of source itself has found that the changes cannot be read on."""
+        found = self.table_snapshot.fault
+        if found is None:
+            return None
+        hint = f"{self._reload()}, and {found.hint}" if found.hint else f"{self._reload()}."
+        return self._verdict(found.verdict, found.cause, hint)
 
     def rewound(self, position: Position | None, committed_at: datetime | None) -> Validity | None:
         """Return a verdict where the source was taken back, which its newest LSN no longer shows."""

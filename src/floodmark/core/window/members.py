@@ -1,4 +1,4 @@
-"""Members: the parts of a feed that have a position each, such as the devices of a fleet.
+"""Members: the parts of a feed that have a position each, such as devices of a fleet or partitions of a stream.
 
 The table has one watermark, which says when its members were examined last. Each member has a *mark*, a text that only
 its kind of source reads: how far it was read, and the proof of it. Marks move with the watermark.
@@ -13,12 +13,15 @@ from floodmark.core.source.snapshot import Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class MemberMark:
-    """The mark of a member in the ledger."""
+class QuarantinedMessage:
+    """A message of a member that could not be read as a change."""
 
-    member: str
-    mark: str | None
-    """None: no window with its rows has been published, or it is to be read as a whole again."""
+    place: str
+    """Where it is in its member."""
+    reason: str
+    """It contains no value of a row."""
+    body: bytes | None
+    """As it was read; None where the load has kept enough of other messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class MemberRead:
     """Why it could not be read; None where it was, or where there is nothing to read."""
     cause: str = ""
     hint: str = ""
+    quarantined: tuple[QuarantinedMessage, ...] = ()
+    """The messages that were set aside."""
 
 
 def member_name(table: TableName, member: str) -> TableName:

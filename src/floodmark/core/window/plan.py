@@ -11,10 +11,9 @@ from floodmark.core.policies import Deletes, NetSource, Rule, TemporalPolicy, Un
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import DEFAULT_LOB_BATCH_BYTES, DEFAULT_MAX_READS
-from floodmark.core.source.feed import Feed
+from floodmark.core.source.feed import Feed, MemberMark
 from floodmark.core.source.history import LogEntry
 from floodmark.core.window.lane import is_replay_lane
-from floodmark.core.window.members import MemberMark
 
 
 class LoadKind(Enum):
@@ -72,6 +71,10 @@ class TablePlan:
     """What is done with a text that the warehouse cannot store."""
     reloads_members: bool = False
     """A member whose changes cannot be read after its mark is read as a whole, and not left out."""
+    ends: tuple[MemberMark, ...] = ()
+    """Where the window ends in each member; none for a feed whose members are read as far as they go."""
+    rows_at: bytes | None = None
+    """The position of the rows of a first load, where it is not the end of the window."""
     marks: tuple[MemberMark, ...] = ()
     """The marks of a feed's members. The ledger adds them when a load begins; they are no part of the stored plan."""
 
@@ -110,6 +113,10 @@ class WindowPlan:
             if table.interval is not None
         )
         return replace(self, to_lsn=end.lsn, to_lsn_at=end.committed_at, tables=tables)
+
+    def rows_at(self, table: TablePlan) -> bytes:
+        """Return the position of the rows of a load of the whole table."""
+        return table.rows_at or self.to_lsn.value
 
     def moves_watermark(self, table: TablePlan) -> bool:
         """Return whether the table's watermark is ``to_lsn`` when the window has been published."""

@@ -16,7 +16,7 @@ from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, Tempora
 from floodmark.core.positions import parse_position
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.settings import DEFAULT_LOB_BATCH_BYTES, DEFAULT_MAX_READS
-from floodmark.core.source.feed import Feed, InstanceIdentity
+from floodmark.core.source.feed import Feed, InstanceIdentity, MemberMark
 from floodmark.core.source.snapshot import CaptureInstance
 from floodmark.core.window.lane import MAIN_LANE
 from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
@@ -77,6 +77,8 @@ def _table_to_json(table: TablePlan) -> dict[str, Any]:
         "lob_batch_bytes": table.lob_batch_bytes,
         "unstorable": table.unstorable.value,
         "reloads_members": table.reloads_members,
+        "ends": [[end.member, end.mark] for end in table.ends],
+        "rows_at": table.rows_at.hex() if table.rows_at else None,
     }
 
 
@@ -104,6 +106,8 @@ def _table_from_json(document: Mapping[str, Any]) -> TablePlan:
         lob_batch_bytes=document.get("lob_batch_bytes", DEFAULT_LOB_BATCH_BYTES),
         unstorable=UnstorablePolicy(document.get("unstorable", UnstorablePolicy.QUARANTINE.value)),
         reloads_members=document.get("reloads_members", False),
+        ends=tuple(MemberMark(member, mark) for member, mark in document.get("ends", ())),
+        rows_at=bytes.fromhex(found) if (found := document.get("rows_at")) else None,
     )
 
 
@@ -121,6 +125,7 @@ def _instance_to_json(instance: CaptureInstance) -> dict[str, Any]:
         "supports_net_changes": instance.supports_net_changes,
         "has_command_id": instance.has_command_id,
         "delivers_net": instance.delivers_net,
+        "has_members": instance.has_members,
         "member_column": instance.member_column,
     }
 
@@ -146,6 +151,8 @@ def _instance_from_json(document: Mapping[str, Any]) -> CaptureInstance:
         supports_net_changes=document["supports_net_changes"],
         has_command_id=document["has_command_id"],
         delivers_net=document.get("delivers_net", False),
+        # A plan of an earlier version has members only where its rows name them.
+        has_members=document.get("has_members", bool(document.get("member_column"))),
         member_column=document.get("member_column", ""),
     )
 

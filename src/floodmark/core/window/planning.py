@@ -210,6 +210,8 @@ def plan_table(
         keeps_unread=accepts_filters,
         quiet=watermark is not None and is_quiet(table_snapshot, watermark),
         reloads_members=settings.on_gap is OnGap.REPAIR,
+        ends=table_snapshot.ends,
+        rows_at=table_snapshot.rows_at,
     )
 
 

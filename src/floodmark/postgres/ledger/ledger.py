@@ -247,7 +247,7 @@ def _advance_table(session: psycopg.Connection, plan: WindowPlan, table: TablePl
         },
     )
     if moved.rowcount == 1:
-        if table.feed.member_column:
+        if table.feed.has_members:
             advance_members(session, plan, table.source)
         return
     found = query(session, "lock_table", pipeline=plan.pipeline, **source_parameters(table.source))

@@ -12,9 +12,10 @@ import psycopg
 
 from floodmark.core.errors import OperatorError
 from floodmark.core.schema import TableName
+from floodmark.core.source.feed import MemberMark
 from floodmark.core.source.snapshot import Validity, Verdict
 from floodmark.core.source.verdicts import LEFT_OUT
-from floodmark.core.window.members import MemberMark, MemberRead, member_name
+from floodmark.core.window.members import MemberRead, member_name
 from floodmark.core.window.plan import WindowPlan
 from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.sql import read_sql
@@ -53,11 +54,11 @@ class MemberRecords:
 
 def with_marks(session: psycopg.Connection, plan: WindowPlan) -> WindowPlan:
     """Return a plan with the marks of its members."""
-    if not any(table.feed.member_column for table in plan.tables):
+    if not any(table.feed.has_members for table in plan.tables):
         return plan
     marks = _list_marks(session, plan.pipeline)
     tables = tuple(
-        replace(table, marks=tuple(marks.get(table.source, ()))) if table.feed.member_column else table
+        replace(table, marks=tuple(marks.get(table.source, ()))) if table.feed.has_members else table
         for table in plan.tables
     )
     return replace(plan, tables=tables)
@@ -76,7 +77,7 @@ def record_members(
 ) -> None:
     """Record the verdicts on members, and the marks for the end of the window. Those of an earlier attempt end."""
     for table in plan.tables:
-        if not table.feed.member_column:
+        if not table.feed.has_members:
             continue
         reads, named = members.get(table.source, ()), source_parameters(table.source)
         query(session, "drop_window_members", window_id=plan.window_id, **named)
@@ -93,6 +94,7 @@ def record_members(
             causes=[read.cause for read in reads],
             hints=[read.hint for read in reads],
         )
+        _quarantine(session, plan, table.source, reads)
         befores, afters = [read.before for read in reads], [read.after for read in reads]
         query(
             session,
@@ -102,6 +104,23 @@ def record_members(
             members=names,
             befores=befores,
             afters=afters,
+        )
+
+
+def _quarantine(session: psycopg.Connection, plan: WindowPlan, source: TableName, reads: Sequence[MemberRead]) -> None:
+    """Keep the messages that could not be read. They stay, also where the attempt is repeated."""
+    found = [(read.member, each) for read in reads for each in read.quarantined]
+    if found:
+        query(
+            session,
+            "quarantine_messages",
+            pipeline=plan.pipeline,
+            window_id=plan.window_id,
+            **source_parameters(source),
+            members=[member for member, _ in found],
+            places=[each.place for _, each in found],
+            reasons=[each.reason for _, each in found],
+            bodies=[each.body for _, each in found],
         )
 
 

@@ -77,6 +77,6 @@ def _values(plan: WindowPlan, planned: TablePlan) -> dict[str, Any]:
     return {
         "target_schema": planned.target.schema,
         "target_name": planned.target.name,
-        "to_lsn": plan.to_lsn.value,
+        "to_lsn": plan.rows_at(planned),
         "window_id": plan.window_id,
     }

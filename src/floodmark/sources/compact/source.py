@@ -14,10 +14,9 @@ from datetime import UTC, datetime
 from floodmark.core.lsn import LsnAbsence
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
-from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity, MemberMark
 from floodmark.core.source.snapshot import CaptureInstance, SourceSnapshot, TableSnapshot
 from floodmark.core.version import Version
-from floodmark.core.window.members import MemberMark
 from floodmark.sources.compact.fleet import Fleet
 from floodmark.sources.compact.tables import (
     DEVICE_COLUMN,
@@ -48,8 +47,7 @@ class CompactSource:
     ) -> SourceSnapshot:
         """Return a snapshot. A table has one feed: ``instances`` is not used."""
         now = datetime.now(UTC)
-        known = [position.number for position in positions if isinstance(position, Version)]
-        newest = Version.of(max([int(now.timestamp() * 1000), *(number + 1 for number in known)]))
+        newest = Version.of_moment(now, positions)
         taken_at = now.replace(tzinfo=None)
         devices = self._fleet.list_files()
         files = [each[0] for each in devices.values()]
@@ -102,6 +100,7 @@ def _describe(name: TableName, found: Sequence[DeviceTable], *, is_quiet: bool) 
             supports_net_changes=True,
             has_command_id=False,
             delivers_net=True,
+            has_members=True,
             member_column=DEVICE_COLUMN,
         ),
         min_lsn=Version.of(0),

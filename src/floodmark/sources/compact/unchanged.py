@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from compact_tracking import TrackingError, is_read, is_unchanged
-from floodmark.core.window.members import MemberMark
+from floodmark.core.source.feed import MemberMark
 from floodmark.sources.compact.fleet import Fleet
 from floodmark.sources.compact.marks import DeviceMark
 

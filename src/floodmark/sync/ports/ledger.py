@@ -16,12 +16,12 @@ from floodmark.core.position import Position
 from floodmark.core.recovery.gap import Gap
 from floodmark.core.schema import TableName
 from floodmark.core.source.database import DatabaseIdentity
-from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity, MemberMark
 from floodmark.core.source.history import LogEntry
 from floodmark.core.source.snapshot import Validity
 from floodmark.core.source.state import TableState
 from floodmark.core.window.chunks import LoadChunk, LoadProgress, StoredChunk
-from floodmark.core.window.members import MemberMark, MemberRead
+from floodmark.core.window.members import MemberRead
 from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.sync.ports.staging import StagedPart
 

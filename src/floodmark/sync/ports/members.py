@@ -6,12 +6,13 @@ So the position of a member travels with the rows that it is the position of.
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from floodmark.core.source.snapshot import Verdict
-from floodmark.core.window.members import MemberRead
+from floodmark.core.window.members import MemberRead, QuarantinedMessage
 
 _KEY = b"floodmark.members"
 
@@ -40,6 +41,7 @@ def format_members(reads: Sequence[MemberRead]) -> str:
             read.verdict and read.verdict.value,
             read.cause,
             read.hint,
+            [[each.place, each.reason, _to_text(each.body)] for each in read.quarantined],
         ]
         for read in reads
     ]
@@ -49,6 +51,23 @@ def format_members(reads: Sequence[MemberRead]) -> str:
 def parse_members(text: str) -> list[MemberRead]:
     """Return what ``format_members`` wrote."""
     return [
-        MemberRead(member, before, after, is_whole, Verdict(verdict) if verdict else None, cause, hint)
-        for member, before, after, is_whole, verdict, cause, hint in json.loads(text)
+        MemberRead(
+            member,
+            before,
+            after,
+            is_whole,
+            Verdict(verdict) if verdict else None,
+            cause,
+            hint,
+            tuple(QuarantinedMessage(place, reason, _to_bytes(body)) for place, reason, body in quarantined),
+        )
+        for member, before, after, is_whole, verdict, cause, hint, quarantined in json.loads(text)
     ]
+
+
+def _to_text(body: bytes | None) -> str | None:
+    return None if body is None else b64encode(body).decode()
+
+
+def _to_bytes(text: str | None) -> bytes | None:
+    return None if text is None else b64decode(text)

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
+from floodmark.core.source.feed import MemberMark
 from floodmark.core.source.snapshot import SourceSnapshot
-from floodmark.core.window.members import MemberMark
 
 
 class Source(Protocol):

@@ -7,7 +7,7 @@ that staging or the target refuses leaves the window, with the verdict ``refused
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from floodmark.core.errors import (
@@ -25,6 +25,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.source.history import LogEntry
 from floodmark.core.source.snapshot import Validity
 from floodmark.core.window.lane import MAIN_LANE
+from floodmark.core.window.members import MemberRead
 from floodmark.core.window.plan import LoadKind, TableCounts, WindowPlan, WindowState
 from floodmark.sync.ports.ledger import Ledger
 from floodmark.sync.ports.source import Source
@@ -139,8 +140,19 @@ class _WindowLoad:
             snapshot.latest_commit_at,
             snapshot.max_lsn if isinstance(snapshot.max_lsn, Position) else None,
             snapshot.max_lsn_at,
-            members={name: rows.members for name, rows in self.staged.items() if rows.members},
+            members=self._members(),
         )
+
+    def _members(self) -> dict[TableName, Sequence[MemberRead]]:
+        """Return how members were read. The rows of a first load contain what changed before its ends."""
+        members: dict[TableName, Sequence[MemberRead]] = {
+            name: rows.members for name, rows in self.staged.items() if rows.members
+        }
+        for table in self.plan.tables:
+            if table.kind is LoadKind.FIRST_LOAD and table.ends and table.source in self.staged and not table.where:
+                known = {each.member: each.mark for each in table.marks}
+                members[table.source] = [MemberRead(end.member, known.get(end.member), end.mark) for end in table.ends]
+        return members
 
     def _merge(self) -> Mapping[TableName, TableCounts]:
         """Merge the tables, without those that the target refuses.

@@ -12,6 +12,7 @@ from floodmark.core.errors import (
     OtherDatabaseError,
     SourceLoginError,
     TargetRefusedError,
+    UnknownFormatError,
     WarehouseAdminError,
     WatermarkConflictError,
 )
@@ -26,6 +27,7 @@ _CONCERN_ALL = (
     SourceLoginError,
     CaptureStoppedError,
     LoadStartError,
+    UnknownFormatError,
     WarehouseAdminError,
 )
 

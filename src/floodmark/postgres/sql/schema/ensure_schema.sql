@@ -5,10 +5,14 @@ CREATE SCHEMA IF NOT EXISTS floodmark_staging;
 DO $$
 BEGIN
     IF to_regtype('floodmark.lsn') IS NULL THEN
-        CREATE DOMAIN floodmark.lsn AS bytea
-            CONSTRAINT lsn_is_a_position CHECK (octet_length(VALUE) = 10 AND VALUE <> '\x00000000000000000000');
-        COMMENT ON DOMAIN floodmark.lsn IS 'A position in the log of a SQL Server: ten bytes, never zero';
+        CREATE DOMAIN floodmark.lsn AS bytea;
     END IF;
+    -- Version 10: a change of an event stream has the place in its transaction behind the LSN.
+    ALTER DOMAIN floodmark.lsn DROP CONSTRAINT IF EXISTS lsn_is_a_position;
+    ALTER DOMAIN floodmark.lsn ADD CONSTRAINT lsn_is_a_position
+        CHECK (octet_length(VALUE) IN (10, 14) AND VALUE <> '\x00000000000000000000');
+    COMMENT ON DOMAIN floodmark.lsn IS
+        'A position in the log of a source: ten bytes, never zero; of a single change, four more';
 END
 $$;
 
@@ -140,6 +144,23 @@ CREATE TABLE IF NOT EXISTS floodmark.window_members (
 );
 COMMENT ON TABLE floodmark.window_members IS
     'The marks that move when the window advances, each if it is still the one before. Its rows are deleted then';
+
+-- Version 10.
+CREATE TABLE IF NOT EXISTS floodmark.quarantined_messages (
+    pipeline      text        NOT NULL,
+    member        text        NOT NULL,
+    place         text        NOT NULL,
+    reason        text        NOT NULL,
+    body          bytea,
+    source_schema text        NOT NULL,
+    source_name   text        NOT NULL,
+    window_id     bigint      NOT NULL,
+    at            timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (pipeline, member, place)
+);
+COMMENT ON TABLE floodmark.quarantined_messages IS 'Messages of members, such as partitions, that could not be read';
+COMMENT ON COLUMN floodmark.quarantined_messages.place IS 'Where the message is in its member, such as its offset';
+COMMENT ON COLUMN floodmark.quarantined_messages.body IS 'As it was read; NULL where a load met too many';
 
 CREATE TABLE IF NOT EXISTS floodmark.gaps (
     gap_id        bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
