@@ -10,6 +10,7 @@ from floodmark.core.policies import DriftClass, DriftPolicy, NetSource
 
 _NO_INSTANCES = "a table has no capture instances"
 _NO_JOB = "there is no capture job that could lag"
+_NO_STREAM = "its changes are not streamed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,12 @@ class KindRules:
 
 
 KINDS: Mapping[str, KindRules] = {
-    "cdc": KindRules(table={"key_spelling": "the changes have both spellings of a key"}),
+    "cdc": KindRules(
+        source={"stream_conn_id": _NO_STREAM}, table={"key_spelling": "the changes have both spellings of a key"}
+    ),
     "change_tracking": KindRules(
         source={
+            "stream_conn_id": _NO_STREAM,
             "capture": "there is no capture job",
             "retention": "there is no cleanup job that Floodmark could change; set the retention by ALTER DATABASE ..."
             " SET CHANGE_TRACKING (CHANGE_RETENTION = ...)",
@@ -58,6 +62,7 @@ KINDS: Mapping[str, KindRules] = {
     ),
     "compact": KindRules(
         source={
+            "stream_conn_id": _NO_STREAM,
             "capture": "there is no capture job",
             "retention": "there is no cleanup job; set purge_after_days in the connection's extra",
         },
@@ -77,6 +82,23 @@ KINDS: Mapping[str, KindRules] = {
         drift={"unknown": "a file keeps no history of DDL"},
         policies={"propose": _NO_INSTANCES},
         net=NetSource.SERVER,
+        drift_defaults={DriftClass.COLUMN_ADDED: DriftPolicy.ALERT},
+    ),
+    "event_stream": KindRules(
+        source={
+            "capture": "there is no capture job",
+            "retention": "there is no cleanup job; the stream has its own retention",
+        },
+        pipeline={
+            "net": "every event is a change, and Spark computes the net changes",
+            "partitions": "the stream has its own partitions",
+            "lag_limit": _NO_JOB,
+            "backfill": _NO_INSTANCES,
+        },
+        table={"capture_instance": _NO_INSTANCES, "key_spelling": "the events have both spellings of a key"},
+        drift={"unknown": "the stream has no history of DDL"},
+        policies={"propose": _NO_INSTANCES},
+        net=NetSource.SPARK,
         drift_defaults={DriftClass.COLUMN_ADDED: DriftPolicy.ALERT},
     ),
 }

@@ -6,9 +6,9 @@ What is left out has a default: a table takes what it does not set itself from i
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ByteSize, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 from floodmark.config.alerts import AlertsConfig
 from floodmark.config.drift import DriftConfig, DriftWatchConfig, drift_policies
@@ -52,8 +52,11 @@ class SourceConfig(_Frozen):
 
     conn_id: ConnectionId
     """An Airflow connection of type mssql, whose schema is the database; for kind compact, of type fs."""
-    kind: Literal["cdc", "change_tracking", "compact"] = "cdc"
-    """How its changes are read: by change data capture, by change tracking, or from the files of devices."""
+    kind: Literal["cdc", "change_tracking", "compact", "event_stream"] = "cdc"
+    """How its changes are read: by change data capture, by change tracking, from the files of devices, or from the
+    events that the server streams."""
+    stream_conn_id: ConnectionId | None = None
+    """For kind event_stream, the connection of the stream: of type fs, the folder of an event hub's captures."""
     capture: CaptureConfig | None = None
     """How the capture job is maintained; None: Floodmark does not change it."""
     retention: RetentionConfig | None = None
@@ -63,6 +66,12 @@ class SourceConfig(_Frozen):
     max_reads: PositiveInt | None = None
     """How many statements of one load read the source at a time; None: 4, or first_load.parallel_reads if higher."""
     drift: DriftWatchConfig = DriftWatchConfig()
+
+    @model_validator(mode="after")
+    def _require_stream(self) -> Self:
+        if self.kind == "event_stream" and self.stream_conn_id is None:
+            raise ValueError("a source of kind event_stream needs stream_conn_id, the connection of the stream")
+        return self
 
 
 class WarehouseConfig(_Frozen):

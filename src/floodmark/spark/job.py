@@ -32,6 +32,10 @@ from floodmark.sources.compact.fleet import Fleet
 from floodmark.sources.compact.parts import plan_compact_parts
 from floodmark.sources.compact.reader import open_compact_reader
 from floodmark.sources.compact.source import CompactSource
+from floodmark.sources.event_stream.connection import StreamConnection
+from floodmark.sources.event_stream.parts import plan_event_parts
+from floodmark.sources.event_stream.reader import open_event_reader
+from floodmark.sources.event_stream.source import EventStreamSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.engine import Engine, OpeningEngine
 from floodmark.spark.error_transport import recover
@@ -48,7 +52,7 @@ _LOG = logging.getLogger(__name__)
 class _Kind:
     """The adapters of a kind of source in the load job."""
 
-    connection: type[SqlServerConnection | Fleet]
+    connection: type[SqlServerConnection | Fleet | StreamConnection]
     snapshots: Callable[[Any], Source]
     """Takes a connection of that type."""
     open_reader: OpenReader
@@ -62,6 +66,7 @@ _KINDS = {
         SqlServerConnection, TrackingSource, open_tracking_reader, plan_tracking_parts, open_tracking_cut
     ),
     "compact": _Kind(Fleet, CompactSource, open_compact_reader, plan_compact_parts),
+    "event_stream": _Kind(StreamConnection, EventStreamSource, open_event_reader, plan_event_parts),
 }
 
 
@@ -92,7 +97,7 @@ def run_load_job(window_id: int, opening: OpeningEngine) -> Mapping[TableName, T
     ledger = _from_environment(LEDGER_VARIABLE, WarehouseConnection, subject)
     warehouse = _from_environment(WAREHOUSE_VARIABLE, WarehouseConnection, subject)
 
-    hosts = {"source": source.host} if isinstance(source, SqlServerConnection) else {}
+    hosts = {} if isinstance(source, Fleet) else {"source": source.host}
 
     def open_engine() -> Engine:
         engine = opening.get()

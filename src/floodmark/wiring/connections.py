@@ -13,6 +13,7 @@ from floodmark.sources.sqlserver.connection import SqlServerConnection
 if TYPE_CHECKING:
     from floodmark.postgres.connection import WarehouseConnection
     from floodmark.sources.compact.fleet import Fleet
+    from floodmark.sources.event_stream.connection import StreamConnection
     from floodmark.spark.launch.target import SparkTarget
 
 SQL_SERVER_PORT = 1433
@@ -65,6 +66,22 @@ def fleet_connection(conn_id: str) -> Fleet:
         )
     except ValueError as error:
         raise ConfigError(f"connection {conn_id}", f"{error}.", "Correct its extra.") from None
+
+
+def stream_connection(conn_id: str, stream_conn_id: str) -> StreamConnection:
+    """Return a database and its stream, an Airflow connection of type fs: the folder of an event hub's captures.
+
+    Extra: path. Raises ConfigError.
+    """
+    from floodmark.sources.event_stream.capture_folder import CaptureFolder
+    from floodmark.sources.event_stream.connection import StreamConnection
+
+    extras = read_connection(stream_conn_id, "fs").extra_dejson
+    try:
+        folder = CaptureFolder(required_field(extras.get("path"), stream_conn_id, "path in its extra"))
+    except ValueError as error:
+        raise ConfigError(f"connection {stream_conn_id}", f"{error}.", "Correct its extra.") from None
+    return StreamConnection(source_connection(conn_id), folder)
 
 
 def warehouse_connection(conn_id: str) -> WarehouseConnection:

@@ -65,7 +65,7 @@ def wire_source(config: Config, source: str, conn_id: str | None = None) -> Sour
     conn_id: the connection for its upkeep, where it is not that of the source.
     """
     found = config.sources[source]
-    return SOURCES[found.kind](conn_id or found.conn_id)
+    return SOURCES[found.kind](conn_id or found.conn_id, found.stream_conn_id or "")
 
 
 def wire_ledger(config: Config) -> PostgresLedgerWiring:

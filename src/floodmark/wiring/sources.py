@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from floodmark.core.errors import ConfigError
-from floodmark.wiring.connections import fleet_connection, source_connection
+from floodmark.wiring.connections import fleet_connection, source_connection, stream_connection
 
 if TYPE_CHECKING:
     from floodmark.core.doctor.finding import Finding
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from floodmark.core.source.snapshot import SourceSnapshot
     from floodmark.core.status.progress import SourceProgress
     from floodmark.sources.compact.fleet import Fleet
+    from floodmark.sources.event_stream.connection import StreamConnection
     from floodmark.sources.sqlserver.connection import SqlServerConnection
     from floodmark.sync.ports.capture import CaptureControl
     from floodmark.sync.ports.drift import DriftSource
@@ -39,6 +40,8 @@ class SourceWiring(ABC):
 
     conn_id: str
     """The id of the connection in Airflow."""
+    stream_conn_id: str = ""
+    """The id of the connection of the stream; "" for a kind without one."""
     kind: ClassVar[str]
     """The kind that the configuration says."""
     method: ClassVar[str]
@@ -296,6 +299,59 @@ class CompactSourceWiring(SourceWiring):
         raise self._lacks("rows of a table cannot be chosen by a condition")
 
 
-_KINDS = (CdcSourceWiring, TrackingSourceWiring, CompactSourceWiring)
+@dataclass(frozen=True)
+class EventStreamSourceWiring(SourceWiring):
+    """A source of kind ``event_stream``."""
+
+    kind: ClassVar[str] = "event_stream"
+    method: ClassVar[str] = "change event streaming"
+
+    def stream(self) -> StreamConnection:
+        """Return the database and the topic. Raises ConfigError."""
+        return stream_connection(self.conn_id, self.stream_conn_id)
+
+    def connection_json(self) -> str:
+        return self.stream().to_json()
+
+    def snapshots(self) -> Source:
+        from floodmark.sources.event_stream.source import EventStreamSource
+
+        return EventStreamSource(self.stream())
+
+    def reader(self) -> OpenReader:
+        from floodmark.sources.event_stream.reader import EventReader
+
+        found = self.stream()
+        return lambda plan, end: EventReader(plan, found.database, end, found.open_stream())
+
+    def drift(self) -> DriftSource:
+        from floodmark.sources.event_stream.drift import StreamDriftSource
+
+        return StreamDriftSource()
+
+    def drift_words(self) -> DriftWords:
+        from floodmark.sources.event_stream.words import STREAM_DRIFT_WORDS
+
+        return STREAM_DRIFT_WORDS
+
+    def read_progress(self, watermarks: Iterable[Position]) -> SourceProgress:
+        """Return no numbers: positions of windows are moments, and events are counted in their partitions."""
+        from floodmark.core.status.progress import SourceProgress
+
+        return SourceProgress({}, None)
+
+    def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
+        from floodmark.core.doctor.stream import diagnose_stream
+        from floodmark.sources.event_stream.facts import read_stream_facts
+
+        return diagnose_stream(examined, read_stream_facts(self.stream()))
+
+    def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
+        from floodmark.core.doctor.stream import build_stream_grants
+
+        return build_stream_grants(snapshot.database, login, settings.sources)
+
+
+_KINDS = (CdcSourceWiring, TrackingSourceWiring, CompactSourceWiring, EventStreamSourceWiring)
 SOURCES: dict[str, type[SourceWiring]] = {each.kind: each for each in _KINDS}
 """By the kind that the configuration says."""

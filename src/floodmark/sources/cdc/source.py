@@ -8,8 +8,8 @@ from floodmark.core.lsn import Lsn, LsnAbsence, read_lsn
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.source.editions import AZURE_SQL_DATABASE
+from floodmark.core.source.feed import MemberMark
 from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot
-from floodmark.core.window.members import MemberMark
 from floodmark.sources.cdc.catalog import Catalog, build_catalog
 from floodmark.sources.cdc.jobs import clock_ahead_seconds
 from floodmark.sources.sqlserver.connection import SqlServerConnection

@@ -8,10 +8,9 @@ from datetime import datetime
 from floodmark.core.lsn import LsnAbsence
 from floodmark.core.position import Position
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.feed import InstanceIdentity, MemberMark
 from floodmark.core.source.snapshot import CaptureInstance, SourceSnapshot, TableSnapshot
 from floodmark.core.version import Version
-from floodmark.core.window.members import MemberMark
 from floodmark.sources.change_tracking.identity import feed_name
 from floodmark.sources.change_tracking.words import TRACKING_WORDS
 from floodmark.sources.sqlserver.connection import SqlServerConnection

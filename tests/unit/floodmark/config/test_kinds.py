@@ -88,7 +88,8 @@ def test_keys_that_are_left_out_have_the_defaults_of_the_kind(write: Write) -> N
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("table", ["", ", drift: {column_added: hold}"])
 def test_dumped_configuration_loads_to_the_same_settings(write: Write, tmp_path: Path, kind: str, table: str) -> None:
-    config = load_config(write(kind, table=table))
+    source = ", stream_conn_id: hub" if kind == "event_stream" else ""
+    config = load_config(write(kind, source=source, table=table))
     (tmp_path / "again.yaml").write_text(dump_config(config), encoding="utf-8")
     again = load_config(tmp_path / "again.yaml")
     assert again.settings("shop") == config.settings("shop")
@@ -97,6 +98,13 @@ def test_dumped_configuration_loads_to_the_same_settings(write: Write, tmp_path:
 
 def test_every_kind_has_its_rules_and_its_adapters() -> None:
     assert set(get_args(SourceConfig.model_fields["kind"].annotation)) == set(KINDS) == set(SOURCES)
+
+
+def test_event_stream_needs_the_connection_of_its_stream_and_no_other_kind_has_one(write: Write) -> None:
+    [problem] = problems(write("event_stream"))
+    assert problem == ("sources.shop: a source of kind event_stream needs stream_conn_id, the connection of the stream")
+    [problem] = problems(write("cdc", source=", stream_conn_id: hub"))
+    assert problem.startswith("sources.shop.stream_conn_id: does not apply to a source of kind cdc")
 
 
 def test_unknown_kind_is_one_problem(write: Write) -> None:

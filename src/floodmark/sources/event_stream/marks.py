@@ -1,0 +1,65 @@
+"""The mark of a partition: the offset of the next message, and the segments of events that were not whole yet.
+
+Segments are carried in the mark, so that they move with it in one transaction of the ledger. A server writes the
+segments of an event one after the other, so that a mark has those of few events (``MOST_CARRIED_BYTES``).
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+MOST_CARRIED_BYTES = 16 << 20
+"""The bytes of segments that a mark carries at most; those of the oldest events are beyond it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedSegment:
+    """A message that is a part of an event."""
+
+    offset: int
+    met_at: datetime
+    """The time in UTC at which a window has read it first."""
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMark:
+    """How far a partition was read for a table."""
+
+    next: int
+    """The offset of the next message."""
+    carried: tuple[CarriedSegment, ...] = ()
+    lost: str = ""
+    """Why a change of the table may be lost, until the table is loaded again; "" for no reason to believe so."""
+
+    @classmethod
+    def parse(cls, text: str) -> PartitionMark:
+        """Return the mark of a text of the ledger."""
+        document = json.loads(text)
+        carried = [
+            CarriedSegment(offset, datetime.fromisoformat(met_at), zlib.decompress(b64decode(body)))
+            for offset, met_at, body in document.get("carried", ())
+        ]
+        return cls(document["next"], tuple(carried), document.get("lost", ""))
+
+    def __str__(self) -> str:
+        """Return the text for the ledger."""
+        document: dict[str, object] = {"next": self.next}
+        if self.carried:
+            document["carried"] = [
+                [each.offset, each.met_at.isoformat(), b64encode(zlib.compress(each.body)).decode()]
+                for each in self.carried
+            ]
+        if self.lost:
+            document["lost"] = self.lost
+        return json.dumps(document)
+
+
+def oldest(marks: Sequence[PartitionMark]) -> datetime | None:
+    """Return the time at which the oldest carried segment was met, None where none is carried."""
+    return min((each.met_at for mark in marks for each in mark.carried), default=None)

@@ -1,0 +1,118 @@
+"""A pipeline over an event stream ends with the rows of its table, and says so where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emulator_process import Emulator
+from floodmark.core.source.snapshot import Verdict
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.sources.event_stream.encoding import MessageForm
+from stream_rig import ORDERS, StreamRig, stream_rig
+
+
+@pytest.fixture
+def rig(emulator: Emulator, database: WarehouseConnection, tmp_path: Path) -> Iterator[StreamRig]:
+    with stream_rig(emulator, database, tmp_path) as made:
+        yield made
+
+
+def test_first_load_and_windows_end_with_the_rows_of_the_table(rig: StreamRig) -> None:
+    rig.stream(*rig.change((1, "1.50", "one"), (2, "2.50", None), (3, "3.50", "three")))
+    rig.sync()
+    assert rig.differing() == []
+    rig.stream(*rig.change((1, "9.00", "é🌊")), *rig.change(2), *rig.change((4, "4.00", "four")))
+    rig.stream(*rig.change((5, None, None)), *rig.change(5), *rig.change(3), *rig.change((3, "33.00", "again")))
+    assert rig.sync().window_id is not None
+    assert rig.differing() == []
+    deleted = rig.query('SELECT "Id", "Amount", "Note" FROM shop.orders WHERE __deleted ORDER BY 1')
+    assert [row[0] for row in deleted] == [2, 5]
+    assert rig.sync().window_id is None
+
+
+def test_events_that_are_repeated_late_or_reordered_change_nothing(rig: StreamRig) -> None:
+    rig.stream(*rig.change((1, "1.00", "first")))
+    rig.sync()
+    older = rig.change((1, "2.00", "older"), (2, "2.00", "gone"))
+    newer = rig.change((1, "3.00", "newer"), 2)
+    rig.stream(*newer)
+    rig.sync()
+    rig.stream(*older, *older)
+    rig.sync()
+    assert rig.differing() == []
+    assert rig.query('SELECT "Note" FROM shop.orders WHERE NOT __deleted') == [("newer",)]
+
+
+def test_window_that_ends_inside_a_transaction_is_completed_by_the_next(rig: StreamRig) -> None:
+    rig.sync()
+    first, second, third = rig.log.commit(
+        ({}, {"Id": "1", "Amount": None, "Note": "a"}),
+        ({"Id": "1", "Amount": None, "Note": "a"}, {"Id": "1", "Amount": None, "Note": "b"}),
+        ({"Id": "1", "Amount": None, "Note": "b"}, {"Id": "1", "Amount": None, "Note": "c"}),
+    )
+    rig.client.run("INSERT dbo.Orders VALUES (1, NULL, N'c')")
+    rig.stream(first, second)
+    rig.sync()
+    rig.stream(third)
+    rig.stream(first, second)
+    rig.sync()
+    assert rig.differing() == []
+
+
+def test_segments_of_an_event_arrive_in_several_windows_and_partitions(rig: StreamRig) -> None:
+    rig.log.form = MessageForm(limit_bytes=2000)
+    rig.sync()
+    *early, last = rig.change((1, "1.00", "long " * 1500))
+    assert len(early) > 3
+    rig.stream(*early)
+    rig.sync()
+    assert rig.query("SELECT count(*) FROM shop.orders") == [(0,)]
+    assert rig.sync().window_id is None
+    rig.stream(last)
+    rig.sync()
+    assert rig.differing() == []
+    assert rig.quarantined() == []
+
+
+def test_messages_that_are_no_events_go_to_quarantine_and_the_others_are_merged(rig: StreamRig) -> None:
+    rig.sync()
+    good = rig.change((1, "1.00", "one"))
+    bad_value = [body.replace(b"2.00", b"zwei") for body in rig.log.commit(({}, {"Id": "2", "Amount": "2.00"}))]
+    rig.partitions = 1
+    rig.stream(b"not an event", *bad_value, *good)
+    rig.sync()
+    assert rig.differing() == []
+    found = rig.quarantined()
+    assert [(member, place) for member, place, _, _ in found] == [("0", "0"), ("0", "1")]
+    assert [body for *_, body in found] == [b"not an event", *bad_value]
+    assert "zwei" not in "".join(reason for _, _, reason, _ in found)
+
+
+def test_messages_that_the_stream_has_lost_leave_the_table_out_until_it_is_loaded_again(rig: StreamRig) -> None:
+    rig.partitions = 1
+    rig.stream(*rig.change((1, "1.00", "one")))
+    rig.sync()
+    lost = rig.change((2, "2.00", "two"))
+    path = rig.capture.write(0, lost)
+    rig.stream(*rig.change((3, "3.00", "three")))
+    path.unlink()
+    with pytest.raises(Exception, match="no message 1, but message 2"):
+        rig.sync()
+    for file in sorted(rig.capture.folder.rglob("*.avro"))[:1]:
+        file.unlink()
+    assert rig.verdicts() == {"Orders": Verdict.EXPIRED}
+
+
+def test_reload_goes_on_behind_what_it_has_read(rig: StreamRig) -> None:
+    rig.stream(*rig.change((1, "1.00", "one"), (2, "2.00", "two")))
+    rig.sync()
+    rig.change((1, "5.00", "unseen"), 2)  # its events are lost
+    rig.reload()
+    assert rig.differing() == []
+    rig.stream(*rig.change((1, "6.00", "seen")))
+    rig.sync()
+    assert rig.differing() == []
+    assert ORDERS in rig.ledger.list_marks("streamed")
