@@ -92,7 +92,7 @@ def write(shop: Shop, plan: WindowPlan, chunks: dict[int, list[pa.RecordBatch | 
     """By the writer of the Spark job, without Spark; the rows of each chunk."""
     table = plan.tables[0]
     shape = CdcReader(table, SqlServerConnection("unused", 0, "", ""), plan.end).shape
-    writer = StageWriter(shape, table.kind, table.net, plan.to_lsn, shop.warehouse.sink(plan, 0))
+    writer = StageWriter(shape, table.kind, table.net, plan.rows_at(table), shop.warehouse.sink(plan, 0))
     reader: Any = RowsReader(chunks)
     counts = writer.write_chunks(reader, [LoadChunk(number, None, None) for number in chunks])
     return [batch["staged_rows"][0].as_py() for batch in counts]

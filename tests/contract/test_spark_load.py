@@ -24,7 +24,6 @@ from emulator_process import Emulator
 from fleet_rig import FleetRig, fleet_settings
 from floodmark.core.errors import CdcNotEnabledError
 from floodmark.core.job_variables import REMOTE_VARIABLE, SOURCE_VARIABLE
-from floodmark.core.lsn import Lsn
 from floodmark.core.naming import quote_table
 from floodmark.core.policies import NetSource, TemporalPolicy
 from floodmark.core.schema import TableName
@@ -202,7 +201,7 @@ def test_net_changes_in_spark_are_true_to_random_histories(spark: SparkSession, 
     ).repartition(5)
     shape = shape_of(plan)
     writer = StageWriter(
-        shape, plan.kind, plan.net, Lsn(b"\x01" * 10), PostgresSink(plan, TableName("unused", "unused"), database)
+        shape, plan.kind, plan.net, b"\x01" * 10, PostgresSink(plan, TableName("unused", "unused"), database)
     )
     columns = "history int, id string, a int, lob string, old string, __lsn binary, __op short, __keep_lob boolean,"
     net = (
@@ -327,7 +326,7 @@ def writer_of(pipeline: Pipeline, plan: WindowPlan) -> StageWriter:
     """Into the sink of changes, whatever the kind of the load: it keeps no record of chunks."""
     table = plan.tables[0]
     sink = PostgresSink(table, staging_table(plan, 0), pipeline.warehouse)
-    return StageWriter(shape_of(table), table.kind, table.net, plan.to_lsn, sink)
+    return StageWriter(shape_of(table), table.kind, table.net, plan.rows_at(table), sink)
 
 
 def test_part_that_is_written_again_replaces_what_it_wrote(source: CdcDatabase, make_pipeline: Any) -> None:
