@@ -51,7 +51,7 @@ from floodmark.spark import small_tables
 from floodmark.spark.connect import open_connect_engine
 from floodmark.spark.engine import Engine
 from floodmark.spark.net import gather_changes
-from floodmark.spark.packing import PACKED_SCHEMA, Unpacked, pack
+from floodmark.spark.packing import PACKED_SCHEMA, Unpacked, entries, pack
 from floodmark.spark.session import open_classic_engine
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stager import SparkStager
@@ -206,7 +206,7 @@ def test_net_changes_in_spark_are_true_to_random_histories(spark: SparkSession, 
     columns = "history int, id string, a int, lob string, old string, __lsn binary, __op short, __keep_lob boolean,"
     net = (
         gather_changes(frame)
-        .mapInArrow(lambda batches: writer.net_rows(Unpacked(batches)), f"{columns} __keep_old boolean")
+        .mapInArrow(lambda batches: writer.net_rows(Unpacked(entries(batches))), f"{columns} __keep_old boolean")
         .collect()
     )
     found: dict[int, list[dict]] = {history.number: [] for history in histories}

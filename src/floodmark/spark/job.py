@@ -34,14 +34,14 @@ from floodmark.sources.compact.reader import open_compact_reader
 from floodmark.sources.compact.source import CompactSource
 from floodmark.sources.event_stream.connection import StreamConnection
 from floodmark.sources.event_stream.parts import plan_event_parts
-from floodmark.sources.event_stream.reader import open_event_reader
+from floodmark.sources.event_stream.reader import open_event_pass, open_event_reader
 from floodmark.sources.event_stream.source import EventStreamSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.engine import Engine, OpeningEngine
 from floodmark.spark.error_transport import recover
 from floodmark.spark.launch.target import SparkTarget
 from floodmark.spark.stager import SparkStager
-from floodmark.sync.ports.reader import OpenCut, OpenReader, PlanParts
+from floodmark.sync.ports.reader import OpenCut, OpenReader, OpenShared, PlanParts
 from floodmark.sync.ports.source import Source
 from floodmark.sync.run.load import load_window
 
@@ -58,6 +58,7 @@ class _Kind:
     open_reader: OpenReader
     plan_parts: PlanParts
     open_cut: OpenCut | None = None
+    open_shared: OpenShared | None = None
 
 
 _KINDS = {
@@ -66,7 +67,9 @@ _KINDS = {
         SqlServerConnection, TrackingSource, open_tracking_reader, plan_tracking_parts, open_tracking_cut
     ),
     "compact": _Kind(Fleet, CompactSource, open_compact_reader, plan_compact_parts),
-    "event_stream": _Kind(StreamConnection, EventStreamSource, open_event_reader, plan_event_parts),
+    "event_stream": _Kind(
+        StreamConnection, EventStreamSource, open_event_reader, plan_event_parts, open_shared=open_event_pass
+    ),
 }
 
 
@@ -112,7 +115,7 @@ def run_load_job(window_id: int, opening: OpeningEngine) -> Mapping[TableName, T
             PostgresLedger(ledger),
             PostgresWarehouse(warehouse),
             kind.snapshots(source),
-            SparkStager(open_engine, kind.open_reader, kind.plan_parts, kind.open_cut),
+            SparkStager(open_engine, kind.open_reader, kind.plan_parts, kind.open_cut, kind.open_shared),
         )
     finally:
         _LOG.info("The load took %.1f s.", time.monotonic() - began - opening.waited_seconds)

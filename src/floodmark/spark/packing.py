@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,15 +38,22 @@ _POSITIONS = np.cumprod(np.full(256, 0xBF58476D1CE4E5B9, dtype=np.uint64))
 _Hashes = npt.NDArray[np.uint64]
 _DropSuperseded = Callable[[pa.RecordBatch], pa.RecordBatch]
 _Piece = tuple[int, int, pa.RecordBatch]
-_Entry = tuple[int, int, pa.Buffer]
+
+
+class Entry(NamedTuple):
+    """A packed row."""
+
+    bucket: int
+    source_rows: int
+    rows: pa.Buffer
 
 
 def pack(
-    batches: Iterable[pa.RecordBatch], key: tuple[str, ...], drop_superseded: _DropSuperseded
+    batches: Iterable[pa.RecordBatch], key: tuple[str, ...], drop_superseded: _DropSuperseded, first_bucket: int = 0
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows in ``PACKED_SCHEMA``, some megabytes at a time, in buckets by key.
 
-    drop_superseded: removes rows that no net change needs.
+    drop_superseded: removes rows that no net change needs. first_bucket: the number of the first of the buckets.
     """
     for flush in _collected(batches, _FLUSH_BYTES):
         source_rows = np.bincount(_buckets(flush, key), minlength=BUCKETS)
@@ -57,31 +64,38 @@ def pack(
         pieces = []
         for bucket in np.flatnonzero(source_rows).tolist():
             begin = ends[bucket - 1] if bucket else 0
-            pieces.append((bucket, int(source_rows[bucket]), ordered.slice(begin, ends[bucket] - begin)))
+            rows_of_bucket = ordered.slice(begin, ends[bucket] - begin)
+            pieces.append((first_bucket + bucket, int(source_rows[bucket]), rows_of_bucket))
         for first in range(0, len(pieces), _PIECES):
             yield _packed(pieces[first : first + _PIECES])
 
 
 def pack_members(members: Sequence[MemberRead]) -> pa.RecordBatch:
     """Return how members were read, as a row among packed rows."""
-    columns = [[_MEMBERS], [0], [format_members(members).encode()]]
+    return pack_note(_MEMBERS, format_members(members))
+
+
+def pack_note(bucket: int, text: str) -> pa.RecordBatch:
+    """Return a text among packed rows. bucket: a negative one, so that it is no bucket of rows."""
+    columns = [[bucket], [0], [text.encode()]]
     return pa.RecordBatch.from_arrays(
         [pa.array(values, kind.type) for values, kind in zip(columns, _PACKED, strict=True)], schema=_PACKED
     )
 
 
-def _entries(packed: Iterable[pa.RecordBatch]) -> Iterator[_Entry]:
+def entries(packed: Iterable[pa.RecordBatch]) -> Iterator[Entry]:
+    """Yield packed rows one by one."""
     for batch in packed:
         for row in range(batch.num_rows):
             bucket, source_rows, rows = (column[row] for column in batch.columns)
-            yield bucket.as_py(), source_rows.as_py(), rows.as_buffer()
+            yield Entry(bucket.as_py(), source_rows.as_py(), rows.as_buffer())
 
 
 @dataclass
 class Unpacked:
     """The batches of a task. Those of one bucket must follow each other; they become part of one batch."""
 
-    packed: Iterable[pa.RecordBatch]
+    packed: Iterable[Entry]
     source_rows: int = field(default=0, init=False)
     """The rows read at the source, counted during the iteration."""
     members: list[MemberRead] = field(default_factory=list, init=False)
@@ -100,7 +114,7 @@ class Unpacked:
             yield pa.concat_batches(held)
 
     def _pieces(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        for bucket, source_rows, rows in _entries(self.packed):
+        for bucket, source_rows, rows in self.packed:
             if bucket == _MEMBERS:
                 self.members += parse_members(bytes(rows).decode())
                 continue

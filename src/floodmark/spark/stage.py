@@ -18,7 +18,7 @@ from floodmark.core.window.members import MemberRead
 from floodmark.core.window.plan import LoadKind
 from floodmark.spark.error_transport import transported_errors
 from floodmark.spark.net import collapse_changes
-from floodmark.spark.packing import Unpacked
+from floodmark.spark.packing import Unpacked, entries
 from floodmark.spark.rows import adapt_net_changes, stamp_first_load
 from floodmark.sync.ports.members import format_members, noted
 from floodmark.sync.ports.reader import RowShape, TableReader
@@ -52,7 +52,7 @@ class StageWriter:
         context = TaskContext.get()
         part = context.partitionId() if context else 0
         with transported_errors():
-            rows = Unpacked(batches)
+            rows = Unpacked(entries(batches))
             staged = self.sink.write(part, self.net_rows(rows))
         yield _counted(staged, rows.source_rows, rows.members)
 

@@ -29,10 +29,19 @@ from floodmark.spark.error_transport import recover
 from floodmark.spark.net import drop_superseded_changes, gather_changes
 from floodmark.spark.packing import PACKED_SCHEMA, pack, pack_members
 from floodmark.spark.run_tasks import deal_in_turn, run_tasks
+from floodmark.spark.shared_pass import PassTable, stage_pass
 from floodmark.spark.small_tables import SmallTable, stage_small_tables
 from floodmark.spark.stage import COUNTS_SCHEMA, StageWriter
 from floodmark.sync.ports.members import noted, parse_members
-from floodmark.sync.ports.reader import ChangeReader, OpenCut, OpenReader, PlanParts, TableParts, TableReader
+from floodmark.sync.ports.reader import (
+    ChangeReader,
+    OpenCut,
+    OpenReader,
+    OpenShared,
+    PlanParts,
+    TableParts,
+    TableReader,
+)
 from floodmark.sync.ports.stager import StagedCut, StagedRows
 from floodmark.sync.ports.staging import StagedPart, StagingSink
 from floodmark.sync.run.read_slots import ReadSlots
@@ -54,7 +63,7 @@ class SparkStager:
     """``sync.ports.stager.Stager``.
 
     open_engine: called when the first task is about to start, and for each after it. open_cut: for a source whose
-    tables can be read at one moment.
+    tables can be read at one moment. open_shared: for a source that has the changes of all tables in one feed.
     """
 
     def __init__(
@@ -63,11 +72,13 @@ class SparkStager:
         open_reader: OpenReader,
         plan_parts: PlanParts,
         open_cut: OpenCut | None = None,
+        open_shared: OpenShared | None = None,
     ) -> None:
         self._open_engine = open_engine
         self._open_reader = open_reader
         self._plan_parts = plan_parts
         self._open_cut = open_cut
+        self._open_shared = open_shared
         self._planning = threading.Lock()
         self._reads: _Reads | None = None
 
@@ -96,6 +107,8 @@ class SparkStager:
     def stage_small(
         self, plan: WindowPlan, sinks: Mapping[int, StagingSink]
     ) -> Mapping[int, StagedRows | FloodmarkError]:
+        if self._open_shared is not None:
+            return self._stage_shared(plan, sinks, self._open_shared)
         reads = self._reads_of(plan)
         small = [each for index in sinks if (each := self._small_table(plan, index, sinks[index], reads)) is not None]
         if not small:
@@ -104,6 +117,14 @@ class SparkStager:
             wanted = min(len(small), self._cores())
             with reads.slots.taken(wanted) as tasks:
                 return stage_small_tables(self._open_engine().session, small, tasks)
+
+    def _stage_shared(
+        self, plan: WindowPlan, sinks: Mapping[int, StagingSink], open_shared: OpenShared
+    ) -> Mapping[int, StagedRows | FloodmarkError]:
+        wanted = {index: plan.tables[index] for index in sinks}
+        tables = [PassTable(i, each.source, self._writer(plan, i, sinks[i])) for i, each in wanted.items()]
+        with _recovered(str(plan.pipeline)), self._reads_of(plan).slots.taken(1):
+            return stage_pass(self._open_engine().session, open_shared(wanted), tables)
 
     def _small_table(self, plan: WindowPlan, index: int, sink: StagingSink, reads: _Reads) -> SmallTable | None:
         table = plan.tables[index]

@@ -20,8 +20,8 @@ from floodmark.sources.event_stream.connection import StreamConnection
 from floodmark.sources.event_stream.envelope import parse_envelope
 from floodmark.sources.event_stream.faults import EventFaultError
 from floodmark.sources.event_stream.marks import PartitionMark, oldest
+from floodmark.sources.event_stream.pass_state import SEGMENTS_WITHIN
 from floodmark.sources.event_stream.positions import LOWEST, end_of_commit
-from floodmark.sources.event_stream.reader import SEGMENTS_WITHIN
 from floodmark.sources.event_stream.transport import EventStream, PartitionEnds, StreamGapError
 from floodmark.sources.event_stream.words import STREAM_WORDS
 from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, connect

@@ -15,6 +15,7 @@ from floodmark.core.window.columns import ValueColumn
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from floodmark.core.errors import FloodmarkError
     from floodmark.core.interval import Interval
     from floodmark.core.schema import TableName
     from floodmark.core.source.history import LogEntry
@@ -113,6 +114,19 @@ class CutReader(Protocol):
         """
 
 
+class SharedReader(Protocol):
+    """One pass over a feed that has the changes of several tables. It is picklable, as readers are."""
+
+    def read(self) -> Iterator[tuple[int, pa.RecordBatch | FloodmarkError]]:
+        """Yield the changes of each table since its marks, in the shape of its reader and in no order.
+
+        Tables are known by their place in the plan. An error that concerns one table alone takes the place of its next
+        batches. Raises any other error.
+        """
+
+
+OpenShared = Callable[[Mapping[int, "TablePlan"]], SharedReader]
+"""The factory of the reader of the tables of a window, by their places in the plan, that are read in one pass."""
 OpenCut = Callable[["WindowPlan"], CutReader]
 """The factory of the reader of a window whose tables are read at one moment."""
 PlanParts = Callable[["WindowPlan", int], Mapping["TableName", TableParts]]

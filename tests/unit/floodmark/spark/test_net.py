@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from change_histories import KEYS, Change, assert_net_is_true, change_batch, histories_shape, random_history
 from floodmark.core.change import is_changed
 from floodmark.spark.net import collapse_changes, drop_superseded_changes, mask_bits, net_operations
-from floodmark.spark.packing import Unpacked, pack
+from floodmark.spark.packing import Unpacked, entries, pack
 from floodmark.sync.ports.reader import RowShape
 
 CHANGE = Change(bytes(10), 1, bytes(10), 2, b"\x1f", 1, "0", 1, "lob", "old")
@@ -31,7 +31,7 @@ def _net(rows: pa.RecordBatch, shape: RowShape, rng: random.Random) -> list[dict
         for batch in pack([shuffled.slice(begin, end - begin)], KEY, partial(drop_superseded_changes, shape=shape)):
             packed += [batch.slice(row, 1) for row in range(batch.num_rows)]
     packed.sort(key=lambda batch: batch.column("bucket")[0].as_py())
-    unpacked = Unpacked(packed)
+    unpacked = Unpacked(entries(packed))
     net = [row for batch in collapse_changes(unpacked, shape) for row in batch.to_pylist()]
     assert unpacked.source_rows == rows.num_rows
     return net

@@ -1,0 +1,120 @@
+"""The state of a table in one pass over a stream: where it begins, what is set aside, and its marks at the end."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from floodmark.core.source.snapshot import Verdict
+from floodmark.core.window.members import MemberRead, QuarantinedMessage
+from floodmark.core.window.plan import TablePlan
+from floodmark.sources.event_stream.joining import StreamMessage
+from floodmark.sources.event_stream.marks import MOST_CARRIED_BYTES, CarriedSegment, PartitionMark
+from floodmark.sources.event_stream.table_rows import TableRows
+
+_LOG = logging.getLogger(__name__)
+SEGMENTS_WITHIN = timedelta(hours=1)
+"""The time within which all segments of an event must arrive."""
+_MOST_BODIES_BYTES = 16 << 20
+"""The bytes of messages in quarantine that one pass keeps for a table."""
+_TABLE = re.compile(r'"schema"\s*:\s*"((?:[^"\\]|\\.)*)"\s*,\s*"tbl"\s*:\s*"((?:[^"\\]|\\.)*)"')
+
+
+@dataclass
+class TableState:
+    """A table in a pass."""
+
+    number: int
+    """Its place in the plan of the window."""
+    plan: TablePlan
+    rows: TableRows
+    marks: Mapping[int, PartitionMark]
+    """By partition: where the table was read to. A new partition has none."""
+    begins: dict[int, int]
+    """By partition: the offset of the first message."""
+    ends: Mapping[int, int]
+    """By partition: the offset behind the last message."""
+    is_refused: bool = False
+    """Whether the window goes on without the table."""
+    _quarantined: dict[int, list[QuarantinedMessage]] = field(default_factory=dict)
+    _kept_bytes: int = 0
+    _lost: dict[int, str] = field(default_factory=dict)
+    """By partition: why a change of the table may be lost."""
+
+    @classmethod
+    def of(cls, number: int, plan: TablePlan) -> TableState:
+        """Return the state at the begin of a pass."""
+        marks = {int(each.member): PartitionMark.parse(each.mark) for each in plan.marks if each.mark}
+        return cls(
+            number,
+            plan,
+            TableRows(plan.feed.table, plan.temporal),
+            marks,
+            {number: mark.next for number, mark in marks.items()},
+            {int(end.member): PartitionMark.parse(str(end.mark)).next for end in plan.ends},
+        )
+
+    def has_in_window(self, partition: int, offset: int) -> bool:
+        """Return whether a message belongs to the window of the table."""
+        return self.begins[partition] <= offset < self.ends[partition]
+
+    def quarantine(self, messages: Iterable[tuple[int, int, bytes | None]], reason: str) -> None:
+        """Set messages aside: partition, offset and body of each. The reason contains no value of a row."""
+        for partition, offset, body in messages:
+            self._kept_bytes += len(body or b"")
+            kept = body if self._kept_bytes <= _MOST_BODIES_BYTES else None
+            self._quarantined.setdefault(partition, []).append(QuarantinedMessage(str(offset), reason, kept))
+            _LOG.warning(
+                "Message %s of partition %s went to floodmark.quarantined_messages: %s.", offset, partition, reason
+            )
+
+    def carry(self, groups: Sequence[Sequence[StreamMessage]], now: datetime) -> dict[int, list[CarriedSegment]]:
+        """Return the segments to carry, by partition. Those that came too long ago go to quarantine.
+
+        groups: the segments of each event that is not whole, oldest first.
+        """
+        met_at = {(number, each.offset): each.met_at for number, mark in self.marks.items() for each in mark.carried}
+        carried: dict[int, list[CarriedSegment]] = {}
+        room = MOST_CARRIED_BYTES
+        for group in reversed([each for each in groups if self._may_be_own(each)]):
+            since = min(met_at.get((each.partition, each.offset), now) for each in group)
+            room -= sum(len(each.body) for each in group)
+            if now - since > SEGMENTS_WITHIN or room < 0:
+                self._lose(group, since)
+                continue
+            for each in group:
+                carried.setdefault(each.partition, []).append(CarriedSegment(each.offset, since, each.body))
+        return carried
+
+    def report(self, carried: Mapping[int, Sequence[CarriedSegment]]) -> list[MemberRead]:
+        """Return how each partition was read."""
+        known = {each.member: each.mark for each in self.plan.marks}
+        return [
+            MemberRead(
+                str(partition),
+                known.get(str(partition)),
+                str(PartitionMark(end, tuple(carried.get(partition, ())), lost := self._lost.get(partition, ""))),
+                verdict=Verdict.EXPIRED if lost else None,
+                cause=f"{lost}." if lost else "",
+                hint="Reload the table (floodmark reload)." if lost else "",
+                quarantined=tuple(self._quarantined.get(partition, ())),
+            )
+            for partition, end in self.ends.items()
+        ]
+
+    def _may_be_own(self, group: Sequence[StreamMessage]) -> bool:
+        """Return whether the event of some segments may be one of the table: only its first segment names it."""
+        name = self.plan.feed.table.name
+        for each in group:
+            if isinstance(each.envelope.data, str) and (found := _TABLE.search(each.envelope.data)):
+                return (found[1].casefold(), found[2].casefold()) == name.folded or "\\" in found[0]
+        return True
+
+    def _lose(self, group: Sequence[StreamMessage], since: datetime) -> None:
+        reason = f"segments of the event have not arrived since {since:%Y-%m-%d %H:%M:%S} UTC"
+        self.quarantine([(each.partition, each.offset, each.body) for each in group], reason)
+        for each in group:
+            self._lost[each.partition] = f"an event of the table may be lost: {reason}"

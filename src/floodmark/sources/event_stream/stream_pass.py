@@ -1,0 +1,206 @@
+"""``StreamPass``: one pass over a stream for several tables, whose events are all in the same topic.
+
+The partitions are read one after the other, each from the lowest mark to the end that was planned. The segments of an
+event may be in several partitions, so all of them go to one joiner. What is not whole at the end is carried in the
+marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from floodmark.core.errors import ConfigError, FloodmarkError, UnknownFormatError, WindowExpiredError
+from floodmark.core.window.plan import TablePlan
+from floodmark.sources.event_stream.batches import BatchDecoder, DecodedBatch
+from floodmark.sources.event_stream.change import parse_change
+from floodmark.sources.event_stream.envelope import parse_envelope
+from floodmark.sources.event_stream.faults import PoisonError, UnknownVersionError
+from floodmark.sources.event_stream.joining import FaultyGroup, JoinedEvent, Outcome, SegmentJoiner, StreamMessage
+from floodmark.sources.event_stream.pass_state import TableState
+from floodmark.sources.event_stream.rows import EventRow, TableForm, event_row, table_form
+from floodmark.sources.event_stream.table_rows import BadRow
+from floodmark.sources.event_stream.transport import EventStream, RawMessage, StreamGapError
+from floodmark.sync.ports.members import attach_members
+
+_CHUNK_MESSAGES = 5_000
+_CHUNK_BYTES = 8 << 20
+Found = tuple[int, pa.RecordBatch | FloodmarkError]
+
+
+class _Chunk(NamedTuple):
+    """Messages of a partition."""
+
+    partition: int
+    messages: Sequence[RawMessage]
+
+
+@dataclass
+class StreamPass:
+    """A pass over a stream. ``run`` may be called once."""
+
+    database: str
+    """The name of the database whose events are read."""
+    stream: EventStream
+    tables: Mapping[int, TablePlan]
+    """By the place in the plan of the window."""
+    _decoder: BatchDecoder = field(default_factory=BatchDecoder)
+    _joiner: SegmentJoiner = field(default_factory=SegmentJoiner)
+
+    def __post_init__(self) -> None:
+        self._states = [TableState.of(number, plan) for number, plan in self.tables.items()]
+        self._by_name = {state.plan.feed.table.name.folded: state for state in self._states}
+
+    def run(self) -> Iterator[Found]:
+        """Yield batches of changes with the number of their table, and the error of a table that is refused.
+
+        The last batch of a table says how its partitions were read. Raises WindowExpiredError, UnknownFormatError, and
+        what the stream raises.
+        """
+        self._begin_new_partitions()
+        for message in self._carried():
+            yield from self._join(message)
+        for partition, begin, end in self._ranges():
+            for messages in _chunks(self._read(partition, begin, end)):
+                yield from self._read_chunk(_Chunk(partition, messages))
+        groups, now = self._joiner.take_incomplete(), datetime.now(UTC)
+        for state in self._states:
+            if not state.is_refused:
+                yield state.number, attach_members(state.rows.empty(), state.report(state.carry(groups, now)))
+
+    def _begin_new_partitions(self) -> None:
+        """Begin a partition that is new since the load of a table with its oldest message."""
+        unknown = {number for state in self._states for number in state.ends if number not in state.begins}
+        lows = {number: end.low for number, end in self.stream.read_ends().items()} if unknown else {}
+        for state in self._states:
+            for number, end in state.ends.items():
+                state.begins.setdefault(number, min(lows.get(number, end), end))
+
+    def _ranges(self) -> Iterator[tuple[int, int, int]]:
+        """Yield what is read of each partition for any of the tables."""
+        for partition in sorted({number for state in self._states for number in state.ends}):
+            wanted = [(each.begins[partition], each.ends[partition]) for each in self._states if partition in each.ends]
+            begin, end = min(begin for begin, _ in wanted), max(end for _, end in wanted)
+            if begin < end:
+                yield partition, begin, end
+
+    def _carried(self) -> Iterator[StreamMessage]:
+        """Yield the segments of the marks. Several tables may carry the same one; the joiner takes it once."""
+        for state in self._states:
+            for number, mark in state.marks.items():
+                for each in mark.carried:
+                    envelope = parse_envelope(each.body)
+                    yield StreamMessage(self.stream.topic, number, each.offset, each.body, envelope)
+
+    def _read(self, partition: int, begin: int, end: int) -> Iterator[Sequence[RawMessage]]:
+        try:
+            yield from self.stream.read(partition, begin, end)
+        except StreamGapError as error:
+            subject = str(self._states[0].plan.source)
+            raise WindowExpiredError(subject, f"{error}.", "Reload the table (floodmark reload).") from None
+
+    def _read_chunk(self, chunk: _Chunk) -> Iterator[Found]:
+        bodies = [each.body or b"" for each in chunk.messages]
+        batch = self._decode(bodies)
+        yield from self._build(chunk, batch.rows)
+        for place, envelope in batch.segments:
+            offset = chunk.messages[place].offset
+            message = StreamMessage(self.stream.topic, chunk.partition, offset, bodies[place], envelope)
+            yield from self._join(message)
+        for place, fault in batch.faults:
+            self._quarantine(chunk.partition, chunk.messages[place], str(fault))
+
+    def _decode(self, bodies: Sequence[bytes]) -> DecodedBatch:
+        try:
+            return self._decoder.decode(bodies)
+        except UnknownVersionError as error:
+            subject = str(self._states[0].plan.source)
+            hint = "Upgrade Floodmark. Nothing of the window was merged."
+            raise UnknownFormatError(subject, f"{error}.", hint) from None
+
+    def _build(
+        self, chunk: _Chunk, rows: Mapping[TableForm, Sequence[EventRow]], *, is_joined: bool = False
+    ) -> Iterator[Found]:
+        """Yield the rows of the tables of the pass.
+
+        is_joined: the message is the first one of an event, which a table may have read in an earlier window.
+        """
+        for form, found in rows.items():
+            state = self._state_of(form)
+            if state is None or state.is_refused:
+                continue
+            own = [
+                row
+                for row in found
+                if is_joined or state.has_in_window(chunk.partition, chunk.messages[row.place].offset)
+            ]
+            if not own:
+                continue
+            try:
+                yield from self._build_own(state, chunk, form, own)
+            except ConfigError as error:
+                state.is_refused = True
+                yield state.number, error
+
+    def _build_own(
+        self, state: TableState, chunk: _Chunk, form: TableForm, rows: Sequence[EventRow]
+    ) -> Iterator[Found]:
+        for each in state.rows.build(form, rows):
+            if isinstance(each, BadRow):
+                message = chunk.messages[each.place]
+                state.quarantine([(chunk.partition, message.offset, message.body)], each.reason)
+            else:
+                yield state.number, each
+
+    def _state_of(self, form: TableForm) -> TableState | None:
+        if form.database.casefold() != self.database.casefold():
+            return None
+        return self._by_name.get((form.schema.casefold(), form.table.casefold()))
+
+    def _join(self, message: StreamMessage) -> Iterator[Found]:
+        for outcome in self._joiner.add(message):
+            yield from self._take(outcome)
+
+    def _take(self, outcome: Outcome) -> Iterator[Found]:
+        if isinstance(outcome, FaultyGroup):
+            self._quarantine_group(outcome.messages, outcome.reason)
+            return
+        try:
+            yield from self._build_joined(outcome)
+        except PoisonError as fault:
+            self._quarantine_group(outcome.messages, str(fault))
+
+    def _build_joined(self, event: JoinedEvent) -> Iterator[Found]:
+        change, first = parse_change(event.envelope), event.messages[0]
+        chunk = _Chunk(first.partition, [RawMessage(first.offset, first.body)])
+        yield from self._build(chunk, {table_form(change): [event_row(0, change)]}, is_joined=True)
+
+    def _quarantine_group(self, messages: Iterable[StreamMessage], reason: str) -> None:
+        for each in messages:
+            self._quarantine(each.partition, RawMessage(each.offset, each.body), reason)
+
+    def _quarantine(self, partition: int, message: RawMessage, reason: str) -> None:
+        """Set a message aside of which nobody knows the table. One of the tables reports it for all."""
+        for state in self._states:
+            if not state.is_refused:
+                state.quarantine([(partition, message.offset, message.body)], reason)
+                return
+
+
+def _chunks(messages: Iterable[Sequence[RawMessage]]) -> Iterator[list[RawMessage]]:
+    """Yield messages in lists that are long enough to be decoded at once, and bounded in bytes."""
+    held: list[RawMessage] = []
+    held_bytes = 0
+    for found in messages:
+        for each in found:
+            held.append(each)
+            held_bytes += len(each.body or b"")
+            if len(held) >= _CHUNK_MESSAGES or held_bytes >= _CHUNK_BYTES:
+                yield held
+                held, held_bytes = [], 0
+    if held:
+        yield held

@@ -1,0 +1,90 @@
+"""Tables of a stream are read by Spark in one pass, in memory or, where there are many changes, through a shuffle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from capture_writer import ChangeLog
+from emulator_process import Emulator
+from floodmark.core.job_variables import SOURCE_VARIABLE
+from floodmark.core.schema import TableName
+from floodmark.core.settings import TableSettings
+from floodmark.core.source.snapshot import Verdict
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.sources.event_stream.parts import plan_event_parts
+from floodmark.sources.event_stream.reader import open_event_pass, open_event_reader
+from floodmark.spark import shared_pass, stager
+from floodmark.spark.engine import Engine
+from floodmark.spark.session import open_classic_engine
+from floodmark.spark.stager import SparkStager
+from stream_rig import StreamRig, stream_rig
+
+# py4j leaves its sockets to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+LINES = TableName("dbo", "Lines")
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    opened = open_classic_engine()
+    yield opened
+    opened.stop()
+
+
+@pytest.fixture
+def rig(
+    emulator: Emulator, database: WarehouseConnection, tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[StreamRig]:
+    with stream_rig(emulator, database, tmp_path) as made:
+        made.client.run("CREATE TABLE dbo.Lines (Id int NOT NULL PRIMARY KEY, V nvarchar(20) NOT NULL, W int)")
+        lines = TableSettings(LINES, TableName("shop", "lines"))
+        made.settings = replace(made.settings, tables=(*made.settings.tables, lines))
+        monkeypatch.setenv(SOURCE_VARIABLE, made.connection.to_json())
+        made.stager = SparkStager(lambda: engine, open_event_reader, plan_event_parts, open_shared=open_event_pass)
+        yield made
+
+
+def lines_log(rig: StreamRig) -> ChangeLog:
+    columns = (("Id", "int", 0), ("V", "nvarchar(20)", 1), ("W", "int", 2))
+    return ChangeLog(rig.log.database, columns, "Id", table="Lines", commits=rig.log.commits)
+
+
+@pytest.mark.parametrize("most_bytes", [64 << 20, 1])
+def test_one_pass_brings_all_tables_to_the_state_of_the_source(
+    rig: StreamRig, most_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stager, "stage_pass", partial(shared_pass.stage_pass, most_bytes=most_bytes))
+    lines = lines_log(rig)
+    rig.stream(*rig.change(*((number, f"{number}.00", "first") for number in range(1, 40))))
+    rig.sync()
+    rig.client.run("INSERT dbo.Lines VALUES (1, N'a', NULL), (2, N'b', 7)")
+    rig.stream(*lines.commit(({}, {"Id": "1", "V": "a", "W": None}), ({}, {"Id": "2", "V": "x", "W": None})))
+    rig.stream(*lines.commit(({"Id": "2", "V": "x", "W": None}, {"Id": "2", "V": "b", "W": "7"})))
+    for amount in range(3):
+        rig.stream(*rig.change(*((number, f"{amount}.50", f"näher {amount}") for number in range(1, 30))))
+    rig.stream(*rig.change(1, 2, 3), b"nothing")
+    assert rig.sync().window_id is not None
+    assert rig.differing() == []
+    assert rig.query("SELECT source_name, read_rows, staged_rows FROM floodmark.window_tables ORDER BY window_id, 1")
+    assert len(rig.quarantined()) == 1
+    assert rig.sync().window_id is None
+
+
+@pytest.mark.parametrize("most_bytes", [64 << 20, 1])
+def test_table_whose_events_lack_columns_is_refused_and_the_others_are_merged(
+    rig: StreamRig, most_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stager, "stage_pass", partial(shared_pass.stage_pass, most_bytes=most_bytes))
+    rig.sync()
+    partial_log = replace(lines_log(rig), columns=(("Id", "int", 0), ("W", "int", 2)))
+    rig.stream(*partial_log.commit(({}, {"Id": "1", "W": "1"})))
+    rig.stream(*rig.change((1, "1.00", "one")))
+    rig.sync()
+    assert rig.query('SELECT "Id" FROM shop.orders') == [(1,)]
+    assert rig.ledger.list_stopped("streamed")[0].verdict is Verdict.REFUSED
