@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from emulator_process import Emulator
+from floodmark.core.errors import OperatorError
 from floodmark.core.source.snapshot import Verdict
 from floodmark.postgres.connection import WarehouseConnection
+from floodmark.sources.event_stream import source
 from floodmark.sources.event_stream.encoding import MessageForm
+from floodmark.sources.event_stream.options import StreamOptions
 from stream_rig import ORDERS, StreamRig, stream_rig
 
 
@@ -18,6 +21,12 @@ from stream_rig import ORDERS, StreamRig, stream_rig
 def rig(emulator: Emulator, database: WarehouseConnection, tmp_path: Path) -> Iterator[StreamRig]:
     with stream_rig(emulator, database, tmp_path) as made:
         yield made
+
+
+def declare_partial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the database say that events leave columns out."""
+    partly = StreamOptions(has_all_columns=False, has_old_values=False)
+    monkeypatch.setattr(source, "read_options", lambda _, tables: dict.fromkeys(tables, partly))
 
 
 def test_first_load_and_windows_end_with_the_rows_of_the_table(rig: StreamRig) -> None:
@@ -75,6 +84,65 @@ def test_segments_of_an_event_arrive_in_several_windows_and_partitions(rig: Stre
     rig.sync()
     assert rig.differing() == []
     assert rig.quarantined() == []
+
+
+def test_partial_events_update_only_what_they_carry(rig: StreamRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    declare_partial(monkeypatch)
+    rig.client.run("INSERT dbo.Orders VALUES (1, 1.00, N'one'), (2, 2.00, N'two'), (3, 3.00, NULL)")
+    rig.sync()
+    whole, rig.log.columns = rig.log.columns, rig.log.columns[:2]
+    amounts = rig.log.commit(
+        ({"Id": "1", "Amount": "1.00"}, {"Id": "1", "Amount": "9.00"}),
+        ({"Id": "2", "Amount": "2.00"}, {"Id": "2", "Amount": None}),
+    )
+    rig.log.columns = (whole[0], whole[2])
+    notes = rig.log.commit(
+        ({"Id": "1", "Note": "one"}, {"Id": "1", "Note": "new"}), ({"Id": "3"}, {"Id": "3", "Note": "three"})
+    )
+    rig.client.run("UPDATE dbo.Orders SET Amount = 9, Note = N'new' WHERE Id = 1")
+    rig.client.run("UPDATE dbo.Orders SET Amount = NULL WHERE Id = 2")
+    rig.client.run("UPDATE dbo.Orders SET Note = N'three' WHERE Id = 3")
+    rig.stream(*amounts, *notes)
+    rig.sync()
+    assert rig.differing() == []
+    rig.log.columns = whole
+    rig.stream(*rig.log.commit(({"Id": "3"}, {})))
+    rig.client.run("DELETE dbo.Orders WHERE Id = 3")
+    rig.sync()
+    assert rig.differing() == []
+    assert rig.query('SELECT "Note" FROM shop.orders WHERE __deleted') == [("three",)]
+
+
+def test_partial_event_of_an_unknown_row_refuses_the_table(rig: StreamRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    declare_partial(monkeypatch)
+    rig.sync()
+    rig.log.columns = rig.log.columns[:2]
+    rig.client.run("INSERT dbo.Orders VALUES (7, 2.00, N'unseen')")
+    rig.stream(*rig.log.commit(({"Id": "7", "Amount": "1.00"}, {"Id": "7", "Amount": "2.00"})))
+    with pytest.raises(OperatorError, match="1 rows are missing"):
+        rig.sync()
+    rig.reload()
+    assert rig.differing() == []
+    assert rig.sync().window_id is None
+
+
+def test_deleted_row_keeps_a_value_that_the_server_did_not_send(rig: StreamRig) -> None:
+    rig.stream(*rig.change((1, "1.00", "one")))
+    rig.sync()
+    rig.client.run("DELETE dbo.Orders WHERE Id = 1")
+    rig.stream(*rig.log.commit(({"Id": "1", "Amount": "1.00"}, {})))
+    rig.sync()
+    assert rig.query('SELECT "Note" FROM shop.orders WHERE __deleted') == [("one",)]
+
+
+def test_update_of_a_key_moves_the_row(rig: StreamRig) -> None:
+    rig.stream(*rig.change((1, "1.00", "one"), (2, "2.00", "two")))
+    rig.sync()
+    rows = [{"Id": str(key), "Amount": "1.00", "Note": "one"} for key in (1, 5)]
+    rig.client.run("UPDATE dbo.Orders SET Id = 5 WHERE Id = 1")
+    rig.stream(*rig.log.commit((rows[0], rows[1])))
+    rig.sync()
+    assert rig.differing() == []
 
 
 def test_messages_that_are_no_events_go_to_quarantine_and_the_others_are_merged(rig: StreamRig) -> None:

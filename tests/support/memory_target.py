@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from floodmark.core.change import Operation
-from floodmark.core.naming import LSN_COLUMN, OPERATION_COLUMN, keep_column, lob_columns
+from floodmark.core.naming import LSN_COLUMN, OPERATION_COLUMN, keep_column, optional_columns
 from floodmark.core.policies import Deletes
 from floodmark.core.window.plan import TableCounts, TablePlan
 
@@ -78,7 +78,7 @@ def _merged_values(table: TablePlan, row: Values, stored: StoredRow | None) -> V
     """Return the staged values, with the stored value of each LOB that the change row left out."""
     source = table.feed.table
     values = {column.name: row[column.name] for column in source.stored_columns}
-    for name in lob_columns(source):
+    for name in optional_columns(source):
         if row[keep_column(name)] and stored is not None:
             values[name] = stored.values[name]
     return values

@@ -27,16 +27,16 @@ KEEP_PREFIX = "__keep_"
 
 
 def keep_column(column: str) -> str:
-    """Return the staging column that is true where the change row omits the LOB and the target's value stays."""
+    """Return the staging column that is true where the change row omits a value and that of the target stays."""
     name = KEEP_PREFIX + column
     if len(name.encode()) <= IDENTIFIER_MAX_BYTES:
         return name
     return KEEP_PREFIX + hashlib.sha256(column.encode()).hexdigest()[:32]
 
 
-def lob_columns(table: SourceTable) -> tuple[str, ...]:
+def optional_columns(table: SourceTable) -> tuple[str, ...]:
     """Return the stored columns that have a keep column in staging, in order."""
-    return tuple(column.name for column in table.stored_columns if column.is_lob)
+    return tuple(column.name for column in table.stored_columns if table.may_leave_out(column))
 
 
 def quote(identifier: str) -> str:

@@ -109,6 +109,12 @@ class SourceTable:
     name: TableName
     columns: tuple[SourceColumn, ...]
     key: tuple[str, ...]
+    is_partial: bool = False
+    """Whether changes may leave out any column but those of the key."""
+
+    def may_leave_out(self, column: SourceColumn) -> bool:
+        """Return whether a change row may leave out the value of a column."""
+        return column.is_lob or (self.is_partial and column.name not in self.key)
 
     @property
     def stored_columns(self) -> tuple[SourceColumn, ...]:

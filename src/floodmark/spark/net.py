@@ -79,7 +79,7 @@ class _Collapse:
 
     @classmethod
     def of(cls, shape: RowShape) -> _Collapse:
-        others = (column.name for column in shape.values if not column.is_lob and column.name not in shape.key)
+        others = (column.name for column in shape.values if not column.is_optional and column.name not in shape.key)
         return cls(shape, tuple(others))
 
     def net(self, changes: pa.RecordBatch) -> pa.RecordBatch:
@@ -90,7 +90,7 @@ class _Collapse:
         net = net_operations(first_operation, _numpy(last.column(self.shape.operation)))
         values = {column.name: last.column(column.name) for column in self.shape.values}
         keep = {}
-        for column in self.shape.lobs:
+        for column in self.shape.optional:
             found, where = _last_true(has_value(rows, column, self.shape), starts, ends)
             values[column.name] = rows.column(column.name).take(pa.array(where, mask=~found))
             keep[keep_column(column.name)] = pa.array(~found)
@@ -102,7 +102,7 @@ class _Collapse:
         rows, starts, ends = self._runs(changes)
         # ``_lasting`` needs the second to last.
         needed = [starts, ends, np.maximum(starts, ends - 1)]
-        for column in self.shape.lobs:
+        for column in self.shape.optional:
             found, where = _last_true(has_value(rows, column, self.shape), starts, ends)
             needed.append(where[found])
         return rows.take(pa.array(np.unique(np.concatenate(needed))))

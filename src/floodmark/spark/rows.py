@@ -19,27 +19,27 @@ Batches = Iterable[pa.RecordBatch]
 
 def stamp_first_load(batches: Batches, shape: RowShape, rows_at: bytes) -> Iterator[pa.RecordBatch]:
     """Yield rows of the table itself as inserts at a position."""
-    lobs = [column.name for column in shape.lobs]
+    optional = [column.name for column in shape.optional]
     for batch in batches:
         arrays = [
             *batch.columns,
             pa.repeat(rows_at, batch.num_rows),
             _operations(Operation.INSERT, batch.num_rows),
         ]
-        arrays += [pa.repeat(False, batch.num_rows)] * len(lobs)
-        names = [*batch.schema.names, LSN_COLUMN, OPERATION_COLUMN, *(keep_column(name) for name in lobs)]
+        arrays += [pa.repeat(False, batch.num_rows)] * len(optional)
+        names = [*batch.schema.names, LSN_COLUMN, OPERATION_COLUMN, *(keep_column(name) for name in optional)]
         yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 def adapt_net_changes(batches: Batches, shape: RowShape) -> Iterator[pa.RecordBatch]:
     """Yield rows of the server's net changes function."""
-    columns, lobs = shape.values, shape.lobs
+    columns, optional = shape.values, shape.optional
     for batch in batches:
         arrays = [batch.column(column.name) for column in columns]
         arrays += [batch.column(shape.position), batch.column(shape.operation).cast(pa.int16())]
-        arrays += [pa.array(~has_value(batch, column, shape)) for column in lobs]
+        arrays += [pa.array(~has_value(batch, column, shape)) for column in optional]
         names = [*(column.name for column in columns), LSN_COLUMN, OPERATION_COLUMN]
-        names += [keep_column(column.name) for column in lobs]
+        names += [keep_column(column.name) for column in optional]
         yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 

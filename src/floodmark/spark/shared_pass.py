@@ -65,7 +65,7 @@ class PassTable:
 
 @dataclass
 class _Held:
-    """What was read of a table."""
+    """The rows that a pass has read of a table, and how it read its members."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
     read_rows: int = 0

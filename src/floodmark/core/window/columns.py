@@ -20,9 +20,11 @@ class ValueColumn:
     ordinal: int
     """Its place in the update mask."""
     is_lob: bool
+    """Whether its values may be of any length."""
+    is_optional: bool
     """Whether a change row may leave its value out."""
     keeps_value_on_delete: bool
-    """Whether a delete row holds the last value, which text, ntext and image do not."""
+    """Whether NULL in a delete row is the last value. With text, ntext and image it is not, nor in partial changes."""
 
 
 def value_columns(table: SourceTable, temporal: TemporalPolicy) -> tuple[ValueColumn, ...]:
@@ -36,5 +38,6 @@ def _value_column(table: SourceTable, column: SourceColumn, temporal: TemporalPo
         type=warehouse_type(table, column, temporal),
         ordinal=column.ordinal,
         is_lob=column.is_lob,
-        keeps_value_on_delete=column.type_name not in _WITHOUT_OLD_VALUES,
+        is_optional=table.may_leave_out(column),
+        keeps_value_on_delete=column.type_name not in _WITHOUT_OLD_VALUES and not table.is_partial,
     )

@@ -119,6 +119,7 @@ def _instance_to_json(instance: CaptureInstance) -> dict[str, Any]:
         "table": {
             "name": _name_to_json(instance.table.name),
             "key": list(instance.table.key),
+            "is_partial": instance.table.is_partial,
             "columns": [_column_to_json(column) for column in instance.table.columns],
         },
         "start_lsn": str(instance.start_lsn),
@@ -146,6 +147,7 @@ def _instance_from_json(document: Mapping[str, Any]) -> CaptureInstance:
             name=_name_from_json(table["name"]),
             columns=tuple(SourceColumn(**column) for column in table["columns"]),
             key=tuple(table["key"]),
+            is_partial=table.get("is_partial", False),
         ),
         start_lsn=parse_position(document["start_lsn"]),
         supports_net_changes=document["supports_net_changes"],

@@ -86,7 +86,7 @@ def _joined(merge: Merge, selected: exp.Select) -> exp.Select:
 
 def _leaves_out(merge: Merge) -> exp.Expression:
     """Return the condition that the change row left a LOB out."""
-    kept = [exp.func("COALESCE", staged(keep_column(name)), exp.false()) for name in merge.lobs]
+    kept = [exp.func("COALESCE", staged(keep_column(name)), exp.false()) for name in merge.optional]
     return exp.paren(exp.or_(*kept)) if kept else exp.false()
 
 

@@ -81,11 +81,11 @@ def recover_kept_values(session: psycopg.Connection, planned: TablePlan, merge: 
     """
     names = {"target_schema": planned.target.schema, "target_name": planned.target.name}
     found = session.execute(read_sql("has_quarantine"), names).fetchone()
-    if not merge.lobs or not found or not found[0]:
+    if not merge.optional or not found or not found[0]:
         return
     statement = read_sql("recover_kept_value")
     is_replaced = planned.unstorable is UnstorablePolicy.REPLACE
-    for name in merge.lobs:
+    for name in merge.optional:
         session.execute(
             statement.format(
                 staging=in_bound(table(merge.staging, "s")),
@@ -108,7 +108,7 @@ def _broken(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Expression:
         raise ConfigError(str(planned.source), f"rule {rule.name}: {error}.") from None
     for column in list(condition.find_all(exp.Column)):
         value: exp.Expression = staged(column.name)
-        if column.name in merge.lobs:
+        if column.name in merge.optional:
             value = exp.Case(
                 ifs=[exp.If(this=staged(keep_column(column.name)), true=target(column.name))], default=value
             )
@@ -128,7 +128,7 @@ def _count_broken(
 ) -> dict[Rule, int]:
     counts = [exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=b.copy())) for b in broken.values()]
     rows = exp.select(*counts).from_(table(merge.staging, "s"))
-    if any(name in merge.lobs for b in broken.values() for name in columns_of(b)):
+    if any(name in merge.optional for b in broken.values() for name in columns_of(b)):
         rows = _join_target(merge, rows)
     try:
         found = session.execute(rows.sql(dialect="postgres")).fetchone()

@@ -20,7 +20,7 @@ from floodmark.core.naming import (
     OPERATION_COLUMN,
     WINDOW_COLUMN,
     keep_column,
-    lob_columns,
+    optional_columns,
 )
 from floodmark.core.policies import Deletes
 from floodmark.core.schema import TableName
@@ -41,7 +41,7 @@ class Merge:
     key: tuple[str, ...]
     columns: tuple[str, ...]
     """The stored columns of the source, in order."""
-    lobs: tuple[str, ...]
+    optional: tuple[str, ...]
     """The columns that a change row may leave out."""
     deletes: Deletes
     window_id: int
@@ -65,7 +65,7 @@ def merge_of(plan: WindowPlan, index: int, has_tombstones: bool) -> Merge:
         staging=staging_table(plan, index),
         key=source.key,
         columns=tuple(column.name for column in source.stored_columns),
-        lobs=lob_columns(source),
+        optional=optional_columns(source),
         deletes=table.deletes,
         deletes_have_keys_only=table.feed.delivers_net,
         window_id=plan.window_id,
@@ -191,7 +191,7 @@ def _update(merge: Merge) -> exp.Update:
 
 
 def _kept_or_staged(merge: Merge, name: str) -> exp.Expression:
-    kept = [staged(keep_column(name))] if name in merge.lobs else []
+    kept = [staged(keep_column(name))] if name in merge.optional else []
     if merge.deletes_have_keys_only:
         kept.append(is_delete())
     if not kept:

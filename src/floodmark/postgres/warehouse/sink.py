@@ -22,7 +22,7 @@ from floodmark.core.naming import (
     PART_COLUMN,
     UNSTORABLE_COLUMN,
     keep_column,
-    lob_columns,
+    optional_columns,
     quote,
     quote_table,
 )
@@ -124,7 +124,7 @@ def staging_schema(table: TablePlan, columns: tuple[ValueColumn, ...]) -> pa.Sch
     """Return the schema that COPY sends; the staging table has the same columns under the same names, in any order."""
     own = [(LSN_COLUMN, pa.binary()), (OPERATION_COLUMN, pa.int16()), (PART_COLUMN, pa.int32())]
     own.append((UNSTORABLE_COLUMN, pa.string()))
-    keep = [(keep_column(name), pa.bool_()) for name in lob_columns(table.feed.table)]
+    keep = [(keep_column(name), pa.bool_()) for name in optional_columns(table.feed.table)]
     return pa.schema([*((column.name, staging_type(column.type)) for column in columns), *own, *keep])
 
 
@@ -139,9 +139,9 @@ def staging_batch(
         pa.repeat(pa.scalar(part, pa.int32()), batch.num_rows),
         notes,
     ]
-    lobs = [keep_column(column.name) for column in columns if column.is_lob]
-    names = [*(column.name for column in columns), LSN_COLUMN, OPERATION_COLUMN, PART_COLUMN, UNSTORABLE_COLUMN, *lobs]
-    return pa.RecordBatch.from_arrays([*arrays, *own, *(batch.column(name) for name in lobs)], names=names)
+    kept = [keep_column(column.name) for column in columns if column.is_optional]
+    names = [*(column.name for column in columns), LSN_COLUMN, OPERATION_COLUMN, PART_COLUMN, UNSTORABLE_COLUMN, *kept]
+    return pa.RecordBatch.from_arrays([*arrays, *own, *(batch.column(name) for name in kept)], names=names)
 
 
 def _refuse_dropped(session: ArrowSession, table: TablePlan, staging: TableName) -> None:

@@ -246,17 +246,24 @@ def _merge_staged(
 def _report_incomplete(
     session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge, rows: int
 ) -> None:
-    """Log rows that are not in the target and whose changes left a LOB out; raise OperatorError in a replay.
+    """Log rows that are not in the target and whose changes left values out.
 
-    The merge writes NULL for such a LOB, and NULL is a value to readers.
+    The merge would write NULL for them, and NULL is a value to readers. Raises OperatorError in a replay, and for a
+    table whose changes may leave out any column.
     """
     keys = "; ".join(", ".join(map(str, key)) for key in list_incomplete(session, merge, _EXAMPLES))
     what = (
         f"{rows} rows are missing in {planned.target}, and their changes in {planned.interval} left out the value of "
-        f"{' or '.join(merge.lobs)}."
+        f"{' or '.join(merge.optional)}."
     )
     reload = f"floodmark reload {plan.pipeline} {planned.source} --where ..."
     _LOG.warning("%s: %s Such as key %s. Load them from the source: %s", planned.source, what, keys, reload)
+    if planned.feed.table.is_partial:
+        raise OperatorError(
+            str(planned.source),
+            what,
+            f"Nothing was merged. Reload the table (floodmark reload {plan.pipeline} {planned.source}).",
+        )
     if is_replay_lane(plan.lane):
         raise OperatorError(
             str(planned.source),

@@ -24,7 +24,7 @@ _TABLE = re.compile(r'"schema"\s*:\s*"((?:[^"\\]|\\.)*)"\s*,\s*"tbl"\s*:\s*"((?:
 
 
 @dataclass
-class TableState:
+class PassState:
     """A table in a pass."""
 
     number: int
@@ -45,7 +45,7 @@ class TableState:
     """By partition: why a change of the table may be lost."""
 
     @classmethod
-    def of(cls, number: int, plan: TablePlan) -> TableState:
+    def of(cls, number: int, plan: TablePlan) -> PassState:
         """Return the state at the begin of a pass."""
         marks = {int(each.member): PartitionMark.parse(each.mark) for each in plan.marks if each.mark}
         return cls(

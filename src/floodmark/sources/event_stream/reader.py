@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -56,7 +56,10 @@ class EventReader(SqlServerReader):
         return RowShape(
             key=table.key,
             own=() if is_first else OWN_COLUMNS,
-            values=value_columns(table, self.plan.temporal),
+            # The server may send no old value of a LOB: NULL in a delete is not its last value.
+            values=tuple(
+                replace(column, keeps_value_on_delete=False) for column in value_columns(table, self.plan.temporal)
+            ),
             order=(POSITION, OPERATION),
             position=POSITION,
             operation=OPERATION,

@@ -20,11 +20,12 @@ from floodmark.sources.event_stream.connection import StreamConnection
 from floodmark.sources.event_stream.envelope import parse_envelope
 from floodmark.sources.event_stream.faults import EventFaultError
 from floodmark.sources.event_stream.marks import PartitionMark, oldest
+from floodmark.sources.event_stream.options import WHOLE, StreamOptions, read_options
 from floodmark.sources.event_stream.pass_state import SEGMENTS_WITHIN
 from floodmark.sources.event_stream.positions import LOWEST, end_of_commit
 from floodmark.sources.event_stream.transport import EventStream, PartitionEnds, StreamGapError
 from floodmark.sources.event_stream.words import STREAM_WORDS
-from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, connect
+from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
 from floodmark.sources.sqlserver.identity import build_identity
 from floodmark.sources.sqlserver.sql_files import read_sql
 from floodmark.sources.sqlserver.tables import (
@@ -80,9 +81,7 @@ class EventStreamSource:
         now = datetime.now(UTC)
         with connect(self._connection.database, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
             [(database, taken_at, *names)] = session.fetch(read_sql("read_streamed_database"))
-            found = session.fetch_sets(read_sql("read_tables"), (encode_names(set(tables)), b"", bytes(10)))
-        described, _, columns, keys, masked, filters = found
-        catalog = _Tables(build_tables(described, masked, filters), columns, keys)
+            catalog = _read_tables(session, tables)
         window_ends = tuple(MemberMark(str(number), str(PartitionMark(end.high))) for number, end in ends.items())
         return SourceSnapshot(
             database=database,
@@ -139,9 +138,16 @@ def _faults(marks: Mapping[int, PartitionMark], ends: Mapping[int, PartitionEnds
 class _Tables:
     """The tables that were asked for, as far as the login may see them."""
 
-    def __init__(self, tables: Sequence[FoundTable], columns: Sequence[Row], keys: Sequence[Row]) -> None:
+    def __init__(
+        self,
+        tables: Sequence[FoundTable],
+        columns: Sequence[Row],
+        keys: Sequence[Row],
+        options: Mapping[int, StreamOptions],
+    ) -> None:
         self._tables = tables
         self._columns, self._keys = grouped(columns), grouped(keys)
+        self._options = options
 
     def snapshot_of(
         self, name: TableName, ends: tuple[MemberMark, ...], rows_at: bytes | None, marks: _Marks
@@ -155,7 +161,12 @@ class _Tables:
             exists=True,
             instance=CaptureInstance(
                 identity=InstanceIdentity(str(found.name), found.object_id, _BEGINNING),
-                table=SourceTable(found.name, self._columns_of(found), self._key_of(found)),
+                table=SourceTable(
+                    found.name,
+                    self._columns_of(found),
+                    self._key_of(found),
+                    is_partial=self._options.get(found.object_id, WHOLE).is_partial,
+                ),
                 start_lsn=Version.of(0),
                 supports_net_changes=False,
                 has_command_id=False,
@@ -180,6 +191,14 @@ class _Tables:
 
     def _key_of(self, table: FoundTable) -> tuple[str, ...]:
         return tuple(row[1] for row in self._keys.get(table.object_id, []))
+
+
+def _read_tables(session: SourceSession, tables: Sequence[TableName]) -> _Tables:
+    described, _, columns, keys, masked, filters = session.fetch_sets(
+        read_sql("read_tables"), (encode_names(set(tables)), b"", bytes(10))
+    )
+    found = build_tables(described, masked, filters)
+    return _Tables(found, columns, keys, read_options(session, [table.object_id for table in found]))
 
 
 def _newest_position(stream: EventStream, ends: Mapping[int, PartitionEnds]) -> bytes:

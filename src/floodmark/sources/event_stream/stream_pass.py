@@ -21,7 +21,7 @@ from floodmark.sources.event_stream.change import parse_change
 from floodmark.sources.event_stream.envelope import parse_envelope
 from floodmark.sources.event_stream.faults import PoisonError, UnknownVersionError
 from floodmark.sources.event_stream.joining import FaultyGroup, JoinedEvent, Outcome, SegmentJoiner, StreamMessage
-from floodmark.sources.event_stream.pass_state import TableState
+from floodmark.sources.event_stream.pass_state import PassState
 from floodmark.sources.event_stream.rows import EventRow, TableForm, event_row, table_form
 from floodmark.sources.event_stream.table_rows import BadRow
 from floodmark.sources.event_stream.transport import EventStream, RawMessage, StreamGapError
@@ -52,7 +52,7 @@ class StreamPass:
     _joiner: SegmentJoiner = field(default_factory=SegmentJoiner)
 
     def __post_init__(self) -> None:
-        self._states = [TableState.of(number, plan) for number, plan in self.tables.items()]
+        self._states = [PassState.of(number, plan) for number, plan in self.tables.items()]
         self._by_name = {state.plan.feed.table.name.folded: state for state in self._states}
 
     def run(self) -> Iterator[Found]:
@@ -146,9 +146,7 @@ class StreamPass:
                 state.is_refused = True
                 yield state.number, error
 
-    def _build_own(
-        self, state: TableState, chunk: _Chunk, form: TableForm, rows: Sequence[EventRow]
-    ) -> Iterator[Found]:
+    def _build_own(self, state: PassState, chunk: _Chunk, form: TableForm, rows: Sequence[EventRow]) -> Iterator[Found]:
         for each in state.rows.build(form, rows):
             if isinstance(each, BadRow):
                 message = chunk.messages[each.place]
@@ -156,7 +154,7 @@ class StreamPass:
             else:
                 yield state.number, each
 
-    def _state_of(self, form: TableForm) -> TableState | None:
+    def _state_of(self, form: TableForm) -> PassState | None:
         if form.database.casefold() != self.database.casefold():
             return None
         return self._by_name.get((form.schema.casefold(), form.table.casefold()))

@@ -86,6 +86,8 @@ class TableRows:
         if row.current is None:
             return [_Change(row.place, position, Operation.DELETE, row.old or self._key_values(form, row))]
         if row.old is not None and self._key_of(form, row.old) != self._key_of(form, row.current):
+            if self._table.is_partial and len(form.columns) < len(self._table.columns):
+                raise PoisonError("an update of the key leaves out columns: the row under its new key would lack them")
             return [
                 _Change(row.place, position, Operation.BEFORE_UPDATE, row.old),
                 _Change(row.place, position, Operation.MOVED, row.current),
@@ -120,7 +122,7 @@ class TableRows:
         arrays: list[pa.Array] = [
             pa.array([each.position for each in changes], pa.binary()),
             pa.array([each.operation for each in changes], pa.int32()),
-            pa.nulls(len(changes), pa.binary()),
+            pa.array([self._mask(form)] * len(changes), pa.binary()),
         ]
         for column in self._columns:
             place = places.get(column.name)
@@ -139,18 +141,27 @@ class TableRows:
         except pa.ArrowInvalid:
             raise PoisonError(f"column {column.name} has a value that does not fit its present type") from None
 
-    def _require_columns(self, form: TableForm) -> None:
-        """Raise ConfigError for events without columns that the table had when they were written.
+    def _mask(self, form: TableForm) -> bytes | None:
+        """Return the columns that events have, in the form of an update mask; None for tables with whole events."""
+        if not self._table.is_partial:
+            return None
+        carried = {each.name for each in form.columns}
+        bits = sum(1 << column.ordinal - 1 for column in self._table.columns if column.name in carried)
+        return bits.to_bytes(-(-max(column.ordinal for column in self._table.columns) // 8))
+
+    def _leaves_out(self, form: TableForm) -> list[str]:
+        """Return the columns that events leave out although the table had them when they were written.
 
         A column that is added later has a place behind all others: earlier events leave it out.
         """
         carried = {each.name for each in form.columns}
         last = max(each.index for each in form.columns)
-        missing = [
-            column.name
-            for column in self._table.stored_columns
-            if column.name not in carried and column.ordinal <= last
-        ]
+        stored = self._table.stored_columns
+        return [column.name for column in stored if column.name not in carried and column.ordinal <= last]
+
+    def _require_columns(self, form: TableForm) -> None:
+        """Raise ConfigError for events that leave out columns of a table whose events should be whole."""
+        missing = [] if self._table.is_partial else self._leaves_out(form)
         if missing:
             raise ConfigError(
                 str(self._table.name),

@@ -150,13 +150,21 @@ class SourceSession:
 
     def fetch_sets(self, text: str, parameters: Sequence[object] = ()) -> list[list[tuple[Any, ...]]]:
         """Run one batch and return the rows of every result set that has columns."""
+        return [rows for _, rows in self._fetch(text, parameters)]
+
+    def fetch_named(self, text: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
+        """Run one batch and return the rows of all result sets, by the names of their columns."""
+        return [dict(zip(names, row, strict=True)) for names, rows in self._fetch(text, parameters) for row in rows]
+
+    def _fetch(self, text: str, parameters: Sequence[object]) -> list[tuple[list[str], list[tuple[Any, ...]]]]:
         cursor = self._raw.cursor()
         sets = []
         with self._translated(self._subject):
             cursor.execute(text, *parameters)
             while True:
                 if cursor.description:
-                    sets.append([tuple(row) for row in cursor.fetchall()])
+                    names = [column[0] for column in cursor.description]
+                    sets.append((names, [tuple(row) for row in cursor.fetchall()]))
                 if not cursor.nextset():
                     break
             cursor.close()

@@ -44,9 +44,9 @@ class RowShape:
     """A remark about the order for the log; "" for none."""
 
     @property
-    def lobs(self) -> tuple[ValueColumn, ...]:
+    def optional(self) -> tuple[ValueColumn, ...]:
         """Return the columns that a change row may leave out."""
-        return tuple(column for column in self.values if column.is_lob)
+        return tuple(column for column in self.values if column.is_optional)
 
 
 class ChangeReader(Protocol):

@@ -2,7 +2,7 @@ import dataclasses
 
 from change_histories import histories_plan
 from floodmark.core.lsn import Lsn
-from floodmark.core.naming import IDENTIFIER_MAX_BYTES, keep_column, lob_columns, quote_table
+from floodmark.core.naming import IDENTIFIER_MAX_BYTES, keep_column, optional_columns, quote_table
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
 from floodmark.core.window.plan import LoadKind, WindowPlan
 from floodmark.core.window.staging_names import staging_prefix, staging_table
@@ -43,7 +43,7 @@ def test_lob_columns_are_the_stored_ones_a_change_row_may_leave_out() -> None:
         SourceColumn("Upper", "nvarchar", 4, MAX_LENGTH, is_computed=True),
         SourceColumn("Doc", "xml", 5),
     )
-    assert lob_columns(SourceTable(TableName("dbo", "T"), columns, ("Id",))) == ("Notes", "Doc")
+    assert optional_columns(SourceTable(TableName("dbo", "T"), columns, ("Id",))) == ("Notes", "Doc")
 
 
 def test_quoted_table_keeps_quotes_and_dots_of_a_name() -> None:

@@ -11,14 +11,16 @@ MERGE = Merge(
     staging=TableName("floodmark_staging", "w7_1_0"),
     key=("Id", "Line"),
     columns=("Id", "Line", "Amount", "Notes"),
-    lobs=("Notes",),
+    optional=("Notes",),
     deletes=Deletes.SOFT,
     window_id=7,
 )
 
 
 def variant(deletes: Deletes = Deletes.SOFT, *, tombstones: bool = False, in_order: bool = False) -> Merge:
-    return Merge(MERGE.target, MERGE.staging, MERGE.key, MERGE.columns, MERGE.lobs, deletes, 7, tombstones, in_order)
+    return Merge(
+        MERGE.target, MERGE.staging, MERGE.key, MERGE.columns, MERGE.optional, deletes, 7, tombstones, in_order
+    )
 
 
 @pytest.mark.parametrize("dialect", ["postgres", "spark"])
