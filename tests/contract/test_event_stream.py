@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from emulator_process import Emulator
-from floodmark.core.errors import OperatorError
+from floodmark.core.errors import OperatorError, SourceUnavailableError
 from floodmark.core.source.snapshot import Verdict
 from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sources.event_stream import source
+from floodmark.sources.event_stream import kafka_stream, source
 from floodmark.sources.event_stream.encoding import MessageForm
+from floodmark.sources.event_stream.kafka_topic import KafkaTopic
 from floodmark.sources.event_stream.options import StreamOptions
+from mock_broker import mock_broker
 from stream_rig import ORDERS, StreamRig, stream_rig
 
 
@@ -184,3 +186,27 @@ def test_reload_goes_on_behind_what_it_has_read(rig: StreamRig) -> None:
     rig.sync()
     assert rig.differing() == []
     assert ORDERS in rig.ledger.list_marks("streamed")
+
+
+def test_topic_is_read_by_the_kafka_protocol(rig: StreamRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    with mock_broker() as (producer, servers):
+
+        def send(*bodies: bytes) -> None:
+            for place, body in enumerate(bodies):
+                producer.produce("changes", value=body, partition=place % 2)
+            assert producer.flush(20) == 0
+
+        rig.topic = KafkaTopic(servers, "changes")
+        send(*rig.change((1, "1.00", "one"), (2, "2.00", "two")))
+        rig.sync()
+        assert rig.differing() == []
+        rig.log.form = MessageForm(limit_bytes=3000)
+        send(*rig.change((1, "9.00", "long " * 1000), (3, None, "é🌊")), b"garbage", *rig.change(2))
+        rig.sync()
+        assert rig.differing() == []
+        assert [body for *_, body in rig.quarantined()] == [b"garbage"]
+        assert rig.sync().window_id is None
+    monkeypatch.setattr(kafka_stream, "_TIMEOUT_SECONDS", 2.0)
+    rig.topic = KafkaTopic("127.0.0.1:1", "changes")
+    with pytest.raises(SourceUnavailableError):
+        rig.sync()

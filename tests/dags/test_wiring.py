@@ -12,7 +12,16 @@ from floodmark.config import Config, load_config
 from floodmark.core.errors import ConfigError
 from floodmark.core.job_variables import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
 from floodmark.orchestration.load_operator import LoadHook
-from floodmark.wiring.connections import fleet_connection, source_connection, spark_target, warehouse_connection
+from floodmark.sources.event_stream.capture_folder import CaptureFolder
+from floodmark.sources.event_stream.connection import StreamConnection
+from floodmark.sources.event_stream.kafka_topic import KafkaTopic
+from floodmark.wiring.connections import (
+    fleet_connection,
+    source_connection,
+    spark_target,
+    stream_connection,
+    warehouse_connection,
+)
 from floodmark.wiring.pipelines import wire
 from floodmark.wiring.places import config_path, data_docs_dir
 
@@ -77,6 +86,50 @@ def test_a_source_connection_that_lacks_something_is_named(
     with pytest.raises(ConfigError, match=message) as caught:
         source_connection("shop")
     assert "s3cret" not in str(caught.value)
+
+
+def test_stream_is_a_folder_or_a_topic_and_travels_as_json(define: Define) -> None:
+    define("shop", SOURCE)
+    define("hub", {"conn_type": "fs", "extra": {"path": "/captures/ns/hub"}})
+    found = stream_connection("shop", "hub")
+    assert found.stream == CaptureFolder("/captures/ns/hub")
+    assert StreamConnection.from_json(found.to_json()) == found
+    extra = {
+        "bootstrap.servers": "ns.servicebus.windows.net:9093",
+        "topic": "orders",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "$ConnectionString",
+        "sasl.password": "Endpoint=sb://s3cret",
+    }
+    define("hub", {"conn_type": "kafka", "extra": extra})
+    found = stream_connection("shop", "hub")
+    assert isinstance(found.stream, KafkaTopic)
+    assert (found.stream.topic, found.stream.password) == ("orders", "Endpoint=sb://s3cret")
+    assert found.hosts == {"source": "h", "stream": "ns.servicebus.windows.net"}
+    assert StreamConnection.from_json(found.to_json()) == found
+    assert "s3cret" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"conn_type": "fs", "extra": {}}, "it has no path in its extra"),
+        ({"conn_type": "fs", "extra": {"path": "captures"}}, "captures is not an absolute path"),
+        ({"conn_type": "http"}, "its type is http, expected fs or kafka"),
+        ({"conn_type": "kafka", "extra": {"topic": "t"}}, "it has no bootstrap.servers in its extra"),
+        ({"conn_type": "kafka", "extra": {"bootstrap.servers": "h"}}, "it has no topic in its extra"),
+        (
+            {"conn_type": "kafka", "extra": {"bootstrap.servers": "h", "topic": "t", "auto.offset.reset": "latest"}},
+            "its extra has auto.offset.reset, which Floodmark does not take",
+        ),
+    ],
+)
+def test_stream_that_lacks_something_is_named(define: Define, fields: dict[str, object], message: str) -> None:
+    define("shop", SOURCE)
+    define("hub", fields)
+    with pytest.raises(ConfigError, match=message):
+        stream_connection("shop", "hub")
 
 
 def test_fleet_takes_a_folder_or_a_list_and_its_settings(define: Define) -> None:

@@ -26,6 +26,7 @@ from floodmark.postgres.warehouse.verify import PostgresRowComparer
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.event_stream.capture_folder import CaptureFolder
 from floodmark.sources.event_stream.connection import StreamConnection
+from floodmark.sources.event_stream.kafka_topic import KafkaTopic
 from floodmark.sources.event_stream.reader import EventReader
 from floodmark.sources.event_stream.source import EventStreamSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
@@ -62,12 +63,14 @@ class StreamRig:
     partitions: int = 2
     stager: Stager | None = None
     """None: one without Spark."""
+    topic: KafkaTopic | None = None
+    """The topic to which a test writes; None for the capture folder."""
     rows: dict[int, Row] = field(default_factory=dict)
     """The rows of the table by key."""
 
     @property
     def connection(self) -> StreamConnection:
-        return StreamConnection(self.at, CaptureFolder(str(self.capture.folder)))
+        return StreamConnection(self.at, self.topic or CaptureFolder(str(self.capture.folder)))
 
     @property
     def source(self) -> EventStreamSource:

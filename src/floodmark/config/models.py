@@ -56,7 +56,7 @@ class SourceConfig(_Frozen):
     """How its changes are read: by change data capture, by change tracking, from the files of devices, or from the
     events that the server streams."""
     stream_conn_id: ConnectionId | None = None
-    """For kind event_stream, the connection of the stream: of type fs, the folder of an event hub's captures."""
+    """For kind event_stream, the connection of the stream: of type kafka, or of type fs for the folder of captures."""
     capture: CaptureConfig | None = None
     """How the capture job is maintained; None: Floodmark does not change it."""
     retention: RetentionConfig | None = None

@@ -100,7 +100,7 @@ def run_load_job(window_id: int, opening: OpeningEngine) -> Mapping[TableName, T
     ledger = _from_environment(LEDGER_VARIABLE, WarehouseConnection, subject)
     warehouse = _from_environment(WAREHOUSE_VARIABLE, WarehouseConnection, subject)
 
-    hosts = {} if isinstance(source, Fleet) else {"source": source.host}
+    hosts = _list_hosts(source)
 
     def open_engine() -> Engine:
         engine = opening.get()
@@ -119,6 +119,13 @@ def run_load_job(window_id: int, opening: OpeningEngine) -> Mapping[TableName, T
         )
     finally:
         _LOG.info("The load took %.1f s.", time.monotonic() - began - opening.waited_seconds)
+
+
+def _list_hosts(source: SqlServerConnection | Fleet | StreamConnection) -> Mapping[str, str]:
+    """Return the hosts that executors connect to, by what they are."""
+    if isinstance(source, Fleet):
+        return {}
+    return source.hosts if isinstance(source, StreamConnection) else {"source": source.host}
 
 
 def _require_reachable(master: str, hosts: Mapping[str, str]) -> None:

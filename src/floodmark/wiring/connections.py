@@ -13,7 +13,9 @@ from floodmark.sources.sqlserver.connection import SqlServerConnection
 if TYPE_CHECKING:
     from floodmark.postgres.connection import WarehouseConnection
     from floodmark.sources.compact.fleet import Fleet
+    from floodmark.sources.event_stream.capture_folder import CaptureFolder
     from floodmark.sources.event_stream.connection import StreamConnection
+    from floodmark.sources.event_stream.kafka_topic import KafkaTopic
     from floodmark.spark.launch.target import SparkTarget
 
 SQL_SERVER_PORT = 1433
@@ -69,19 +71,41 @@ def fleet_connection(conn_id: str) -> Fleet:
 
 
 def stream_connection(conn_id: str, stream_conn_id: str) -> StreamConnection:
-    """Return a database and its stream, an Airflow connection of type fs: the folder of an event hub's captures.
+    """Return a database and its stream: an Airflow connection of type kafka, or of type fs for a capture folder.
 
-    Extra: path. Raises ConfigError.
+    Extra of type fs: path, the folder of the event hub. Extra of type kafka: topic and librdkafka's settings. Raises
+    ConfigError.
     """
     from floodmark.sources.event_stream.capture_folder import CaptureFolder
     from floodmark.sources.event_stream.connection import StreamConnection
 
-    extras = read_connection(stream_conn_id, "fs").extra_dejson
+    found = read_connection(stream_conn_id, "fs", "kafka")
+    extras = found.extra_dejson
     try:
-        folder = CaptureFolder(required_field(extras.get("path"), stream_conn_id, "path in its extra"))
+        if found.conn_type == "kafka":
+            stream: CaptureFolder | KafkaTopic = _kafka_topic(extras, stream_conn_id)
+        else:
+            stream = CaptureFolder(required_field(extras.get("path"), stream_conn_id, "path in its extra"))
     except ValueError as error:
         raise ConfigError(f"connection {stream_conn_id}", f"{error}.", "Correct its extra.") from None
-    return StreamConnection(source_connection(conn_id), folder)
+    return StreamConnection(source_connection(conn_id), stream)
+
+
+def _kafka_topic(extras: dict[str, Any], conn_id: str) -> KafkaTopic:
+    """Return the topic of a connection of type kafka. Its extra has librdkafka's names, as Airflow's provider wants."""
+    from floodmark.sources.event_stream.kafka_topic import SETTINGS, KafkaTopic
+
+    left = {name: str(value) for name, value in extras.items() if value not in (None, "")}
+    servers = required_field(left.pop("bootstrap.servers", ""), conn_id, "bootstrap.servers in its extra")
+    topic = required_field(left.pop("topic", ""), conn_id, "topic in its extra")
+    password, ca_file = left.pop("sasl.password", ""), left.pop("ssl.ca.location", "")
+    if unknown := sorted(left.keys() - SETTINGS):
+        raise ConfigError(
+            f"connection {conn_id}",
+            f"its extra has {', '.join(unknown)}, which Floodmark does not take.",
+            f"It takes bootstrap.servers, topic, sasl.password, ssl.ca.location, {', '.join(sorted(SETTINGS))}.",
+        )
+    return KafkaTopic(servers, topic, left, password, ca_file)
 
 
 def warehouse_connection(conn_id: str) -> WarehouseConnection:

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from fastavro import block_reader
 
 from floodmark.core.errors import ConfigError, SourceDamagedError
-from floodmark.sources.event_stream.transport import PartitionEnds, RawMessage, StreamGapError
+from floodmark.sources.event_stream.transport import EventStream, PartitionEnds, RawMessage, StreamGapError
 
 _NUMBER = "SequenceNumber"
 _BODY = "Body"
@@ -43,6 +43,19 @@ class CaptureFolder:
     @property
     def topic(self) -> str:
         return Path(self.path).name
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Return no hosts: every machine that reads must have the folder under this path."""
+        return ()
+
+    def portable(self) -> CaptureFolder:
+        """Return the folder."""
+        return self
+
+    def open_stream(self) -> EventStream:
+        """Return the folder: it is the topic."""
+        return self
 
     def read_ends(self) -> Mapping[int, PartitionEnds]:
         try:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 
 from floodmark.sources.event_stream.capture_folder import CaptureFolder
+from floodmark.sources.event_stream.kafka_topic import KafkaTopic
 from floodmark.sources.event_stream.transport import EventStream
 from floodmark.sources.sqlserver.connection import SqlServerConnection
+
+_TRANSPORTS: dict[str, type[CaptureFolder | KafkaTopic]] = {"folder": CaptureFolder, "kafka": KafkaTopic}
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,27 +19,31 @@ class StreamConnection:
     """A source of kind ``event_stream``. It travels to the load job as JSON."""
 
     database: SqlServerConnection
-    stream: CaptureFolder
+    stream: CaptureFolder | KafkaTopic
 
     @classmethod
     def from_json(cls, text: str) -> StreamConnection:
         """Return the connection that ``to_json`` wrote. Raises ValueError or TypeError for any other text."""
         document = json.loads(text)
-        return cls(SqlServerConnection(**document["database"]), CaptureFolder(**document["stream"]))
+        transport = _TRANSPORTS[document["transport"]]
+        return cls(SqlServerConnection(**document["database"]), transport(**document["stream"]))
 
     def to_json(self) -> str:
         """Return the connection as JSON, with its passwords: for an environment variable, never a log."""
-        return json.dumps({"database": asdict(self.database), "stream": asdict(self.stream)})
+        transport = next(name for name, kind in _TRANSPORTS.items() if isinstance(self.stream, kind))
+        document = {"database": asdict(self.database), "transport": transport, "stream": asdict(self.stream)}
+        return json.dumps(document)
 
     def portable(self) -> StreamConnection:
         """Return the connection with the contents of its files, for other machines. Raises ValueError."""
-        return replace(self, database=self.database.portable())
+        return StreamConnection(self.database.portable(), self.stream.portable())
 
     @property
-    def host(self) -> str:
-        """Return the host of the database."""
-        return self.database.host
+    def hosts(self) -> Mapping[str, str]:
+        """Return the hosts that are read, by what they are."""
+        brokers = self.stream.hosts
+        return {"source": self.database.host, **({"stream": brokers[0]} if brokers else {})}
 
     def open_stream(self) -> EventStream:
         """Return the topic."""
-        return self.stream
+        return self.stream.open_stream()

@@ -1,0 +1,163 @@
+"""``KafkaStream``: the messages of a topic, by the Kafka protocol.
+
+Each call opens a consumer and closes it. Offsets come from the arguments alone: no consumer group stores any, and an
+offset that the broker does not have is an error, never another offset. librdkafka connects in threads of its own, and
+reports what it meets to a callback; what it would write to the terminal is dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from floodmark.core.errors import ConfigError, FloodmarkError, SourceLoginError, SourceUnavailableError
+from floodmark.sources.event_stream.kafka_topic import KafkaTopic
+from floodmark.sources.event_stream.transport import PartitionEnds, RawMessage, StreamGapError
+
+_TIMEOUT_SECONDS = 30.0
+"""The time in which a broker must answer, and in which a read must bring a message."""
+_BATCH_MESSAGES = 2_000
+_SILENT = logging.getLogger("floodmark.librdkafka")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaStream:
+    """``transport.EventStream``."""
+
+    at: KafkaTopic
+
+    @property
+    def topic(self) -> str:
+        return self.at.topic
+
+    def read_ends(self) -> Mapping[int, PartitionEnds]:
+        with self._consumer() as consumer:
+            return {number: self._read_end(consumer, number) for number in self._list_partitions(consumer)}
+
+    def _read_end(self, consumer: Consumer, partition: int) -> PartitionEnds:
+        place = TopicPartition(self.at.topic, partition)
+        return PartitionEnds(*consumer.get_watermark_offsets(place, _TIMEOUT_SECONDS, cached=False))
+
+    def read(self, partition: int, begin: int, end: int) -> Iterator[Sequence[RawMessage]]:
+        if begin >= end:
+            return
+        with self._consumer() as consumer:
+            self._require(consumer, partition, begin, end)
+            consumer.assign([TopicPartition(self.at.topic, partition, begin)])
+            expected, deadline = begin, time.monotonic() + _TIMEOUT_SECONDS
+            while expected < end:
+                found = self._take(consumer.consume(_BATCH_MESSAGES, timeout=1.0), partition, expected, end)
+                if found:
+                    expected, deadline = found[-1].offset + 1, time.monotonic() + _TIMEOUT_SECONDS
+                    yield found
+                elif time.monotonic() > deadline:
+                    raise self._unavailable(f"message {expected} of partition {partition} did not arrive in time")
+
+    def _require(self, consumer: Consumer, partition: int, begin: int, end: int) -> None:
+        """Raise StreamGapError unless a partition has some messages. The broker would let a consumer wait for them."""
+        if partition not in self._list_partitions(consumer):
+            raise StreamGapError(f"there is no partition {partition}")
+        found = self._read_end(consumer, partition)
+        if found.low > begin:
+            raise StreamGapError(f"message {begin} of partition {partition} is no longer in the stream")
+        if found.high < end:
+            raise StreamGapError(f"partition {partition} ends at {found.high}, and the window ends at {end}")
+
+    def _take(self, messages: Sequence[Any], partition: int, expected: int, end: int) -> list[RawMessage]:
+        """Return messages below ``end``. Raises StreamGapError where the next is not the expected one."""
+        found = []
+        for message in messages:
+            if error := message.error():
+                self._refuse(error, partition, expected)
+                continue
+            if message.offset() >= end and expected == end:
+                break
+            if message.offset() != expected:
+                raise StreamGapError(f"partition {partition} has no message {expected}, but message {message.offset()}")
+            found.append(RawMessage(message.offset(), message.value()))
+            expected += 1
+        return found
+
+    def _refuse(self, error: Any, partition: int, expected: int) -> None:
+        """Raise the error of a message that is none."""
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            raise StreamGapError(f"message {expected} of partition {partition} is no longer in the stream")
+        if error.code() in (KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART):
+            raise StreamGapError(f"there is no partition {partition}")
+        if not error.retriable():
+            raise self._translated(error)
+
+    def _list_partitions(self, consumer: Consumer) -> list[int]:
+        found = consumer.list_topics(self.at.topic, timeout=_TIMEOUT_SECONDS).topics[self.at.topic]
+        if found.error is not None:
+            if found.error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+                raise ConfigError(
+                    str(self.at), "there is no such topic.", "Correct the topic in the connection of the stream."
+                )
+            raise self._translated(found.error)
+        return sorted(found.partitions)
+
+    @contextmanager
+    def _consumer(self) -> Iterator[Consumer]:
+        refusals: list[FloodmarkError] = []
+
+        def note(error: Any) -> None:
+            if self._is_login(error):
+                refusals.append(self._translated(error))
+
+        try:
+            consumer = Consumer({**self._configuration(), "error_cb": note}, logger=_SILENT)
+        except KafkaException as error:
+            raise ConfigError(
+                str(self.at), f"{error.args[0].str()}.", "Correct the connection of the stream."
+            ) from None
+        try:
+            yield consumer
+        except KafkaException as error:
+            raise next(iter(refusals), None) or self._translated(error.args[0]) from None
+        except SourceUnavailableError as error:
+            raise next(iter(refusals), None) or error from None
+        finally:
+            consumer.close()
+
+    def _configuration(self) -> dict[str, Any]:
+        known = {"sasl.password": self.at.password} if self.at.password else {}
+        if self.at.ca_path:
+            known["ssl.ca.location"] = self.at.ca_path
+        return {
+            **self.at.settings,
+            **known,
+            "bootstrap.servers": self.at.servers,
+            # A name is required, and nothing is stored under it.
+            "group.id": "floodmark",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            # Every offset counts, also one of a transaction that was aborted.
+            "isolation.level": "read_uncommitted",
+            "enable.partition.eof": False,
+            "allow.auto.create.topics": False,
+        }
+
+    def _is_login(self, error: Any) -> bool:
+        refused = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
+        return error.code() in (*refused, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+
+    def _translated(self, error: Any) -> FloodmarkError:
+        if self._is_login(error):
+            return SourceLoginError(
+                str(self.at), f"the broker refused the login ({error.name()}).", "Correct the connection of the stream."
+            )
+        return self._unavailable(error.str())
+
+    def _unavailable(self, cause: str) -> SourceUnavailableError:
+        hint = "Check the broker and the connection of the stream. It is retried automatically."
+        return SourceUnavailableError(str(self.at), f"the topic cannot be read: {cause}.", hint)
