@@ -17,6 +17,7 @@ from capture_writer import CaptureWriter
 from floodmark.core.errors import ConfigError, SourceUnavailableError
 from floodmark.sources.event_stream import kafka_stream
 from floodmark.sources.event_stream.capture_folder import CaptureFolder
+from floodmark.sources.event_stream.kafka_stream import KafkaStream
 from floodmark.sources.event_stream.kafka_topic import KafkaTopic
 from floodmark.sources.event_stream.transport import EventStream, PartitionEnds, StreamGapError
 from mock_broker import mock_broker
@@ -67,11 +68,11 @@ class KafkaRig(TransportRig):
 
     @property
     def stream(self) -> EventStream:
-        return KafkaTopic(self.servers, self.topic).open_stream()
+        return KafkaStream(KafkaTopic(self.servers, self.topic))
 
     @property
     def missing(self) -> EventStream:
-        return KafkaTopic(self.servers, "no-such-topic").open_stream()
+        return KafkaStream(KafkaTopic(self.servers, "no-such-topic"))
 
     def write(self, partition: int, bodies: Sequence[bytes | None]) -> None:
         for body in bodies:
@@ -137,7 +138,7 @@ def test_unknown_partition_is_a_gap(rig: TransportRig) -> None:
 
 def test_broker_that_is_away_is_an_error_that_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_stream, "_TIMEOUT_SECONDS", 2.0)
-    stream = KafkaTopic("127.0.0.1:1", "orders").open_stream()
+    stream = KafkaStream(KafkaTopic("127.0.0.1:1", "orders"))
     began = time.monotonic()
     with pytest.raises(SourceUnavailableError, match="orders at 127"):
         stream.read_ends()
@@ -147,7 +148,7 @@ def test_broker_that_is_away_is_an_error_that_may_pass(monkeypatch: pytest.Monke
 
 
 def test_setting_that_librdkafka_does_not_take_is_an_error_of_the_configuration() -> None:
-    stream = KafkaTopic("127.0.0.1:1", "orders", {"security.protocol": "NONSENSE"}, "secret").open_stream()
+    stream = KafkaStream(KafkaTopic("127.0.0.1:1", "orders", {"security.protocol": "NONSENSE"}, "secret"))
     with pytest.raises(ConfigError) as raised:
         stream.read_ends()
     assert "secret" not in str(raised.value)

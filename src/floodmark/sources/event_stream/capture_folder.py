@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from fastavro import block_reader
 
 from floodmark.core.errors import ConfigError, SourceDamagedError
-from floodmark.sources.event_stream.transport import EventStream, PartitionEnds, RawMessage, StreamGapError
+from floodmark.sources.event_stream.transport import PartitionEnds, RawMessage, StreamGapError
 
 _NUMBER = "SequenceNumber"
 _BODY = "Body"
@@ -51,10 +51,6 @@ class CaptureFolder:
 
     def portable(self) -> CaptureFolder:
         """Return the folder."""
-        return self
-
-    def open_stream(self) -> EventStream:
-        """Return the folder: it is the topic."""
         return self
 
     def read_ends(self) -> Mapping[int, PartitionEnds]:

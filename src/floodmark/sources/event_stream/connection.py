@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
+from floodmark.core.errors import ConfigError
 from floodmark.sources.event_stream.capture_folder import CaptureFolder
 from floodmark.sources.event_stream.kafka_topic import KafkaTopic
 from floodmark.sources.event_stream.transport import EventStream
@@ -45,5 +46,13 @@ class StreamConnection:
         return {"source": self.database.host, **({"stream": brokers[0]} if brokers else {})}
 
     def open_stream(self) -> EventStream:
-        """Return the topic."""
-        return self.stream.open_stream()
+        """Return the topic. Raises ConfigError where the library that reads it is not installed."""
+        if isinstance(self.stream, CaptureFolder):
+            return self.stream
+        try:
+            from floodmark.sources.event_stream.kafka_stream import KafkaStream  # noqa: PLC0415  (an extra)
+        except ImportError:
+            raise ConfigError(
+                str(self.stream), "the package confluent-kafka is not installed.", "Install floodmark[kafka]."
+            ) from None
+        return KafkaStream(self.stream)

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from floodmark.carried_file import path_of, read_file
-from floodmark.core.errors import ConfigError
-from floodmark.sources.event_stream.transport import EventStream
 
 SETTINGS = frozenset({"security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "client.id"})
 """The settings of librdkafka that a connection may have, besides those that are fields of ``KafkaTopic``."""
@@ -47,13 +45,3 @@ class KafkaTopic:
     def ca_path(self) -> str:
         """Return the path of the trusted authorities on this machine; empty for those of the system."""
         return path_of(self.ca_pem) if self.ca_pem else self.ca_file
-
-    def open_stream(self) -> EventStream:
-        """Return the topic. Raises ConfigError where its library is not installed."""
-        try:
-            from floodmark.sources.event_stream.kafka_stream import KafkaStream  # noqa: PLC0415  (an extra)
-        except ImportError:
-            raise ConfigError(
-                str(self), "the package confluent-kafka is not installed.", "Install floodmark[kafka]."
-            ) from None
-        return KafkaStream(self)
