@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.java_packages import why_not
 from benchmarks.peers import __main__ as command
 from benchmarks.peers import debezium_jars
 from benchmarks.peers.compare import Figure, ratios
@@ -18,7 +19,6 @@ from benchmarks.peers.debezium_jars import (
     fetch_jars,
     find_java,
     missing_modules,
-    why_not,
 )
 from floodmark.spark.launch.java import JAVA_VARIABLE
 from floodmark_laptop.stack import EmulatorAddress

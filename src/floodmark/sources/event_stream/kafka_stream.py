@@ -54,7 +54,9 @@ class KafkaStream:
             consumer.assign([TopicPartition(self.at.topic, partition, begin)])
             expected, deadline = begin, time.monotonic() + _TIMEOUT_SECONDS
             while expected < end:
-                found = self._take(consumer.consume(_BATCH_MESSAGES, timeout=1.0), partition, expected, end)
+                # Not more than there are: the call would wait for others.
+                wanted = min(_BATCH_MESSAGES, end - expected)
+                found = self._take(consumer.consume(wanted, timeout=1.0), partition, expected)
                 if found:
                     expected, deadline = found[-1].offset + 1, time.monotonic() + _TIMEOUT_SECONDS
                     yield found
@@ -71,15 +73,13 @@ class KafkaStream:
         if found.high < end:
             raise StreamGapError(f"partition {partition} ends at {found.high}, and the window ends at {end}")
 
-    def _take(self, messages: Sequence[Any], partition: int, expected: int, end: int) -> list[RawMessage]:
-        """Return messages below ``end``. Raises StreamGapError where the next is not the expected one."""
+    def _take(self, messages: Sequence[Any], partition: int, expected: int) -> list[RawMessage]:
+        """Return messages. Raises StreamGapError where the next is not the expected one."""
         found = []
         for message in messages:
             if error := message.error():
                 self._refuse(error, partition, expected)
                 continue
-            if message.offset() >= end and expected == end:
-                break
             if message.offset() != expected:
                 raise StreamGapError(f"partition {partition} has no message {expected}, but message {message.offset()}")
             found.append(RawMessage(message.offset(), message.value()))

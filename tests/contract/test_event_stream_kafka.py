@@ -1,0 +1,100 @@
+"""Changes come through Apache Kafka, which is killed, loses messages, gets partitions, and is created again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.java_packages import MissingPackagesError
+from emulator_process import Emulator
+from floodmark.core.errors import SourceUnavailableError
+from floodmark.core.policies import OnGap
+from floodmark.core.source.snapshot import Verdict
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.sources.event_stream import kafka_stream
+from floodmark.sources.event_stream.encoding import MessageForm
+from floodmark.sources.event_stream.kafka_topic import KafkaTopic
+from kafka_broker import KafkaBroker, kafka_broker
+from stream_rig import StreamRig, stream_rig
+
+TOPIC = "changes"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    try:
+        with kafka_broker(tmp_path_factory.mktemp("kafka") / "broker") as started:
+            yield started
+    except MissingPackagesError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def rig(emulator: Emulator, database: WarehouseConnection, tmp_path: Path, broker: KafkaBroker) -> Iterator[StreamRig]:
+    broker.create_topic(TOPIC, 3)
+    with stream_rig(emulator, database, tmp_path, on_gap=OnGap.REPAIR) as made:
+        made.topic = KafkaTopic(broker.servers, TOPIC)
+        yield made
+    broker.delete_topic(TOPIC)
+
+
+def send(broker: KafkaBroker, random_: random.Random, bodies: list[bytes], partitions: int = 3) -> None:
+    """Send messages to any partition, some of them twice: the server delivers at least once."""
+    repeated = [body for body in bodies for _ in range(random_.choice((1, 1, 1, 2)))]
+    broker.send(TOPIC, ((random_.randrange(partitions), body) for body in repeated))
+
+
+def test_rows_are_equal_after_kills_repeats_and_new_partitions(
+    rig: StreamRig, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random_ = random.Random(5)
+    monkeypatch.setattr(kafka_stream, "_TIMEOUT_SECONDS", 5.0)
+    rig.log.form = MessageForm(limit_bytes=4_000)
+    send(broker, random_, rig.change(*((key, f"{key}.00", "first") for key in range(1, 20))))
+    rig.sync()
+    assert rig.differing() == []
+    for round_ in range(3):
+        changes: list[tuple[int, str | None, str | None] | int] = [
+            (random_.randrange(1, 30), f"{round_}.{number:02}", random_.choice((None, "kurz", "läng " * 1500)))
+            for number in range(8)
+        ]
+        bodies = [body for change in changes for body in rig.change(change)]
+        send(broker, random_, bodies, partitions=3 if round_ < 2 else 5)
+        opened = rig.open()
+        if round_ == 0:
+            broker.kill()
+            with pytest.raises(SourceUnavailableError):
+                rig.load(opened)
+            broker.start()
+        if round_ == 1:
+            broker.add_partitions(TOPIC, 5)
+        rig.load(opened)
+        rig.publish(opened)
+    rig.sync()
+    assert rig.differing() == []
+    assert rig.quarantined() == []
+
+
+def test_messages_that_are_gone_and_a_new_topic_lead_to_a_load_of_the_table(
+    rig: StreamRig, broker: KafkaBroker
+) -> None:
+    random_ = random.Random(6)
+    send(broker, random_, rig.change((1, "1.00", "one"), (2, "2.00", "two")))
+    rig.sync()
+    broker.send(TOPIC, ((0, body) for body in rig.change((1, "5.00", "lost"), 2)))
+    high = rig.connection.open_stream().read_ends()[0].high
+    broker.delete_records(TOPIC, 0, high)
+    assert rig.verdicts() == {"Orders": Verdict.EXPIRED}
+    rig.reload()
+    assert rig.differing() == []
+    broker.delete_topic(TOPIC)
+    broker.create_topic(TOPIC, 3)
+    send(broker, random_, rig.change((3, "3.00", "three")))
+    assert rig.verdicts() == {"Orders": Verdict.AHEAD_OF_SOURCE}
+    rig.reload()
+    send(broker, random_, rig.change((1, "7.00", "after")))
+    rig.sync()
+    assert rig.differing() == []
