@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from floodmark.spark import job
-from floodmark.sync.ports.reader import OpenCut, OpenReader, PlanParts
+from floodmark.sync.ports.reader import OpenCut, OpenReader, OpenShared, PlanParts
 from in_process_stager import InProcessStager
 
 
@@ -18,7 +18,11 @@ def no_session() -> Any:
 
 
 def stager(
-    _open_session: Any, open_reader: OpenReader, _plan_parts: PlanParts, open_cut: OpenCut | None
+    _open_session: Any,
+    open_reader: OpenReader,
+    _plan_parts: PlanParts,
+    open_cut: OpenCut | None,
+    _open_shared: OpenShared | None,
 ) -> InProcessStager:
     return InProcessStager(open_reader, open_cut)
 

@@ -1,0 +1,110 @@
+"""The command line on an event stream: runs, verify, doctor, status, repair. Spark is replaced by one process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from emulator_process import Emulator
+from floodmark.cli.main import app
+from floodmark.cli.process import out
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.spark import job
+from load_without_spark import no_session, stager
+from stream_rig import StreamRig, stream_rig
+
+CONFIG = """
+sources: {shop: {conn_id: shop, kind: event_stream, stream_conn_id: hub}}
+warehouse: {conn_id: warehouse}
+pipelines:
+  orders:
+    source: shop
+    on_gap: ON_GAP
+    tables:
+      - {source: dbo.Orders, target: shop.orders}
+"""
+
+
+@pytest.fixture
+def rig(
+    emulator: Emulator, database: WarehouseConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[StreamRig]:
+    with stream_rig(emulator, database, tmp_path) as made:
+        path = tmp_path / "pipelines.yaml"
+        path.write_text(CONFIG.replace("ON_GAP", "fail"), encoding="utf-8")
+        source = {"conn_type": "mssql", "host": made.at.host, "port": made.at.port, "schema": made.at.database}
+        extra = {"ca_file": made.at.ca_file}
+        warehouse = {"conn_type": "postgres", "host": database.host, "port": database.port, "schema": database.database}
+        for name, value in {
+            "FLOODMARK_CONFIG": str(path),
+            "FLOODMARK_DATA_DOCS": str(tmp_path / "docs"),
+            "AIRFLOW_CONN_SHOP": json.dumps(
+                source | {"login": made.at.user, "password": made.at.password, "extra": extra}
+            ),
+            "AIRFLOW_CONN_WAREHOUSE": json.dumps(warehouse | {"login": database.user, "password": "s3cret-s3cret"}),
+            "AIRFLOW_CONN_HUB": json.dumps({"conn_type": "fs", "extra": {"path": str(made.capture.folder)}}),
+        }.items():
+            monkeypatch.setenv(name, value)
+
+        def run_load(secrets: Mapping[str, str], master: str | None, window_id: int, path: Path) -> None:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(job, "SparkStager", stager)
+                for name, value in secrets.items():
+                    patch.setenv(name, value)
+                job.run_load_job(window_id, no_session())
+
+        monkeypatch.setattr("floodmark.cli.runs.run_load", run_load)
+        monkeypatch.setattr(out, "width", 200)
+        yield made
+
+
+def call(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, list(arguments))
+    return result.exit_code, " ".join(result.output.split())
+
+
+def test_commands_on_a_stream(rig: StreamRig) -> None:
+    assert call("config", "check")[0] == 0
+    code, text = call("doctor", "orders")
+    assert code == 4, text
+    assert "there is no partition" in text
+    rig.stream(*rig.change((1, "1.00", "one"), (2, "2.00", None)))
+    code, text = call("doctor", "orders")
+    assert code == 0, text
+    assert "2 partitions, 2 messages" in text
+    code, text = call("doctor", "orders", "--grants", "reader")
+    assert code == 0, text
+    assert "GRANT SELECT ON [dbo].[Orders] TO [reader]" in text
+    code, text = call("run", "orders")
+    assert code == 0, text
+    assert call("verify", "orders")[0] == 0
+    rig.stream(*rig.change((1, "9.00", "new"), 2), b"nonsense")
+    assert call("run", "orders")[0] == 0
+    assert call("verify", "orders")[0] == 0
+    code, text = call("status", "orders")
+    assert code == 0, text
+    assert "dbo.Orders" in text
+    code, text = call("replay", "orders", "--from-lsn", "1", "--to-lsn", "2")
+    assert code == 2
+    assert "there is nothing to replay" in text
+
+
+def test_table_whose_events_are_gone_is_repaired_or_loaded_again(rig: StreamRig, tmp_path: Path) -> None:
+    rig.partitions = 1
+    rig.stream(*rig.change((1, "1.00", "one")))
+    assert call("run", "orders")[0] == 0
+    lost = rig.capture.write(0, rig.change((2, "2.00", "lost")))
+    lost.unlink()
+    for file in rig.capture.folder.rglob("*.avro"):
+        file.unlink()
+    rig.stream(*rig.change((3, "3.00", "three")))
+    code, text = call("run", "orders")
+    assert code == 1, text
+    assert "dbo.Orders: expired: messages 1 to 1 of partition 0 are no longer in the stream." in text
+    assert call("reload", "orders", "dbo.Orders")[0] == 0
+    assert call("run", "orders")[0] == 0
+    assert call("verify", "orders")[0] == 0
