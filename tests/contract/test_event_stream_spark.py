@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from capture_writer import ChangeLog
+from change_log import ChangeLog
 from emulator_process import Emulator
 from floodmark.core.job_variables import SOURCE_VARIABLE
 from floodmark.core.schema import TableName

@@ -18,6 +18,7 @@ import pytest
 
 from torture_fleet import FleetTortureRig
 from torture_rig import CDC, CHANGE_TRACKING, KillableRig, TortureRig
+from torture_stream import StreamTortureRig
 from torturer import Torture
 
 KILLS = int(os.environ.get("FLOODMARK_TORTURE_KILLS", "20"))
@@ -31,6 +32,7 @@ RIGS = {
     "cdc": (partial(TortureRig, recording=CDC), KILLS),
     "tracking": (partial(TortureRig, recording=CHANGE_TRACKING), KILLS // 2),
     "compact": (FleetTortureRig, KILLS // 2),
+    "stream": (StreamTortureRig, KILLS // 2),
 }
 
 

@@ -28,7 +28,7 @@ from torture_command import RunningCommand, kill
 
 # Half of the tables lose deleted rows, half keep them; chunks are so small that a first load can be killed between two.
 _CONFIG = """
-sources: {{shop: {{conn_id: shop_mssql, kind: {kind}}}}}
+sources: {{shop: {{conn_id: shop_mssql, kind: {kind}{more}}}}}
 warehouse: {{conn_id: warehouse}}
 pipelines:
   shop:
@@ -53,6 +53,8 @@ class Recording:
     commands: Mapping[str, int]
     is_synchronous: bool = False
     """A transaction records its changes itself."""
+    more: str = ""
+    """More keys of the source."""
 
     @property
     def config(self) -> str:
@@ -61,7 +63,7 @@ class Recording:
             f"      - {{source: dbo.{table}, target: shop.{_target(table)}, deletes: {next(deletes)}}}"
             for table in self.tables
         )
-        return _CONFIG.format(kind=self.kind, tables="\n".join(tables))
+        return _CONFIG.format(kind=self.kind, more=self.more, tables="\n".join(tables))
 
 
 CDC = Recording(

@@ -1,65 +1,15 @@
-"""A topic as files of Event Hubs Capture, written as Azure writes them, and changes of rows as its messages."""
+"""Changes of rows as messages of a topic, for ``floodmark_laptop.capture_files`` or a broker."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-
-from fastavro import writer
 
 from floodmark.sources.event_stream.encoding import MessageForm, OutgoingChange, encode_change
 
-_VALUES = ["long", "double", "string", "bytes"]
-EVENT_DATA = {
-    "type": "record",
-    "name": "EventData",
-    "namespace": "Microsoft.ServiceBus.Messaging",
-    "fields": [
-        {"name": "SequenceNumber", "type": "long"},
-        {"name": "Offset", "type": "string"},
-        {"name": "EnqueuedTimeUtc", "type": "string"},
-        {"name": "SystemProperties", "type": {"type": "map", "values": _VALUES}},
-        {"name": "Properties", "type": {"type": "map", "values": [*_VALUES, "null"]}},
-        {"name": "Body", "type": ["null", "bytes"]},
-    ],
-}
-"""As the files of Event Hubs Capture declare it (docs/reference/event_stream.md, "Capture folders")."""
 GUID = "9c8d4ad2-bf54-4f10-a96f-038af496997f"
-
-
-@dataclass
-class CaptureWriter:
-    """Writes files below ``folder``, that of an event hub. Each call of ``write`` is a file that is a minute later."""
-
-    folder: Path
-    closed_at: datetime = datetime(2026, 3, 1, 12, tzinfo=UTC)
-    next: dict[int, int] = field(default_factory=dict)
-    """The number of the next message by partition."""
-
-    def write(self, partition: int, bodies: Sequence[bytes | None]) -> Path:
-        self.closed_at += timedelta(minutes=1)
-        first = self.next.get(partition, 0)
-        self.next[partition] = first + len(bodies)
-        path = self.folder / str(partition) / f"{self.closed_at:%Y/%m/%d/%H/%M/%S}.avro"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        records = [
-            {
-                "SequenceNumber": number,
-                "Offset": str(number * 400),
-                "EnqueuedTimeUtc": f"{self.closed_at:%m/%d/%Y %H:%M:%S}",
-                "SystemProperties": {},
-                "Properties": {},
-                "Body": body,
-            }
-            for number, body in enumerate(bodies, first)
-        ]
-        with path.with_suffix(".part").open("wb") as opened:
-            writer(opened, EVENT_DATA, records, codec="deflate", sync_interval=2000)
-        path.with_suffix(".part").rename(path)
-        return path
 
 
 @dataclass
