@@ -26,7 +26,7 @@ $(CLASSES) $(CLASSES)-of-the-wheel: $(VENV)/.synced
 run: setup $(CLASSES) ## the main job on embedded defaults, from first load to a row-by-row comparison
 	@$(PY) -m floodmark_laptop run
 
-run-sources: setup $(CLASSES) ## the same for change tracking instead of CDC, and for a fleet of devices
+run-sources: setup $(CLASSES) ## the same for change tracking, an event stream, and a fleet of devices
 	@$(PY) -m floodmark_laptop run-sources
 
 up: setup $(CLASSES) ## the same, left running with the workload going

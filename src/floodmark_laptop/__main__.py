@@ -16,12 +16,12 @@ import typer
 from rich.console import Console
 
 from embedded_postgres import make_passable_folder
+from floodmark_laptop import shop, streaming_job
 from floodmark_laptop.comparison import print_comparison
 from floodmark_laptop.devices import CONSUMER, SimulatedFleet
 from floodmark_laptop.devices_job import CONNECTION_ID, print_devices, run_devices_job
 from floodmark_laptop.main_job import (
     DAG_ID,
-    TRACKING_JOB,
     WINDOWS_UNDER_LOAD,
     BackgroundWorkload,
     create_shop,
@@ -29,6 +29,7 @@ from floodmark_laptop.main_job import (
 )
 from floodmark_laptop.processes import LaptopError, tail
 from floodmark_laptop.stack import REPOSITORY, Stack, default_state_dir, running_pid
+from floodmark_laptop.streaming_job import BackgroundStreaming, sources_job
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
 _NARROWEST = 130
@@ -74,7 +75,7 @@ def run_sources(
         WINDOWS_UNDER_LOAD
     ),
 ) -> None:
-    """Run pipelines over a database with change tracking, and over a fleet of devices.
+    """Run pipelines over a database with change tracking, over its event stream, and over a fleet of devices.
 
     Exit status 0 only when every table and every device is equal.
     """
@@ -83,13 +84,16 @@ def run_sources(
     state_dir = folder.with_name(f"{folder.name}-sources")
     fleet = SimulatedFleet(state_dir / "devices", state_dir / "synced")
     devices = {"conn_type": "fs", "extra": {"path": str(fleet.synced), "shipped": True, "consumer": CONSUMER}}
+    streaming = BackgroundStreaming(state_dir / "captures" / shop.DATABASE.lower())
+    connections = {CONNECTION_ID: devices, streaming_job.CONNECTION_ID: streaming.connection()}
     config = REPOSITORY / "include" / "sources.yaml"
     try:
-        with Stack(state_dir, _Progress(), config_file=config, connections={CONNECTION_ID: devices}) as stack:
-            run_main_job(stack, windows, TRACKING_JOB)
-            equal = print_comparison(stack, _console, TRACKING_JOB.pipeline)
+        with Stack(state_dir, _Progress(), config_file=config, connections=connections) as stack:
+            job = sources_job(streaming)
+            run_main_job(stack, windows, job)
+            compared = [print_comparison(stack, _console, pipeline) for pipeline in job.pipelines]
             run_devices_job(stack, fleet)
-            equal &= print_devices(stack, fleet, _console)
+            equal = print_devices(stack, fleet, _console) and all(compared)
     except LaptopError as error:
         _fail(f"{error}\nAll logs: {state_dir / 'logs'}")
     except KeyboardInterrupt:

@@ -65,15 +65,17 @@ class Job:
     pipeline: str
     recording: str
     """The words for it."""
-    enable: Callable[[pymssql.Connection], None]
+    enable: Callable[[Stack, pymssql.Connection], None]
     """Makes the database record its changes."""
     wait: Callable[[Stack, str], None]
     """Waits until the workload's last row, with this note, is recorded."""
+    also: tuple[str, ...] = ()
+    """More pipelines over the same database."""
 
     @property
-    def dag_id(self) -> str:
-        """Return the id of the pipeline's DAG."""
-        return f"cdc_{self.pipeline}"
+    def pipelines(self) -> tuple[str, ...]:
+        """Return all pipelines."""
+        return self.pipeline, *self.also
 
 
 def create_shop(stack: Stack, job: Job | None = None) -> Workload:
@@ -83,7 +85,7 @@ def create_shop(stack: Stack, job: Job | None = None) -> Workload:
         shop.create_database(connection)
     with stack.connect_source() as connection:
         shop.create_tables(connection)
-        job.enable(connection)
+        job.enable(stack, connection)
     workload = Workload(stack.connect_source(autocommit=False))
     workload.fill()
     tables, done = len(shop.TABLES), workload.transactions
@@ -101,17 +103,27 @@ def run_main_job(stack: Stack, windows_under_load: int = WINDOWS_UNDER_LOAD, job
     background = BackgroundWorkload(stack, workload)
     background.start()
     stack.say(f"workload: about {TRANSACTIONS_PER_SECOND:.0f} transactions a second")
-    stack.airflow.wait_for_dag(job.dag_id)
-    stack.airflow.unpause(job.dag_id)
-    run_window(stack, "first load", job.dag_id)
+    for pipeline in job.pipelines:
+        stack.airflow.wait_for_dag(_dag_of(pipeline))
+        stack.airflow.unpause(_dag_of(pipeline))
+    _run_windows(stack, "first load", job)
     for number in range(1, windows_under_load + 1):
-        run_window(stack, f"window {number}, workload running", job.dag_id)
+        _run_windows(stack, f"window {number}, workload running", job)
     background.finish()
     job.wait(stack, workload.mark_end())
     stack.say(
         f"workload stopped after {workload.transactions} transactions committed and {workload.rolled_back} rolled back"
     )
-    run_window(stack, "last window", job.dag_id)
+    _run_windows(stack, "last window", job)
+
+
+def _run_windows(stack: Stack, title: str, job: Job) -> None:
+    for pipeline in job.pipelines:
+        run_window(stack, f"{pipeline}, {title}" if job.also else title, _dag_of(pipeline))
+
+
+def _dag_of(pipeline: str) -> str:
+    return f"cdc_{pipeline}"
 
 
 def wait_for_capture(stack: Stack, note: str) -> None:
@@ -127,9 +139,7 @@ def wait_for_capture(stack: Stack, note: str) -> None:
         stack.airflow.wait_for(captured, "the capture job to catch up", _CAPTURE_SECONDS)
 
 
-CDC_JOB = Job(PIPELINE, "CDC", shop.enable_cdc, wait_for_capture)
-TRACKING_JOB = Job("express", "change tracking", shop.enable_change_tracking, lambda stack, note: None)
-"""Each transaction records its changes itself: there is nothing to wait for."""
+CDC_JOB = Job(PIPELINE, "CDC", lambda _, connection: shop.enable_cdc(connection), wait_for_capture)
 
 
 def run_window(stack: Stack, title: str, dag_id: str = DAG_ID) -> str:
