@@ -19,6 +19,7 @@ from benchmarks import (
     dag_parse,
     emulator,
     event_decode,
+    event_stream,
     first_load,
     fleet,
     idle_tables,
@@ -46,6 +47,7 @@ _SECTIONS: dict[str, Section] = {
     "runs": lambda stack, report, _: runs.measure(stack, report),
     "dag_parse": dag_parse.measure,
     "idle_tables": idle_tables.measure,
+    "event_stream": event_stream.measure,
     "event_decode": lambda _, report, __: event_decode.measure(report),
 }
 

@@ -19,13 +19,14 @@ from floodmark.sources.event_stream.batches import BatchDecoder
 from floodmark.sources.event_stream.change import parse_change
 from floodmark.sources.event_stream.encoding import MessageForm, OutgoingChange, encode_change
 from floodmark.sources.event_stream.envelope import parse_envelope
+from floodmark_laptop import shop
 
 EVENTS = 50_000
 TARGET = 100_000
 _ROUNDS = 7
 _BATCH = 5_000
 _BEGAN = datetime(2026, 3, 1, 12, tzinfo=UTC)
-_COLUMNS = tuple(
+COLUMNS = tuple(
     (name, declared, place)
     for place, (name, declared) in enumerate(
         {
@@ -57,10 +58,10 @@ def _image(number: int, version: int) -> dict[str, str | None]:
 
 def _change(number: int, operation: str) -> OutgoingChange:
     return OutgoingChange(
-        database="Bench",
+        database=shop.DATABASE,
         schema="dbo",
         table="Wide",
-        columns=_COLUMNS,
+        columns=COLUMNS,
         key=(("ID", str(number)),),
         guid="9c8d4ad2-bf54-4f10-a96f-038af496997f",
         commit_lsn=(0xB1 << 64 | number << 16 | 7).to_bytes(10),
@@ -115,7 +116,7 @@ def _events_per_second(action: Callable[[list[bytes]], None], bodies: list[bytes
 
 def measure(report: Report) -> None:
     """Measure inserts and updates with both images in JSON, and inserts in Avro, which has no short way."""
-    report.add(f"## Change events of {len(_COLUMNS)} columns, decoded on one core")
+    report.add(f"## Change events of {len(COLUMNS)} columns, decoded on one core")
     rows: list[tuple[object, ...]] = []
     for operation, form in (("INS", MessageForm()), ("UPD", MessageForm()), ("INS", MessageForm(is_avro=True))):
         bodies = make_messages(EVENTS, operation, form)

@@ -25,7 +25,6 @@ EVENT_DATA = {
     ],
 }
 _BYTES_OF_OFFSET = 400
-_SYNC_BYTES = 2000
 
 
 @dataclass
@@ -34,6 +33,8 @@ class CaptureWriter:
 
     folder: Path
     closed_at: datetime = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    block_bytes: int = 2_000
+    """The bytes of a block of a file, before it is compressed."""
     next: dict[int, int] = field(default_factory=dict)
     """The number of the next message by partition."""
 
@@ -56,6 +57,6 @@ class CaptureWriter:
             for number, body in enumerate(bodies, first)
         ]
         with path.with_suffix(".part").open("wb") as opened:
-            writer(opened, EVENT_DATA, records, codec="deflate", sync_interval=_SYNC_BYTES)
+            writer(opened, EVENT_DATA, records, codec="deflate", sync_interval=self.block_bytes)
         path.with_suffix(".part").rename(path)
         return path

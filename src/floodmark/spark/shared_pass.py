@@ -1,8 +1,8 @@
 """Tables whose changes are in one feed: read in one pass by one task, and staged there or, if they are many, by others.
 
 A pass over the feed for each table would read all of it as often as there are tables. The few changes of a usual window
-are netted in the task that has read them. More than memory allows are read again and go through Spark: it brings the
-changes of a key together, and spills.
+are netted in the task that has read them. More of them go through Spark: it brings the changes of a key together, and
+spills. Few changes that are too large for memory are read again.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.ports.staging import StagedPart
 from floodmark.sync.run.refusals import concerns_one_table
 
+MOST_CHANGES = 250_000
+"""The changes that one task nets in memory."""
 _HELD_BYTES = 32 << 20
 """The bytes of all tables at which a pass hands over what it has read."""
 _RESULTS_SCHEMA = "number int, part int, read_rows long, staged_rows long, receipt string, members string, error string"
@@ -78,10 +80,12 @@ def stage_pass(
 ) -> dict[int, StagedRows | FloodmarkError]:
     """Stage tables. Return the result of each by its number. Raises an error that concerns all of them.
 
-    most_bytes: the changes that one task holds in memory.
+    most_bytes: of the changes that one task holds in memory.
     """
-    work = partial(_stage_in_memory, reader, most_bytes)
-    found = run_tasks(session, [tables], work, _RESULTS_SCHEMA).collect()
+    found: list[Row] = []
+    if reader.count() <= MOST_CHANGES:
+        work = partial(_stage_in_memory, reader, most_bytes)
+        found = run_tasks(session, [tables], work, _RESULTS_SCHEMA).collect()
     if not found:
         packed = run_tasks(session, [tables], partial(_pack, reader), PACKED_SCHEMA)
         found = gather_changes(packed).mapInArrow(partial(_write_packed, tables), _RESULTS_SCHEMA).collect()

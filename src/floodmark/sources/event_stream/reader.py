@@ -19,6 +19,7 @@ from floodmark.core.source.history import LogEntry
 from floodmark.core.window.columns import value_columns
 from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.sources.event_stream.connection import StreamConnection
+from floodmark.sources.event_stream.pass_state import PassState
 from floodmark.sources.event_stream.stream_pass import Found, StreamPass
 from floodmark.sources.event_stream.table_rows import MASK, OPERATION, OWN_COLUMNS, POSITION
 from floodmark.sources.event_stream.transport import EventStream
@@ -84,6 +85,14 @@ class EventPassReader:
     tables: Mapping[int, TablePlan]
     database: str
     stream: EventStream
+
+    def count(self) -> int:
+        """Return the number of messages; those of a new partition from its beginning on."""
+        states = [PassState.of(number, plan) for number, plan in self.tables.items()]
+        return max(
+            (sum(end - state.begins.get(number, 0) for number, end in state.ends.items()) for state in states),
+            default=0,
+        )
 
     def read(self) -> Iterator[Found]:
         return StreamPass(self.database, self.stream, self.tables).run()

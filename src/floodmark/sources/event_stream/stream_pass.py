@@ -65,7 +65,7 @@ class StreamPass:
         for message in self._carried():
             yield from self._join(message)
         for partition, begin, end in self._ranges():
-            for messages in _chunks(self._read(partition, begin, end)):
+            for messages in chunk_messages(self._read(partition, begin, end)):
                 yield from self._read_chunk(_Chunk(partition, messages))
         groups, now = self._joiner.take_incomplete(), datetime.now(UTC)
         for state in self._states:
@@ -189,7 +189,7 @@ class StreamPass:
                 return
 
 
-def _chunks(messages: Iterable[Sequence[RawMessage]]) -> Iterator[list[RawMessage]]:
+def chunk_messages(messages: Iterable[Sequence[RawMessage]]) -> Iterator[list[RawMessage]]:
     """Yield messages in lists that are long enough to be decoded at once, and bounded in bytes."""
     held: list[RawMessage] = []
     held_bytes = 0

@@ -117,6 +117,9 @@ class CutReader(Protocol):
 class SharedReader(Protocol):
     """One pass over a feed that has the changes of several tables. It is picklable, as readers are."""
 
+    def count(self) -> int:
+        """Return how many changes there are at most, from the plans alone."""
+
     def read(self) -> Iterator[tuple[int, pa.RecordBatch | FloodmarkError]]:
         """Yield the changes of each table since its marks, in the shape of its reader and in no order.
 
