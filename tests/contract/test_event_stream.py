@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from emulator_process import Emulator
-from floodmark.core.errors import OperatorError, SourceUnavailableError
+from floodmark.core.errors import OperatorError, SourceUnavailableError, UnknownFormatError
 from floodmark.core.source.snapshot import Verdict
 from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sources.event_stream import kafka_stream, source
+from floodmark.sources.event_stream import kafka_stream, pass_state, source
 from floodmark.sources.event_stream.encoding import MessageForm
 from floodmark.sources.event_stream.kafka_topic import KafkaTopic
 from floodmark.sources.event_stream.options import StreamOptions
@@ -145,6 +146,50 @@ def test_update_of_a_key_moves_the_row(rig: StreamRig) -> None:
     rig.stream(*rig.log.commit((rows[0], rows[1])))
     rig.sync()
     assert rig.differing() == []
+
+
+def test_segments_that_never_arrive_go_to_quarantine_and_the_table_is_loaded_again(
+    rig: StreamRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.log.form = MessageForm(limit_bytes=2000)
+    rig.sync()
+    *early, last = rig.change((1, "1.00", "long " * 1500))
+    rig.stream(*early)
+    rig.sync()
+    assert rig.stopped() == {}
+    for module in (pass_state, source):
+        monkeypatch.setattr(module, "SEGMENTS_WITHIN", timedelta(0))
+    assert rig.sync().window_id is not None
+    assert set(rig.stopped().values()) == {Verdict.EXPIRED}
+    assert [body for *_, body in rig.quarantined()] == [*early[::2], *early[1::2]]
+    assert rig.verdicts() == {"Orders": Verdict.EXPIRED}
+    rig.reload()
+    assert rig.stopped() == {}
+    assert rig.differing() == []
+    rig.stream(last)  # too late, and alone
+    rig.sync()
+    assert rig.differing() == []
+
+
+def test_event_of_a_commit_before_the_load_does_not_undo_what_the_load_has_read(rig: StreamRig) -> None:
+    late = rig.change((1, "1.00", "old"))
+    rig.stream(*rig.change((1, "2.00", "new"), (2, "2.00", "two")))
+    rig.sync()
+    rig.stream(*late)  # another partition was slower
+    rig.sync()
+    assert rig.differing() == []
+    rig.stream(*rig.change((1, "3.00", "newest")))
+    rig.sync()
+    assert rig.differing() == []
+
+
+def test_message_of_another_version_stops_the_pipeline(rig: StreamRig) -> None:
+    rig.sync()
+    newer = [body.replace(b"DML.V1", b"DML.V2") for body in rig.log.commit(({}, {"Id": "9", "Amount": None}))]
+    rig.stream(*rig.change((1, "1.00", "one")), *newer)
+    with pytest.raises(UnknownFormatError, match="V2 of the format"):
+        rig.sync()
+    assert rig.query("SELECT count(*) FROM shop.orders") == [(0,)]
 
 
 def test_messages_that_are_no_events_go_to_quarantine_and_the_others_are_merged(rig: StreamRig) -> None:
