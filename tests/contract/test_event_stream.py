@@ -10,6 +10,7 @@ import pytest
 
 from emulator_process import Emulator
 from floodmark.core.errors import OperatorError, SourceUnavailableError, UnknownFormatError
+from floodmark.core.policies import OnGap
 from floodmark.core.source.snapshot import Verdict
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.sources.event_stream import kafka_stream, pass_state, source
@@ -219,6 +220,29 @@ def test_messages_that_the_stream_has_lost_leave_the_table_out_until_it_is_loade
     for file in sorted(rig.capture.folder.rglob("*.avro"))[:1]:
         file.unlink()
     assert rig.verdicts() == {"Orders": Verdict.EXPIRED}
+
+
+def test_gap_is_repaired_by_a_load_that_late_events_do_not_undo(
+    emulator: Emulator, database: WarehouseConnection, tmp_path: Path
+) -> None:
+    with stream_rig(emulator, database, tmp_path, on_gap=OnGap.REPAIR) as rig:
+        rig.partitions = 1
+        rig.stream(*rig.change((1, "1.00", "one"), (2, "2.00", "two")))
+        rig.sync()
+        late = rig.change((1, "4.00", "late"))
+        rig.capture.write(0, rig.change((1, "5.00", "lost"), 2)).unlink()
+        for file in rig.capture.folder.rglob("*.avro"):
+            file.unlink()
+        rig.stream(*rig.change((3, "3.00", "three")))
+        assert rig.sync().window_id is None
+        assert rig.load_pending().window_id is not None
+        assert rig.differing() == []
+        rig.stream(*late)
+        rig.sync()
+        assert rig.differing() == []
+        rig.stream(*rig.change((1, "6.00", "after")))
+        rig.sync()
+        assert rig.differing() == []
 
 
 def test_reload_goes_on_behind_what_it_has_read(rig: StreamRig) -> None:

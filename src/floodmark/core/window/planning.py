@@ -235,6 +235,8 @@ def plan_reload(
 
     Returns a verdict where the table cannot be loaded (yet).
     """
+    # A load of the whole table needs no changes after the marks.
+    table_snapshot = replace(table_snapshot, fault=None)
     validity = classify(table_snapshot, snapshot, None)
     if validity.verdict is not Verdict.NOT_STARTED:
         return validity

@@ -70,7 +70,7 @@ class CaptureFolder:
         for file in _files_from(folder, begin):
             if expected >= end:
                 return
-            for block in _blocks(file):
+            for block in _blocks(file, expected):
                 found = [each for each in block if expected <= each.offset < end]
                 if found:
                     _require_dense(folder, found, expected)
@@ -143,10 +143,15 @@ def _last_offset(file: Path) -> int | None:
     return _messages(newest, file)[-1].offset if newest is not None else None
 
 
-def _blocks(file: Path) -> Iterator[list[RawMessage]]:
+def _blocks(file: Path, begin: int = 0) -> Iterator[list[RawMessage]]:
+    """Yield the messages of a file from the block on that has message ``begin``. Those before it are not decoded."""
+    following = None
     with suppress(FileNotFoundError), file.open("rb") as opened:
         for block in _raw_blocks(opened, file):
-            if messages := _messages(block, file):
+            if following is not None and following + block.num_records <= begin:
+                following += block.num_records
+            elif messages := _messages(block, file):
+                following = messages[-1].offset + 1
                 yield messages
 
 

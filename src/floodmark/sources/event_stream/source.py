@@ -73,12 +73,17 @@ class EventStreamSource:
         positions: Collection[Position] = (),
         marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
     ) -> SourceSnapshot:
-        """Return a snapshot. A table has one feed: ``instances`` is not used."""
+        """Return a snapshot. A table has one feed: ``instances`` is not used.
+
+        The position of rows is searched where a table may be loaded as a whole: it has no marks, or a fault.
+        """
         stream = self._connection.open_stream()
         # Before the tables are read: an event beyond these ends is never older than the rows of a first load.
         ends = stream.read_ends()
-        rows_at = _newest_position(stream, ends) if marks is None or any(name not in marks for name in tables) else None
         now = datetime.now(UTC)
+        compared = {name: _Marks.of((marks or {}).get(name, ()), ends, now) for name in tables}
+        is_loading = marks is not None and any(name not in marks or compared[name].fault for name in tables)
+        rows_at = _newest_position(stream, ends) if is_loading else None
         with connect(self._connection.database, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
             [(database, taken_at, *names)] = session.fetch(read_sql("read_streamed_database"))
             catalog = _read_tables(session, tables)
@@ -91,10 +96,7 @@ class EventStreamSource:
             taken_at=taken_at,
             seconds_behind=None,
             capture_running=None,
-            tables=tuple(
-                catalog.snapshot_of(name, window_ends, rows_at, _Marks.of((marks or {}).get(name, ()), ends, now))
-                for name in tables
-            ),
+            tables=tuple(catalog.snapshot_of(name, window_ends, rows_at, compared[name]) for name in tables),
             has_agent=False,
             identity=build_identity(database, *names),
             is_synchronous=True,

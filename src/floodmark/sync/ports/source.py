@@ -25,5 +25,6 @@ class Source(Protocol):
 
         instances: the capture instance of tables that have pinned one; for the others, the newest instance is read.
         positions: the positions for ``SourceSnapshot.entries``.
-        marks: the marks of the members of tables, to find out whether any has changes; None: that is not asked.
+        marks: the marks of the members of tables, to find out whether any has changes; None: that is not asked, and no
+        table is loaded as a whole by this snapshot.
         """
