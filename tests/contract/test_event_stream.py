@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -243,6 +244,23 @@ def test_gap_is_repaired_by_a_load_that_late_events_do_not_undo(
         rig.stream(*rig.change((1, "6.00", "after")))
         rig.sync()
         assert rig.differing() == []
+
+
+def test_stream_that_was_created_again_with_fewer_partitions_is_read_after_a_reload(rig: StreamRig) -> None:
+    rig.partitions = 3
+    rig.stream(*rig.change((1, "1.00", "one")), *rig.change((2, "2.00", "two")), *rig.change((3, "3.00", "three")))
+    rig.sync()
+    shutil.rmtree(rig.capture.folder)
+    rig.capture.next.clear()
+    rig.partitions = 2
+    rig.stream(*rig.change((1, "4.00", "new")), *rig.change(2))
+    assert rig.verdicts() == {"Orders": Verdict.INSTANCE_REPLACED}
+    rig.reload()
+    assert rig.verdicts() == {"Orders": Verdict.READY}
+    rig.stream(*rig.change((4, "4.00", "four")))
+    rig.sync()
+    assert rig.differing() == []
+    assert rig.sync().window_id is None
 
 
 def test_reload_goes_on_behind_what_it_has_read(rig: StreamRig) -> None:

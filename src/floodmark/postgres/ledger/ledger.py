@@ -248,7 +248,7 @@ def _advance_table(session: psycopg.Connection, plan: WindowPlan, table: TablePl
     )
     if moved.rowcount == 1:
         if table.feed.has_members:
-            advance_members(session, plan, table.source)
+            advance_members(session, plan, table)
         return
     found = query(session, "lock_table", pipeline=plan.pipeline, **source_parameters(table.source))
     if not found or found[0]["watermark"] != plan.to_lsn.value:

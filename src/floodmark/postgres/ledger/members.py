@@ -16,7 +16,7 @@ from floodmark.core.source.feed import MemberMark
 from floodmark.core.source.snapshot import Validity, Verdict
 from floodmark.core.source.verdicts import LEFT_OUT
 from floodmark.core.window.members import MemberRead, member_name
-from floodmark.core.window.plan import WindowPlan
+from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
 from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.statements import query, source_parameters
@@ -124,8 +124,12 @@ def _quarantine(session: psycopg.Connection, plan: WindowPlan, source: TableName
         )
 
 
-def advance_members(session: psycopg.Connection, plan: WindowPlan, source: TableName) -> None:
+def advance_members(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) -> None:
     """Move the marks of a table whose watermark moves in the same transaction."""
-    named = {"window_id": plan.window_id, **source_parameters(source)}
+    source = source_parameters(table.source)
+    named = {"window_id": plan.window_id, **source}
     query(session, "advance_members", pipeline=plan.pipeline, **named)
     query(session, "drop_window_members", **named)
+    if table.kind is LoadKind.FIRST_LOAD and table.ends:
+        members = [end.member for end in table.ends]
+        query(session, "drop_other_members", pipeline=plan.pipeline, **source, members=members)
