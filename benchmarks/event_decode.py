@@ -17,9 +17,9 @@ import orjson
 from benchmarks.measuring import Report
 from floodmark.sources.event_stream.batches import BatchDecoder
 from floodmark.sources.event_stream.change import parse_change
-from floodmark.sources.event_stream.encoding import MessageForm, OutgoingChange, encode_change
 from floodmark.sources.event_stream.envelope import parse_envelope
 from floodmark_laptop import shop
+from sqlserver_emulator.event_stream.encoding import MessageForm, OutgoingChange, encode_change
 
 EVENTS = 50_000
 TARGET = 100_000

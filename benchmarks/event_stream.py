@@ -22,12 +22,12 @@ from floodmark.core.schema import SourceTable, TableName
 from floodmark.sources.event_stream.batches import BatchDecoder
 from floodmark.sources.event_stream.capture_folder import CaptureFolder
 from floodmark.sources.event_stream.declared import parse_column
-from floodmark.sources.event_stream.encoding import MessageForm
 from floodmark.sources.event_stream.stream_pass import chunk_messages
 from floodmark.sources.event_stream.table_rows import TableRows
 from floodmark_laptop import shop
 from floodmark_laptop.capture_files import CaptureWriter
 from floodmark_laptop.stack import Stack
+from sqlserver_emulator.event_stream.encoding import MessageForm
 
 EVENTS = 1_000_000
 _PARTITIONS = 4

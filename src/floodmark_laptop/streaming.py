@@ -18,9 +18,9 @@ from typing import Any
 import pymssql
 
 from floodmark.core.schema import SourceColumn
-from floodmark.sources.event_stream.encoding import MessageForm, OutgoingChange, encode_change
 from floodmark.sources.sqlserver.tables import read_source_column
 from floodmark_laptop.capture_files import CaptureWriter
+from sqlserver_emulator.event_stream.encoding import MessageForm, OutgoingChange, encode_change
 
 PARTITIONS = 4
 _GUID = "5a3f6a52-7d0d-4b5e-9a65-0f6a4f6d2c11"

@@ -15,10 +15,10 @@ from floodmark.core.policies import OnGap
 from floodmark.core.source.snapshot import Verdict
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.sources.event_stream import kafka_stream, pass_state, source
-from floodmark.sources.event_stream.encoding import MessageForm
 from floodmark.sources.event_stream.kafka_topic import KafkaTopic
 from floodmark.sources.event_stream.options import StreamOptions
 from mock_broker import mock_broker
+from sqlserver_emulator.event_stream.encoding import MessageForm
 from stream_rig import ORDERS, StreamRig, stream_rig
 
 

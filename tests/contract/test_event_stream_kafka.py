@@ -15,9 +15,9 @@ from floodmark.core.policies import OnGap
 from floodmark.core.source.snapshot import Verdict
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.sources.event_stream import kafka_stream
-from floodmark.sources.event_stream.encoding import MessageForm
 from floodmark.sources.event_stream.kafka_topic import KafkaTopic
 from kafka_broker import KafkaBroker, kafka_broker
+from sqlserver_emulator.event_stream.encoding import MessageForm
 from stream_rig import StreamRig, stream_rig
 
 TOPIC = "changes"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from floodmark.sources.event_stream.encoding import MessageForm, OutgoingChange, encode_change
+from sqlserver_emulator.event_stream.encoding import MessageForm, OutgoingChange, encode_change
 
 GUID = "9c8d4ad2-bf54-4f10-a96f-038af496997f"
 

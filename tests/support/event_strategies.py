@@ -8,9 +8,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from floodmark.sources.event_stream.encoding import Generation, MessageForm, OutgoingChange
 from floodmark.sources.event_stream.envelope import parse_envelope
 from floodmark.sources.event_stream.joining import StreamMessage
+from sqlserver_emulator.event_stream.encoding import Generation, MessageForm, OutgoingChange
 
 TYPES = ("int", "nvarchar(50)", "nvarchar(max)", "varbinary(max)", "decimal(18,2)", "datetime2(7)")
 HALVES = st.text(st.characters(categories=["Cs"]) | st.characters(codec="utf-8"), max_size=20)

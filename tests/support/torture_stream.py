@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pymssql
 
-from floodmark.sources.event_stream.encoding import MessageForm
 from floodmark_laptop import shop
 from floodmark_laptop.capture_files import CaptureWriter
 from floodmark_laptop.streaming import ChangeStreamer
+from sqlserver_emulator.event_stream.encoding import MessageForm
 from torture_rig import CDC, Recording, TortureRig
 
 STREAM = Recording(

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 CUT_LENGTH = 1 << 20
 """The length at which the server cuts a value of a LOB."""
-FIRST_SEGMENT = 0
-"""The index of the first segment that is written in the third generation."""
 BIT_TEXTS = {"1": True, "0": False, "true": True, "false": False}
 """The texts of a bit, in lower case. The first of a value is the one that is written."""
 HEX_PREFIX = "0x"
@@ -53,8 +51,8 @@ DEFAULTS = (
     FormatDefault(
         5,
         "first index of segments",
-        "0 or 1 is read, by the data of each group; 0 is written",
-        "defaults.FIRST_SEGMENT",
+        "0 or 1 is read, by the data of each group",
+        "joining.SegmentJoiner",
     ),
     FormatDefault(
         6,
@@ -62,7 +60,6 @@ DEFAULTS = (
         "1,048,576 bytes in UTF-8 or UTF-16, characters or bytes of a binary value",
         "defaults.CUT_LENGTH",
     ),
-    FormatDefault(6, "unit of the limit of a message", "bytes of the serialised message", "encoding.MessageForm"),
     FormatDefault(
         7,
         "update of a key",

@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 
 from event_strategies import FORMS, HALVES, as_messages, message_form, numbered_ids, outgoing_changes
 from floodmark.sources.event_stream.change import ChangeEvent, parse_change
-from floodmark.sources.event_stream.encoding import (
+from floodmark.sources.event_stream.envelope import parse_envelope
+from floodmark.sources.event_stream.faults import EventFaultError, PoisonError
+from floodmark.sources.event_stream.joining import FaultyGroup, JoinedEvent, SegmentJoiner
+from floodmark.sources.event_stream.schemas import DATA_SCHEMA, ENVELOPE_SCHEMA, PREVIEW_DATA_SCHEMA
+from sqlserver_emulator.event_stream.encoding import (
     Generation,
     MessageForm,
     OutgoingChange,
     encode_change,
     split_escaped,
 )
-from floodmark.sources.event_stream.envelope import parse_envelope
-from floodmark.sources.event_stream.faults import EventFaultError, PoisonError
-from floodmark.sources.event_stream.joining import FaultyGroup, JoinedEvent, SegmentJoiner
-from floodmark.sources.event_stream.schemas import DATA_SCHEMA, ENVELOPE_SCHEMA, PREVIEW_DATA_SCHEMA
 
 VALID = st.text(st.characters(codec="utf-8"), max_size=20)
 

@@ -1,7 +1,7 @@
-"""The way back: a change becomes the messages that a server would send.
+"""A change becomes the messages that the server sends (docs/reference/event_stream.md).
 
-Of Floodmark, only the schemas and a default are needed. Values are texts already (``values.write_value``). The third
-generation is written by default. The others have their own layout of the data and of the places of segments.
+Values are texts already. The third generation is written by default. The others have their own layout of the data and
+of the places of segments.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import Any
 import orjson
 from fastavro import schemaless_writer
 
-from floodmark.sources.event_stream.defaults import FIRST_SEGMENT
-from floodmark.sources.event_stream.schemas import DATA_SCHEMA, ENVELOPE_SCHEMA, PREVIEW_DATA_SCHEMA
+from sqlserver_emulator.event_stream.schemas import DATA_SCHEMA, ENVELOPE_SCHEMA, PREVIEW_DATA_SCHEMA
 
 DEFAULT_MESSAGE_BYTES = 256 << 10
+FIRST_SEGMENT = 0
+"""The index of the first segment in the third generation. Published examples and consumers differ; this is assumed."""
 _EVENT_TYPE = "com.microsoft.SQL.CES.DML.V1"
 _LONGEST_ESCAPE = 6
 _MOST_VARINT_BYTES = 5
