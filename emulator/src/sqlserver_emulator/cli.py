@@ -74,6 +74,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="PORT",
         help="also serve a readable secondary on this port; 0 picks a free one",
     )
+    parser.add_argument(
+        "--event-hubs-folder", type=Path, metavar="DIR", help="stream change events into this folder, as Azure Capture"
+    )
+    parser.add_argument(
+        "--event-hubs-partitions", type=int, default=4, metavar="N", help="partitions of a hub (default %(default)s)"
+    )
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="warning")
     return parser.parse_args(arguments)
 
@@ -129,10 +135,12 @@ def _open_engine(data: Path, options: argparse.Namespace, password: str) -> Engi
     # Imported here as well: the engine is the slow part.
     from embedded_postgres import EmbeddedPostgresError  # noqa: PLC0415
     from sqlserver_emulator.assembly.cluster import EmulatorStateError  # noqa: PLC0415
-    from sqlserver_emulator.assembly.factory import open_engine  # noqa: PLC0415
+    from sqlserver_emulator.assembly.factory import StreamDestination, open_engine  # noqa: PLC0415
 
+    folder = options.event_hubs_folder
+    destination = StreamDestination(folder.resolve(), options.event_hubs_partitions) if folder else None
     try:
-        return open_engine(data, options.database, password, options.capture_interval)
+        return open_engine(data, options.database, password, options.capture_interval, destination)
     except (EmbeddedPostgresError, EmulatorStateError) as error:
         raise StartError(str(error)) from error
 

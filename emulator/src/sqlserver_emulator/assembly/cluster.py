@@ -21,6 +21,7 @@ from sqlserver_emulator.engine.access.security import GUEST_DATABASES
 from sqlserver_emulator.engine.ddl.databases import SYSTEM_DATABASES, Fetch, create_database
 from sqlserver_emulator.engine.installation import install_catalog, install_library
 from sqlserver_emulator.engine.names import quote
+from sqlserver_emulator.event_stream.installation import install_event_streams
 
 DATABASE = "emulator"
 SCHEMA_VERSION = "2"
@@ -96,6 +97,7 @@ def _bootstrap(postgres: EmbeddedPostgres, databases: Sequence[str]) -> None:
         install_library(connection, run)
         _create_databases(connection, run, databases)
         install_cluster(connection)
+        install_event_streams(connection)
 
 
 def _create_databases(connection: psycopg.Connection[tuple[object, ...]], run: Fetch, names: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -33,9 +34,19 @@ from sqlserver_emulator.engine.procedures import PROCEDURES as ENGINE_PROCEDURES
 from sqlserver_emulator.engine.session.engine_session import PostgresEngineSession
 from sqlserver_emulator.engine.translate.translator import TsqlTranslator
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.event_stream.procedures import PROCEDURES as STREAM_PROCEDURES
+from sqlserver_emulator.event_stream.streams import EventStreams
 from sqlserver_emulator.faults import FaultBoard
 from sqlserver_emulator.session import Session
 from sqlserver_emulator.tsql.interpreter import TsqlSession
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDestination:
+    """Where change event streams go: a folder of Event Hubs Capture. ``partitions``: of each hub."""
+
+    folder: Path
+    partitions: int = 4
 
 
 def open_engine(
@@ -43,20 +54,26 @@ def open_engine(
     databases: Sequence[str] = (),
     sa_password: str | None = None,
     capture_interval_seconds: float | None = None,
+    destination: StreamDestination | None = None,
 ) -> Engine:
     """Start the engine on the state in ``data_dir`` (made if it is not there).
 
     ``sa_password`` None: one that nobody knows, for callers that only open ``engine_session``. Close the engine, or use
     it as a context manager. Raises EmbeddedPostgresError, or EmulatorStateError for a folder of another version.
     """
-    return Engine(data_dir, databases, sa_password or secrets.token_urlsafe(16), capture_interval_seconds)
+    return Engine(data_dir, databases, sa_password or secrets.token_urlsafe(16), capture_interval_seconds, destination)
 
 
 class Engine:
     """``capture_interval_seconds``: how often capture jobs read the log; None leaves it to the jobs."""
 
     def __init__(
-        self, data_dir: Path, databases: Sequence[str], sa_password: str, capture_interval_seconds: float | None
+        self,
+        data_dir: Path,
+        databases: Sequence[str],
+        sa_password: str,
+        capture_interval_seconds: float | None,
+        destination: StreamDestination | None = None,
     ) -> None:
         self.capture_interval_seconds = capture_interval_seconds
         self.read_only_route: tuple[str, int] | None = None
@@ -82,7 +99,17 @@ class Engine:
             self.supervisor.start()
             opened.callback(self.supervisor.stop)
             opened.callback(TrackingCleanup(self.conninfo, self.clock).close)
-            self._procedures = {**ENGINE_PROCEDURES, **CDC_PROCEDURES, **control_procedures(self, self._owner.fetch)}
+            self.event_streams: EventStreams | None = None
+            if destination is not None:
+                self.event_streams = EventStreams(self.conninfo, destination.folder, destination.partitions)
+                opened.callback(self.event_streams.close)
+            streaming = STREAM_PROCEDURES if destination else {}
+            self._procedures = {
+                **ENGINE_PROCEDURES,
+                **CDC_PROCEDURES,
+                **streaming,
+                **control_procedures(self, self._owner.fetch),
+            }
             self._opened = opened.pop_all()
 
     @property

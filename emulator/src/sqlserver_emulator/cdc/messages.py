@@ -28,6 +28,8 @@ _TEXTS = {
     22865: "The number of columns in the index '%s', used as the unique row identifier to support net changes for "
     "table '%s'.'%s', exceeds the limit of 14 columns.",
     22874: "The parameter @enable_extended_ddl_handling is not supported.",
+    # The number is Microsoft's, the text the emulator's own.
+    22898: "Change Data Capture cannot be enabled: the database '%s' has change event streaming.",
     22901: "The database '%s' is not enabled for Change Data Capture. Ensure that the correct database context is "
     "set and retry the operation. To report on the databases enabled for Change Data Capture, query the "
     "is_cdc_enabled column in the sys.databases catalog view.",

@@ -14,6 +14,8 @@ from sqlserver_emulator.control.capture_procedures import CaptureControl
 from sqlserver_emulator.control.clock_procedures import clock_procedures
 from sqlserver_emulator.control.fault_procedures import FaultControl
 from sqlserver_emulator.control.secondary_procedures import SecondaryHost, secondary_procedures
+from sqlserver_emulator.control.stream_procedures import stream_procedures
+from sqlserver_emulator.event_stream.streams import EventStreams
 from sqlserver_emulator.events import Column, Command, Event, ResultStart, Rows, StatementDone
 from sqlserver_emulator.faults import FaultBoard
 from sqlserver_emulator.types import NVARCHAR_4000, SYSNAME
@@ -26,6 +28,7 @@ class ControlHost(SecondaryHost, Protocol):
     clock: EngineClock
     faults: FaultBoard
     supervisor: CaptureSupervisor
+    event_streams: EventStreams | None
 
 
 def control_procedures(host: ControlHost, fetch: Fetch) -> ProcedureRegistry:
@@ -49,6 +52,7 @@ def control_procedures(host: ControlHost, fetch: Fetch) -> ProcedureRegistry:
         *faults.procedures(),
         *backup_procedures(host.conninfo),
         *secondary_procedures(host),
+        *(stream_procedures(host.event_streams) if host.event_streams else ()),
         control_procedure("reset", (), reset),
         control_procedure("help", (), show_help),
     )

@@ -28,10 +28,12 @@ def find_database(run: Run, database: str) -> CdcDatabase | None:
 
 
 def enable_database(run: Run, database: str) -> CdcDatabase:
-    """Enable CDC; the caller checked rights and that it is off. Raises 22906 and 22989."""
+    """Enable CDC; the caller checked rights and that it is off. Raises 22898, 22906 and 22989."""
     database_id = database_id_of(run, database)
     if run("SELECT 1 FROM emulator.databases WHERE database_id = $1::int AND is_system", (database_id,)):
         raise cdc_error(22989, database)
+    if run("SELECT 1 FROM emulator.event_stream_databases WHERE database_id = $1::int", (database_id,)):
+        raise cdc_error(22898, database)
     taken = run(
         "SELECT 1 FROM emulator.schemas WHERE database_id = $1::int AND lower(name) = $2::varchar"
         " UNION ALL SELECT 1 FROM emulator.principals WHERE database_id = $1::int AND lower(name) = $2::varchar",

@@ -52,8 +52,12 @@ class LogReader:
     ``position``: every transaction whose commit record begins below it has been returned by ``receive``.
     """
 
-    def __init__(self, conninfo: str, *, slot: str, publication: str, after_position: int) -> None:
+    def __init__(
+        self, conninfo: str, *, slot: str, publication: str, after_position: int, is_binary: bool = True
+    ) -> None:
         """Read the transactions whose commit record begins at or after ``after_position``.
+
+        ``is_binary``: values come in PostgreSQL's binary form, otherwise as its text.
 
         Raises LogReaderError when the server does not let us, ``busy`` when another process reads this slot.
         """
@@ -65,15 +69,15 @@ class LogReader:
         )
         if self._connection.status != pq.ConnStatus.OK:
             raise LogReaderError(self._error_message())
-        self._start(slot, publication, after_position)
+        self._start(slot, publication, after_position, is_binary=is_binary)
         self._poll = select.poll()
         self._poll.register(self._connection.socket, select.POLLIN)
 
-    def _start(self, slot: str, publication: str, after_position: int) -> None:
+    def _start(self, slot: str, publication: str, after_position: int, *, is_binary: bool) -> None:
         # origin 'none' leaves out what the capture job itself writes: it marks its transactions with an origin.
         result = self._connection.exec_(
             f"START_REPLICATION SLOT {slot} LOGICAL {position_text(after_position)} (proto_version '1',"
-            f" publication_names '{publication}', binary 'true', messages 'true', origin 'none')".encode()
+            f" publication_names '{publication}', binary '{is_binary}', messages 'true', origin 'none')".encode()
         )
         if result.status != pq.ExecStatus.COPY_BOTH:
             busy = result.error_field(pq.DiagnosticField.SQLSTATE) == _OBJECT_IN_USE

@@ -25,6 +25,7 @@ _ABANDONED = """
     SELECT slot_name::text, split_part(slot_name::text, '_', 3)::int FROM pg_replication_slots s
     WHERE slot_name::text LIKE $1::text AND NOT active
       AND NOT EXISTS (SELECT 1 FROM emulator.cdc_databases c WHERE c.slot_name = s.slot_name::text)
+      AND NOT EXISTS (SELECT 1 FROM emulator.event_stream_databases e WHERE e.slot_name = s.slot_name::text)
 """
 
 

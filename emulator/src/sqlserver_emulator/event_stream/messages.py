@@ -1,0 +1,39 @@
+"""The errors of change event streaming by number. The numbers are Microsoft's; the inner texts are the emulator's own,
+since only their meaning was taken from the list of errors."""
+
+from __future__ import annotations
+
+from sqlserver_emulator.errors import SqlServerError
+
+_TEXTS = {
+    23616: "The parameter '%s' can be given only with the partition key scheme 'Column'.",
+    23617: "The partition key scheme 'Column' requires the parameter '%s'.",
+    23618: "The value '%s' of the parameter '%s' is not one of: %s.",
+    23619: "The stream group '%s' exists already.",
+    23620: "The %s '%s' does not exist.",
+    23621: "The parameter '%s' must not be null or empty.",
+    23624: "The caller needs the permission CONTROL on the database '%s'.",
+    23628: "The name '%s' is not of the form schemaName.objectName.",
+    23634: "%s is not supported for change event streaming.",
+    23636: "Change event streaming is not enabled in the database '%s'.",
+    23641: "@include_old_lob_values = 1 requires @include_old_values = 1.",
+    23642: "The destination location '%s' is not of the form <namespace>.servicebus.windows.net[:port]/<hub>.",
+    23643: "The table '%s' is in a stream group already.",
+    23644: "The table '%s' is not in the stream group '%s'.",
+    23648: "Change event streaming cannot be enabled in the system database '%s'.",
+    23650: "Change event streaming cannot be enabled: the database '%s' has change data capture.",
+    23653: "Change event streaming is enabled in the database '%s' already.",
+    23666: "The maximal size of a message must be from %d to %d KB.",
+}
+
+
+def stream_error(number: int, *values: object) -> SqlServerError:
+    """Return the error with its text filled in; severity 16, state 1."""
+    text = _TEXTS[number]
+    return SqlServerError(number, text % values if values else text)
+
+
+def wrapped(error: SqlServerError) -> SqlServerError:
+    """Return the error 23626 that the procedures raise around another."""
+    text = "An error occurred. The error/state returned was %d/%d: '%s'."
+    return SqlServerError(23626, text % (error.number, error.state, error.message))

@@ -1,0 +1,32 @@
+-- What change event streaming keeps about all databases, once per cluster. Run at every start.
+
+-- position: every transaction that committed below it was delivered.
+CREATE TABLE IF NOT EXISTS emulator.event_stream_databases (
+    database_id int PRIMARY KEY REFERENCES emulator.databases ON DELETE CASCADE,
+    slot_name text NOT NULL UNIQUE,       -- also the name of the publication
+    position pg_lsn NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS emulator.event_stream_groups (
+    database_id int NOT NULL REFERENCES emulator.event_stream_databases ON DELETE CASCADE,
+    name varchar(128) NOT NULL,
+    location text NOT NULL,
+    message_bytes int NOT NULL,
+    scheme text NOT NULL,
+    column_name varchar(128),
+    is_binary boolean NOT NULL,
+    PRIMARY KEY (database_id, name)
+);
+
+-- enabled_at: a place after which every change of the table is streamed.
+CREATE TABLE IF NOT EXISTS emulator.event_stream_tables (
+    object_id int PRIMARY KEY,
+    database_id int NOT NULL,
+    group_name varchar(128) NOT NULL,
+    table_id uuid NOT NULL DEFAULT gen_random_uuid(),
+    all_columns boolean NOT NULL,
+    old_values boolean NOT NULL,
+    old_lobs boolean NOT NULL,
+    enabled_at pg_lsn NOT NULL,
+    FOREIGN KEY (database_id, group_name) REFERENCES emulator.event_stream_groups ON DELETE CASCADE
+);
