@@ -65,11 +65,20 @@ class EventStreams:
             wait_until_free(self._conninfo, stream.slot, _FREE_SECONDS)
 
     def _deliver_forever(self) -> None:
+        while not self._ended.wait(_POLL_SECONDS):
+            try:
+                self._deliver_all()
+            except psycopg.Error as error:
+                # The next round connects again.
+                print(f"event streams: {error}", file=sys.stderr, flush=True)
+
+    def _deliver_all(self) -> None:
         with connect(self._conninfo) as connection:
-            run = runner(connection)
-            while not self._ended.wait(_POLL_SECONDS):
-                for (database_id,) in run("SELECT database_id FROM emulator.event_stream_databases", ()):
-                    try:
-                        self.deliver(database_id)
-                    except (LookupError, OSError, psycopg.Error) as error:
-                        print(f"event stream of database {database_id}: {error}", file=sys.stderr, flush=True)
+            rows = runner(connection)("SELECT database_id FROM emulator.event_stream_databases", ())
+        for (database_id,) in rows:
+            if self._ended.is_set():
+                return
+            try:
+                self.deliver(database_id)
+            except Exception as error:  # noqa: BLE001  (a fault of one stream must not end those of the others)
+                print(f"event stream of database {database_id}: {error!r}", file=sys.stderr, flush=True)
