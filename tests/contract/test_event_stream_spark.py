@@ -20,8 +20,8 @@ from floodmark.sources.event_stream.parts import plan_event_parts
 from floodmark.sources.event_stream.reader import open_event_pass, open_event_reader
 from floodmark.spark import shared_pass, stager
 from floodmark.spark.engine import Engine
-from floodmark.spark.session import open_classic_engine
 from floodmark.spark.stager import SparkStager
+from spark_engine import classic_engine
 from stream_rig import StreamRig, stream_rig
 
 # py4j leaves its sockets to the garbage collector.
@@ -32,9 +32,8 @@ LINES = TableName("dbo", "Lines")
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    opened = open_classic_engine()
-    yield opened
-    opened.stop()
+    with classic_engine() as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -52,7 +52,6 @@ from floodmark.spark.connect import open_connect_engine
 from floodmark.spark.engine import Engine
 from floodmark.spark.net import gather_changes
 from floodmark.spark.packing import PACKED_SCHEMA, Unpacked, entries, pack
-from floodmark.spark.session import open_classic_engine
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stager import SparkStager
 from floodmark.sync.ports.reader import TableParts
@@ -62,6 +61,7 @@ from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
 from refusing_sink import RefusingSink
 from row_verification import verify_tables
+from spark_engine import SUPPORT, classic_engine
 from task_work import one_row_each
 from tracking_rig import TrackingRig, tracked_tables, tracking_rig
 
@@ -69,7 +69,6 @@ from tracking_rig import TrackingRig, tracked_tables, tracking_rig
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 HISTORIES = 400
-SUPPORT = str(Path(__file__).parents[1] / "support")
 _tables = itertools.count(1)
 
 EVERY_TYPE = (
@@ -100,22 +99,6 @@ def at(emulator: Emulator, source: CdcDatabase) -> SqlServerConnection:
     return SqlServerConnection(
         emulator.host, emulator.port, source.name, emulator.user, emulator.password, ca_file=str(emulator.ca_file)
     )
-
-
-@contextlib.contextmanager
-def classic_engine() -> Iterator[Engine]:
-    with pytest.MonkeyPatch.context() as patch:
-        # The helpers of these tests, for the workers.
-        patch.setenv("PYTHONPATH", SUPPORT)
-        patch.setenv(
-            "PYSPARK_SUBMIT_ARGS",
-            "--master local[2] --conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1"
-            " --conf spark.ui.showConsoleProgress=false --conf spark.log.level=ERROR"
-            " --driver-java-options '-XX:+UseSerialGC -XX:TieredStopAtLevel=1' pyspark-shell",
-        )
-        engine = open_classic_engine()
-        yield engine
-        engine.session.stop()
 
 
 @contextlib.contextmanager
