@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.release import SQL_SERVER_2025
 from sqlserver_emulator.server.channel import Channel, MessageCancelledError
 from sqlserver_emulator.server.limits import Capacity, Limits
 from sqlserver_emulator.syntax.lexer import tokenize
@@ -61,7 +62,7 @@ def read_header(data: bytes) -> None:
 
 
 def read_prelogin(data: bytes) -> None:
-    build_prelogin_answer(parse_prelogin(data))
+    build_prelogin_answer(parse_prelogin(data), SQL_SERVER_2025)
 
 
 def read_login(data: bytes) -> None:

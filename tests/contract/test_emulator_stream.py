@@ -11,6 +11,7 @@ from fastavro import reader
 from floodmark.sources.event_stream.batches import BatchDecoder
 from sqlserver_emulator.assembly.factory import StreamDestination, open_engine
 from sqlserver_emulator.events import ErrorRaised
+from sqlserver_emulator.release import SQL_SERVER_2025
 from sqlserver_emulator.session import Session
 
 PASSWORD = "a-Password-1"
@@ -28,9 +29,17 @@ ROW = (
 @pytest.fixture(scope="module")
 def bodies(open_dir: Path) -> Iterator[list[bytes]]:
     folder = open_dir / "stream-hubs"
-    with open_engine(open_dir / "stream", ["Shop"], PASSWORD, destination=StreamDestination(folder, 1)) as engine:
+    with open_engine(
+        open_dir / "stream", ["Shop"], PASSWORD, release=SQL_SERVER_2025, destination=StreamDestination(folder, 1)
+    ) as engine:
         session = engine.open_session(login="sa", password=PASSWORD, database="Shop", application="test")
-        _run(session, TABLE, "EXEC sys.sp_enable_event_stream")
+        _run(
+            session,
+            TABLE,
+            "ALTER DATABASE SCOPED CONFIGURATION SET PREVIEW_FEATURES = ON",
+            "CREATE DATABASE SCOPED CREDENTIAL c WITH IDENTITY = 'Managed Identity'",
+            "EXEC sys.sp_enable_event_stream",
+        )
         for encoding in ("JSON", "Binary"):
             _run(
                 session,

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from sqlserver_emulator.release import RELEASES
 from sqlserver_emulator.server.certificate import CertificateFiles, provide_certificate, write_private_file
 from sqlserver_emulator.server.handshake import TlsContexts
 from sqlserver_emulator.server.listener import EmulatorServer, listen
@@ -73,6 +74,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=int,
         metavar="PORT",
         help="also serve a readable secondary on this port; 0 picks a free one",
+    )
+    parser.add_argument(
+        "--release",
+        type=int,
+        choices=RELEASES,
+        help="the release of SQL Server as which it presents itself (2025 with --event-hubs-folder, otherwise 2022)",
     )
     parser.add_argument(
         "--event-hubs-folder", type=Path, metavar="DIR", help="stream change events into this folder, as Azure Capture"
@@ -138,9 +145,14 @@ def _open_engine(data: Path, options: argparse.Namespace, password: str) -> Engi
     from sqlserver_emulator.assembly.factory import StreamDestination, open_engine  # noqa: PLC0415
 
     folder = options.event_hubs_folder
+    release = RELEASES[options.release or (2025 if folder else 2022)]
+    if folder and not release.has_event_streaming:
+        raise StartError(f"SQL Server {release.year} has no change event streaming: --event-hubs-folder needs 2025")
     destination = StreamDestination(folder.resolve(), options.event_hubs_partitions) if folder else None
     try:
-        return open_engine(data, options.database, password, options.capture_interval, destination)
+        return open_engine(
+            data, options.database, password, options.capture_interval, destination=destination, release=release
+        )
     except (EmbeddedPostgresError, EmulatorStateError) as error:
         raise StartError(str(error)) from error
 

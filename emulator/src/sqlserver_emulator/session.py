@@ -13,6 +13,7 @@ from typing import Protocol
 
 from sqlserver_emulator.collations import Collation
 from sqlserver_emulator.events import ArrowBatch, Event
+from sqlserver_emulator.release import Release
 from sqlserver_emulator.types import TsqlType
 
 
@@ -81,6 +82,10 @@ class Session(Protocol):
 
 class SessionFactory(Protocol):
     """The engine as the server sees it: check a login, open a session."""
+
+    @property
+    def product(self) -> Release:
+        """The release as which the server presents itself."""
 
     @property
     def read_only_route(self) -> tuple[str, int] | None:

@@ -14,6 +14,7 @@ from fastavro import reader
 from sqlserver_emulator.assembly.factory import Engine, StreamDestination, open_engine
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import ErrorRaised, Rows
+from sqlserver_emulator.release import SQL_SERVER_2025
 from sqlserver_emulator.session import Session
 
 PASSWORD = "a-Password-1"
@@ -41,6 +42,12 @@ TYPES = {
     "varchar(max)": ("'x'", "x"),
 }
 """A literal of each type, and its text in an event."""
+SETUP = (
+    "ALTER DATABASE SCOPED CONFIGURATION SET PREVIEW_FEATURES = ON",
+    "IF NOT EXISTS (SELECT 1 FROM sys.database_scoped_credentials)"
+    " CREATE DATABASE SCOPED CREDENTIAL c WITH IDENTITY = 'Managed Identity'",
+    "EXEC sys.sp_enable_event_stream",
+)
 
 
 class Source:
@@ -95,7 +102,9 @@ def _place(data: dict[str, Any]) -> tuple[str, int]:
 @pytest.fixture(scope="module")
 def engine(open_dir: Path) -> Iterator[Engine]:
     destination = StreamDestination(open_dir / "hubs", PARTITIONS)
-    with open_engine(open_dir / "streams", ["Shop"], PASSWORD, destination=destination) as opened:
+    with open_engine(
+        open_dir / "streams", ["Shop"], PASSWORD, destination=destination, release=SQL_SERVER_2025
+    ) as opened:
         yield opened
 
 
@@ -103,7 +112,7 @@ def engine(open_dir: Path) -> Iterator[Engine]:
 def source(engine: Engine, open_dir: Path) -> Iterator[Source]:
     session = engine.open_session(login="sa", password=PASSWORD, database="Shop", application="test")
     made = Source(engine, session, open_dir / "hubs")
-    made.run("EXEC sys.sp_enable_event_stream")
+    made.run(*SETUP)
     yield made
     made.run("IF @@TRANCOUNT > 0 ROLLBACK", "EXEC sys.sp_disable_event_stream", "DROP TABLE IF EXISTS dbo.a, dbo.b")
     session.close()
@@ -177,6 +186,59 @@ def test_large_transaction_is_delivered_within_seconds(source: Source) -> None:
     assert len(records) == 50_000
 
 
+@pytest.mark.parametrize(
+    ("statement", "number"),
+    [
+        ("DROP TABLE dbo.a", 23662),
+        ("TRUNCATE TABLE dbo.a", 23663),
+        ("EXEC sp_rename N'dbo.a', N'c'", 23661),
+        ("EXEC sp_rename N'dbo.a.v', N'w', N'COLUMN'", 4928),
+        ("ALTER TABLE dbo.a DROP CONSTRAINT pk_a", 23665),
+        ("ALTER SCHEMA other TRANSFER dbo.a", 23659),
+        ("DROP DATABASE SCOPED CREDENTIAL c", 23803),
+    ],
+)
+def test_change_that_a_stream_cannot_follow_is_refused(source: Source, statement: str, number: int) -> None:
+    source.run("CREATE TABLE dbo.a (id int CONSTRAINT pk_a PRIMARY KEY, v int)")
+    source.run("IF SCHEMA_ID('other') IS NULL EXEC ('CREATE SCHEMA other')")
+    source.group("ddl")
+    source.add("ddl", "dbo.a")
+    with pytest.raises(SqlServerError) as caught:
+        source.run(statement)
+    assert caught.value.number == number
+    # The rest of DDL is free, and so is the table when it is not streamed any more.
+    source.run("ALTER TABLE dbo.a ADD w int", "ALTER TABLE dbo.a DROP COLUMN v", "CREATE INDEX i ON dbo.a (w)")
+    source.run("EXEC sys.sp_remove_object_from_event_stream_group N'ddl', N'dbo.a'", "DROP TABLE dbo.a")
+
+
+def test_primary_key_is_not_added_to_a_streamed_table(source: Source) -> None:
+    source.run("CREATE TABLE dbo.a (id int NOT NULL)")
+    source.group("keys")
+    source.add("keys", "dbo.a")
+    with pytest.raises(SqlServerError) as caught:
+        source.run("ALTER TABLE dbo.a ADD PRIMARY KEY (id)")
+    assert caught.value.number == 23664
+
+
+def test_preview_features_and_full_recovery_are_required(source: Source) -> None:
+    source.run("EXEC sys.sp_disable_event_stream", "ALTER DATABASE Shop SET RECOVERY SIMPLE")
+    with pytest.raises(SqlServerError, match="23634/1"):
+        source.run("EXEC sys.sp_enable_event_stream")
+    source.run("ALTER DATABASE Shop SET RECOVERY FULL")
+    source.run("ALTER DATABASE SCOPED CONFIGURATION SET PREVIEW_FEATURES = OFF")
+    with pytest.raises(SqlServerError, match="23623/1"):
+        source.run("EXEC sys.sp_enable_event_stream")
+    source.run(*SETUP)
+
+
+def test_catalog_shows_what_is_streamed(source: Source) -> None:
+    source.run("CREATE TABLE dbo.a (id int PRIMARY KEY)", "CREATE TABLE dbo.b (id int PRIMARY KEY)")
+    source.group("catalog")
+    source.add("catalog", "dbo.a")
+    assert source.run("SELECT is_event_stream_enabled FROM sys.databases WHERE name = 'Shop'") == [(1,)]
+    assert source.run("SELECT name, is_replicated FROM sys.tables ORDER BY name") == [("a", 1), ("b", 0)]
+
+
 def test_enabling_twice_is_refused_within_error_23626(source: Source) -> None:
     with pytest.raises(SqlServerError, match="23653/1") as caught:
         source.run("EXEC sys.sp_enable_change_event_stream")
@@ -196,11 +258,13 @@ def test_change_data_capture_and_streaming_exclude_each_other(source: Source) ->
 def test_numbers_go_on_after_a_restart(open_dir: Path) -> None:
     destination = StreamDestination(open_dir / "restart-hubs", 1)
     for start in (0, 1):
-        with open_engine(open_dir / "restart", ["Shop"], PASSWORD, destination=destination) as engine:
+        with open_engine(
+            open_dir / "restart", ["Shop"], PASSWORD, destination=destination, release=SQL_SERVER_2025
+        ) as engine:
             session = engine.open_session(login="sa", password=PASSWORD, database="Shop", application="test")
             source = Source(engine, session, destination.folder)
             if not start:
-                source.run("EXEC sys.sp_enable_event_stream", "CREATE TABLE dbo.a (id int PRIMARY KEY)")
+                source.run(*SETUP, "CREATE TABLE dbo.a (id int PRIMARY KEY)")
                 source.group("hub")
                 source.add("hub", "dbo.a")
             source.run(f"INSERT dbo.a VALUES ({start})")

@@ -39,6 +39,7 @@ from sqlserver_emulator.events import (
     TransactionAction,
     TransactionChanged,
 )
+from sqlserver_emulator.release import SQL_SERVER_2022
 from sqlserver_emulator.server.certificate import provide_certificate
 from sqlserver_emulator.server.handshake import TlsContexts
 from sqlserver_emulator.server.limits import Limits
@@ -227,6 +228,7 @@ class CannedSession:
 
 class CannedFactory:
     read_only_route = None
+    product = SQL_SERVER_2022
 
     def open_session(self, *, login: str, password: str, database: str, application: str) -> CannedSession:
         if (login, password) != ("sa", PASSWORD):

@@ -22,6 +22,7 @@ from sqlserver_emulator.engine.ddl.databases import SYSTEM_DATABASES, Fetch, cre
 from sqlserver_emulator.engine.installation import install_catalog, install_library
 from sqlserver_emulator.engine.names import quote
 from sqlserver_emulator.event_stream.installation import install_event_streams
+from sqlserver_emulator.release import Release
 
 DATABASE = "emulator"
 SCHEMA_VERSION = "2"
@@ -53,7 +54,7 @@ class EmulatorStateError(Exception):
     """The data folder was written by another version of the emulator."""
 
 
-def open_cluster(data_dir: Path, databases: Sequence[str]) -> EmbeddedPostgres:
+def open_cluster(data_dir: Path, databases: Sequence[str], release: Release) -> EmbeddedPostgres:
     """Start PostgreSQL in ``data_dir``/postgres; make the catalog and ``databases`` where they do not exist.
 
     The caller stops it.
@@ -61,7 +62,7 @@ def open_cluster(data_dir: Path, databases: Sequence[str]) -> EmbeddedPostgres:
     postgres = EmbeddedPostgres(data_dir / "postgres", settings=_SETTINGS)
     postgres.start()
     try:
-        _bootstrap(postgres, databases)
+        _bootstrap(postgres, databases, release)
     except BaseException:
         postgres.stop()
         raise
@@ -72,7 +73,7 @@ def conninfo(postgres: EmbeddedPostgres) -> str:
     return postgres.conninfo(DATABASE)
 
 
-def _bootstrap(postgres: EmbeddedPostgres, databases: Sequence[str]) -> None:
+def _bootstrap(postgres: EmbeddedPostgres, databases: Sequence[str], release: Release) -> None:
     with psycopg.connect(postgres.conninfo(), autocommit=True) as server:
         if server.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone() is None:
             server.execute(f"CREATE DATABASE {DATABASE} TEMPLATE template0".encode())
@@ -93,11 +94,32 @@ def _bootstrap(postgres: EmbeddedPostgres, databases: Sequence[str]) -> None:
                 f"{postgres.data_dir.parent} was written by another version of the emulator"
                 f" (catalog {found}, this one is {SCHEMA_VERSION}); use a new folder"
             )
+        _show_release(run, postgres, release)
+        install_event_streams(connection)
         run("TRUNCATE emulator.sessions")
         install_library(connection, run)
         _create_databases(connection, run, databases)
         install_cluster(connection)
-        install_event_streams(connection)
+
+
+def _show_release(run: Fetch, postgres: EmbeddedPostgres, release: Release) -> None:
+    """Set what SERVERPROPERTY says. Raises EmulatorStateError for databases of a later release, as SQL Server does."""
+    found = run("SELECT value FROM emulator.settings WHERE name = 'release_year'")
+    if found and int(found[0][0]) > release.year:
+        raise EmulatorStateError(
+            f"{postgres.data_dir.parent} has databases of SQL Server {found[0][0]}, which one of {release.year} cannot"
+            f" open: start with --release {found[0][0]}, or use a new folder"
+        )
+    shown = {
+        "release_year": release.year,
+        "product_version": release.version_text,
+        "product_update": release.update,
+        "edition": release.edition,
+        "database_version": release.database_version,
+    }
+    for name, value in shown.items():
+        sql = "INSERT INTO emulator.settings VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        run(sql, [name, str(value)])
 
 
 def _create_databases(connection: psycopg.Connection[tuple[object, ...]], run: Fetch, names: Sequence[str]) -> None:

@@ -30,13 +30,16 @@ from sqlserver_emulator.engine.connection.arrow_database import ArrowDatabase
 from sqlserver_emulator.engine.connection.owner import CatalogListener, OwnerConnection
 from sqlserver_emulator.engine.connection.snapshot import SnapshotConnection
 from sqlserver_emulator.engine.connection.transaction import TransactionalConnection
+from sqlserver_emulator.engine.ddl import hooks
 from sqlserver_emulator.engine.procedures import PROCEDURES as ENGINE_PROCEDURES
 from sqlserver_emulator.engine.session.engine_session import PostgresEngineSession
 from sqlserver_emulator.engine.translate.translator import TsqlTranslator
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.event_stream.guard import GUARD as STREAM_GUARD
 from sqlserver_emulator.event_stream.procedures import PROCEDURES as STREAM_PROCEDURES
 from sqlserver_emulator.event_stream.streams import EventStreams
 from sqlserver_emulator.faults import FaultBoard
+from sqlserver_emulator.release import SQL_SERVER_2022, Release
 from sqlserver_emulator.session import Session
 from sqlserver_emulator.tsql.interpreter import TsqlSession
 
@@ -54,14 +57,17 @@ def open_engine(
     databases: Sequence[str] = (),
     sa_password: str | None = None,
     capture_interval_seconds: float | None = None,
+    *,
     destination: StreamDestination | None = None,
+    release: Release = SQL_SERVER_2022,
 ) -> Engine:
     """Start the engine on the state in ``data_dir`` (made if it is not there).
 
     ``sa_password`` None: one that nobody knows, for callers that only open ``engine_session``. Close the engine, or use
     it as a context manager. Raises EmbeddedPostgresError, or EmulatorStateError for a folder of another version.
     """
-    return Engine(data_dir, databases, sa_password or secrets.token_urlsafe(16), capture_interval_seconds, destination)
+    password = sa_password or secrets.token_urlsafe(16)
+    return Engine(data_dir, databases, password, capture_interval_seconds, destination=destination, product=release)
 
 
 class Engine:
@@ -73,15 +79,18 @@ class Engine:
         databases: Sequence[str],
         sa_password: str,
         capture_interval_seconds: float | None,
-        destination: StreamDestination | None = None,
+        *,
+        destination: StreamDestination | None,
+        product: Release,
     ) -> None:
+        self.product = product
         self.capture_interval_seconds = capture_interval_seconds
         self.read_only_route: tuple[str, int] | None = None
         """Host and port of the readable secondary; None: there is none."""
         self._sa_password = sa_password
         self._sessions = OpenSessions()
         with ExitStack() as opened:
-            postgres = cluster.open_cluster(data_dir, databases)
+            postgres = cluster.open_cluster(data_dir, databases, product)
             opened.callback(postgres.stop)
             self.conninfo = cluster.conninfo(postgres)
             """How processes of the emulator reach PostgreSQL: over its unix socket, as the superuser."""
@@ -92,18 +101,19 @@ class Engine:
             self.faults = FaultBoard(self.clock.now)
             self._catalog = SharedCatalog(self._owner.fetch)
             opened.callback(CatalogListener(self.conninfo, self._catalog.changed).close)
-            self.secondary = Secondary(self.conninfo, self._open)
+            self.secondary = Secondary(self.conninfo, self._open, product)
             opened.callback(self.secondary.release)
             self._translator = TsqlTranslator()
             self.supervisor = CaptureSupervisor(self)
             self.supervisor.start()
             opened.callback(self.supervisor.stop)
             opened.callback(TrackingCleanup(self.conninfo, self.clock).close)
+            hooks.register(STREAM_GUARD)
             self.event_streams: EventStreams | None = None
             if destination is not None:
                 self.event_streams = EventStreams(self.conninfo, destination.folder, destination.partitions)
                 opened.callback(self.event_streams.close)
-            streaming = STREAM_PROCEDURES if destination else {}
+            streaming = STREAM_PROCEDURES if product.has_event_streaming else {}
             self._procedures = {
                 **ENGINE_PROCEDURES,
                 **CDC_PROCEDURES,
@@ -141,7 +151,11 @@ class Engine:
         try:
             engine_session = self._engine_session(login, entry.name, session_id, application, snapshot)
             return TsqlSession(
-                engine_session, session_id=session_id, procedures=self._procedures, default_database=entry.name
+                engine_session,
+                session_id=session_id,
+                procedures=self._procedures,
+                default_database=entry.name,
+                release=self.product,
             )
         except BaseException:
             self._sessions.give_back(session_id)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import psycopg
 
+from sqlserver_emulator.release import Release
 from sqlserver_emulator.session import Session
 
 
@@ -29,7 +30,8 @@ class Secondary:
     read_only_route = None
     """It leads nowhere else."""
 
-    def __init__(self, conninfo: str, open_session: OpensReadOnly) -> None:
+    def __init__(self, conninfo: str, open_session: OpensReadOnly, release: Release) -> None:
+        self.product = release
         self._conninfo = conninfo
         self._open_session = open_session
         self._lock = threading.Lock()

@@ -15,6 +15,7 @@ CATALOG = ("catalog.sql", "moments.sql")
 LIBRARY = (
     "permissions.sql",
     "masks.sql",
+    "credentials.sql",
     "security_policies.sql",
     "library.sql",
     "collations.sql",
@@ -54,7 +55,8 @@ def library_scripts() -> list[bytes]:
 def install_library(connection: psycopg.Connection[tuple[object, ...]], run: Fetch) -> None:
     """Make the function library and the system views; again when a version of the emulator changed them."""
     library = [*library_scripts(), *map(_sql, VIEWS)]
-    digest = hashlib.sha256(b"".join(library)).hexdigest()
+    release = run("SELECT value FROM emulator.settings WHERE name = 'release_year'")
+    digest = hashlib.sha256(b"".join([*library, str(release).encode()])).hexdigest()
     if run("SELECT 1 FROM emulator.settings WHERE name = 'library' AND value = $1", [digest]):
         return
     for script in library:

@@ -12,6 +12,7 @@ _TEXTS = {
     23619: "The stream group '%s' exists already.",
     23620: "The %s '%s' does not exist.",
     23621: "The parameter '%s' must not be null or empty.",
+    23623: "The database '%s' does not have PREVIEW_FEATURES = ON, which change event streaming requires.",
     23624: "The caller needs the permission CONTROL on the database '%s'.",
     23628: "The name '%s' is not of the form schemaName.objectName.",
     23634: "%s is not supported for change event streaming.",
@@ -23,7 +24,16 @@ _TEXTS = {
     23648: "Change event streaming cannot be enabled in the system database '%s'.",
     23650: "Change event streaming cannot be enabled: the database '%s' has change data capture.",
     23653: "Change event streaming is enabled in the database '%s' already.",
+    23659: "The table '%s' is streamed. This change of its schema is not supported.",
+    23661: "The table '%s' is streamed, and cannot be renamed. Remove it from its stream group first.",
+    23662: "The table '%s' is streamed, and cannot be dropped. Remove it from its stream group first.",
+    23663: "The table '%s' is streamed, and cannot be truncated. Remove it from its stream group first.",
+    23664: "The table '%s' is streamed: a primary key cannot be added. Remove it from its stream group first.",
+    23665: "The table '%s' is streamed: its primary key cannot be dropped. Remove it from its stream group first.",
     23666: "The maximal size of a message must be from %d to %d KB.",
+    23679: "The destination '%s' cannot be reached: %s",
+    23803: "The credential '%s' is used by a stream group.",
+    23805: "The procedure '%s' is deprecated. Use '%s'.",
 }
 
 

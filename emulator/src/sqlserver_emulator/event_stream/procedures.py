@@ -16,6 +16,7 @@ from sqlserver_emulator.cdc.postgres import server_conninfo
 from sqlserver_emulator.contract import Parameter, ProcedureCall, ProcedureRegistry, SystemProcedure
 from sqlserver_emulator.engine.names import quote
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.event_stream.installation import disable_stream
 from sqlserver_emulator.event_stream.messages import stream_error, wrapped
 from sqlserver_emulator.events import Event
 from sqlserver_emulator.types import BIT, INT, NVARCHAR_4000, SYSNAME, TsqlType
@@ -33,6 +34,11 @@ def _enable(call: ProcedureCall, run: Run, database_id: int) -> None:
     name = call.engine.database
     if run("SELECT 1 FROM emulator.databases WHERE database_id = $1::int AND is_system", (database_id,)):
         raise stream_error(23648, name)
+    ((has_preview, recovery),) = run(_OPTIONS, (database_id,))
+    if not has_preview:
+        raise stream_error(23623, name)
+    if recovery != _FULL:
+        raise stream_error(23634, f"The recovery model of the database '{name}', which has to be FULL,")
     if find_database(run, name) is not None:
         raise stream_error(23650, name)
     if _slot_of(run, database_id) is not None:
@@ -45,27 +51,23 @@ def _enable(call: ProcedureCall, run: Run, database_id: int) -> None:
         "INSERT INTO emulator.event_stream_databases VALUES ($1::int, $2::text, pg_current_wal_insert_lsn())",
         (database_id, slot),
     )
+    run("UPDATE emulator.databases SET is_event_stream_enabled = true WHERE database_id = $1::int", (database_id,))
 
 
 def _disable(call: ProcedureCall, run: Run, database_id: int) -> None:
-    slot = _required_slot(call, run, database_id)
-    for (relation,) in run(_STREAMED_RELATIONS, (database_id,)):
-        run(f"ALTER TABLE {relation} REPLICA IDENTITY DEFAULT", ())
-    run(f"DROP PUBLICATION IF EXISTS {quote(slot)}", ())
-    run("DELETE FROM emulator.event_stream_databases WHERE database_id = $1::int", (database_id,))
+    disable_stream(run, database_id, _required_slot(call, run, database_id))
 
 
 def _create_group(call: ProcedureCall, run: Run, database_id: int) -> None:
     _required_slot(call, run, database_id)
     name, location = _text(call, "@stream_group_name"), _text(call, "@destination_location")
     _choice(call, "@destination_type", _DESTINATIONS)
-    if not run(
+    if run(
         "SELECT 1 FROM emulator.event_stream_groups WHERE database_id = $1::int AND lower(name) = lower($2::varchar)",
         (database_id, name),
     ):
-        _text(call, "@destination_credential")
-    else:
         raise stream_error(23619, name)
+    credential = _existing_credential(call, run, database_id)
     found = _LOCATION.fullmatch(location)
     if found is None:
         raise stream_error(23642, location)
@@ -80,8 +82,18 @@ def _create_group(call: ProcedureCall, run: Run, database_id: int) -> None:
     is_binary = _choice(call, "@encoding", _ENCODINGS) == "Binary"
     run(
         "INSERT INTO emulator.event_stream_groups VALUES ($1::int, $2::varchar, $3::text, $4::int, $5::text,"
-        " $6::varchar, $7::boolean)",
-        (database_id, name, f"{found[1].lower()}/{found[2]}", size << 10, scheme, column, is_binary),
+        " $6::varchar, $7::boolean, $8::varchar, $9::text)",
+        (
+            database_id,
+            name,
+            f"{found[1].lower()}/{found[2]}",
+            size << 10,
+            scheme,
+            column,
+            is_binary,
+            credential,
+            location,
+        ),
     )
 
 
@@ -118,6 +130,7 @@ def _add_object(call: ProcedureCall, run: Run, database_id: int) -> None:
         " pg_current_wal_insert_lsn())",
         (table.object_id, database_id, group, bool(call.arguments["@include_all_columns"]), old_values, old_lobs),
     )
+    run("UPDATE emulator.objects SET is_streamed = true WHERE object_id = $1::int", (table.object_id,))
 
 
 def _remove_object(call: ProcedureCall, run: Run, database_id: int) -> None:
@@ -130,6 +143,7 @@ def _remove_object(call: ProcedureCall, run: Run, database_id: int) -> None:
     )
     if not removed:
         raise stream_error(23644, f"{table.schema}.{table.name}", group)
+    run("UPDATE emulator.objects SET is_streamed = false WHERE object_id = $1::int", (table.object_id,))
     run(f"ALTER PUBLICATION {quote(slot)} DROP TABLE {table.relation}", ())
     run(f"ALTER TABLE {table.relation} REPLICA IDENTITY DEFAULT", ())
 
@@ -175,6 +189,17 @@ def _existing_group(call: ProcedureCall, run: Run, database_id: int) -> str:
     )
     if not rows:
         raise stream_error(23620, "stream group", name)
+    return str(rows[0][0])
+
+
+def _existing_credential(call: ProcedureCall, run: Run, database_id: int) -> str:
+    name = _text(call, "@destination_credential")
+    rows = run(
+        "SELECT name::text FROM emulator.credentials WHERE database_id = $1::int AND lower(name) = lower($2::varchar)",
+        (database_id, name),
+    )
+    if not rows:
+        raise stream_error(23620, "credential", name)
     return str(rows[0][0])
 
 
@@ -245,7 +270,5 @@ PROCEDURES: ProcedureRegistry = {
     for change in ("", "change_")
 }
 
-_STREAMED_RELATIONS = """
-SELECT object_id::oid::regclass::text FROM emulator.event_stream_tables
-JOIN pg_class ON oid = object_id::oid WHERE database_id = $1::int
-"""
+_FULL = 1
+_OPTIONS = "SELECT has_preview_features, recovery_model::int FROM emulator.databases WHERE database_id = $1::int"

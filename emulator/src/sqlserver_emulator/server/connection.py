@@ -52,7 +52,7 @@ class ClientConnection:
             self._socket.close()
 
     def _serve(self) -> None:
-        channel = open_channel(self._socket, self._contexts, self._capacity)
+        channel = open_channel(self._socket, self._contexts, self._capacity, self._factory.product)
         if channel is None:
             return
         with contextlib.closing(channel):

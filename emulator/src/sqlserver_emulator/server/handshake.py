@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command, Info
+from sqlserver_emulator.release import Release
 from sqlserver_emulator.server.certificate import CertificateFiles, strict_context, tunnel_context
 from sqlserver_emulator.server.channel import Channel
 from sqlserver_emulator.server.limits import Capacity
@@ -41,7 +42,9 @@ class TlsContexts:
         return cls(tunnel_context(files), strict_context(files))
 
 
-def open_channel(connection: socket.socket, contexts: TlsContexts, capacity: Capacity) -> Channel | None:
+def open_channel(
+    connection: socket.socket, contexts: TlsContexts, capacity: Capacity, release: Release
+) -> Channel | None:
     """Agree on encryption. None: the client left without a word."""
     stalled_seconds = capacity.limits.stalled_seconds
     transport = Transport(connection, stalled_seconds)
@@ -51,11 +54,11 @@ def open_channel(connection: socket.socket, contexts: TlsContexts, capacity: Cap
         strict = TlsTransport(connection, contexts.strict, stalled_seconds)
         strict.handshake()
         channel = Channel(strict, capacity)
-        return channel if _answer_prelogin(channel) is not None else None
+        return channel if _answer_prelogin(channel, release) is not None else None
     channel = Channel(transport, capacity)
     if first_byte == PacketType.LOGIN:  # TDS 7.0 knows no PRELOGIN
         return channel
-    encryption = _answer_prelogin(channel)
+    encryption = _answer_prelogin(channel, release)
     if encryption is None:
         return None
     if encryption is Encryption.ON:
@@ -66,14 +69,14 @@ def open_channel(connection: socket.socket, contexts: TlsContexts, capacity: Cap
     return channel
 
 
-def _answer_prelogin(channel: Channel) -> Encryption | None:
+def _answer_prelogin(channel: Channel, release: Release) -> Encryption | None:
     message = channel.read_message()
     if message is None:
         return None
     if message.type is not PacketType.PRELOGIN:
         raise ProtocolError(f"the first message is {message.type.name}, not PRELOGIN")
     request = parse_prelogin(message.payload)
-    channel.send_message(PacketType.RESPONSE, build_prelogin_answer(request))
+    channel.send_message(PacketType.RESPONSE, build_prelogin_answer(request, release))
     return answer_encryption(request.encryption)
 
 
@@ -133,7 +136,7 @@ def _open_session(channel: Channel, factory: SessionFactory, login: Login) -> Se
     has_replica = session.database not in _SYSTEM_DATABASES
     route = factory.read_only_route if login.reads_only and has_replica else None
     try:
-        _send_acceptance(channel, login, session, route)
+        _send_acceptance(channel, login, session, route, factory.product)
     # The client left before it knew of its session.
     except BaseException:
         session.close()
@@ -160,7 +163,9 @@ def _send_refusal(channel: Channel, login: Login, error: SqlServerError) -> None
     channel.end_message()
 
 
-def _send_acceptance(channel: Channel, login: Login, session: Session, route: tuple[str, int] | None) -> None:
+def _send_acceptance(
+    channel: Channel, login: Login, session: Session, route: tuple[str, int] | None, release: Release
+) -> None:
     # Under TLS a packet has to fit a TLS record.
     packet_bytes = negotiate_packet_bytes(login.packet_bytes, tls=channel.transport.encrypted)
     database = session.database
@@ -170,7 +175,7 @@ def _send_acceptance(channel: Channel, login: Login, session: Session, route: tu
         tokens.collation_change(session.collation.wire),
         tokens.text_change(EnvironmentChange.LANGUAGE, tokens.LANGUAGE),
         tokens.info(Info(5703, f"Changed language setting to {tokens.LANGUAGE}.")),
-        tokens.login_acknowledgement(),
+        tokens.login_acknowledgement(release),
         tokens.routing(*route) if route else b"",
         tokens.text_change(EnvironmentChange.PACKET_SIZE, str(packet_bytes), str(DEFAULT_PACKET_BYTES)),
         tokens.feature_acknowledgement(utf8=True) if FEATURE_UTF8 in login.feature_ids else b"",

@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from sqlserver_emulator.release import Release
 from sqlserver_emulator.tds.reading import ProtocolError
 
 _VERSION, _ENCRYPTION, _INSTANCE, _THREAD_ID, _MARS, _FEDERATED = 0, 1, 2, 3, 4, 6
 _END = 0xFF
 _OPTION = struct.Struct(">BHH")
-
-SERVER_VERSION = (16, 0, 4135)
-"""Major, minor, build: what PRELOGIN and LOGINACK say, and @@VERSION must agree with."""
 
 
 class Encryption(IntEnum):
@@ -71,8 +69,8 @@ def answer_encryption(asked: Encryption) -> Encryption:
     return _ANSWERS[asked]
 
 
-def build_prelogin_answer(request: Prelogin) -> bytes:
-    major, minor, build = SERVER_VERSION
+def build_prelogin_answer(request: Prelogin, release: Release) -> bytes:
+    major, minor, build, _ = release.version
     options: list[tuple[int, bytes]] = [
         (_VERSION, struct.pack(">BBHH", major, minor, build, 0)),
         (_ENCRYPTION, bytes([answer_encryption(request.encryption)])),

@@ -11,8 +11,8 @@ from sqlserver_emulator import code_units
 from sqlserver_emulator.collations import DEFAULT_COLLATION, IGNORE_CASE
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Command, Info, ReturnValue
+from sqlserver_emulator.release import Release
 from sqlserver_emulator.tds import type_info
-from sqlserver_emulator.tds.prelogin import SERVER_VERSION
 from sqlserver_emulator.tds.values import cell_encoder, null_bytes
 
 SERVER_NAME = "sqlserver-emulator"
@@ -126,8 +126,8 @@ def reset_done() -> bytes:
     return _environment_change(EnvironmentChange.RESET_DONE, b"\x00", b"\x00")
 
 
-def login_acknowledgement() -> bytes:
-    major, minor, build = SERVER_VERSION
+def login_acknowledgement(release: Release) -> bytes:
+    major, minor, build, _ = release.version
     body = bytes((_INTERFACE_TSQL,)) + _TDS_74 + short_text(PRODUCT_NAME) + struct.pack(">BBH", major, minor, build)
     return struct.pack("<BH", 0xAD, len(body)) + body
 

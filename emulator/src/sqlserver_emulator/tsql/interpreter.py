@@ -13,6 +13,7 @@ from sqlserver_emulator.collations import Collation
 from sqlserver_emulator.contract import EngineSession, ProcedureRegistry
 from sqlserver_emulator.errors import ClientFaultError, SqlServerError
 from sqlserver_emulator.events import ArrowBatch, ErrorRaised, Event, ReturnStatus, ReturnValue, StatementDone
+from sqlserver_emulator.release import SQL_SERVER_2022, Release
 from sqlserver_emulator.session import RpcArgument
 from sqlserver_emulator.syntax import statements as nodes
 from sqlserver_emulator.tsql.bulk import BulkLoads
@@ -47,11 +48,17 @@ class TsqlSession:
     """A session. ``procedures``: system procedures besides the catalog's (CDC). ``default_database``: for ``reset``."""
 
     def __init__(
-        self, engine: EngineSession, *, session_id: int, procedures: ProcedureRegistry, default_database: str
+        self,
+        engine: EngineSession,
+        *,
+        session_id: int,
+        procedures: ProcedureRegistry,
+        default_database: str,
+        release: Release = SQL_SERVER_2022,
     ) -> None:
         self._engine = engine
         self._default_database = default_database
-        self._state = state = SessionState(engine, session_id)
+        self._state = state = SessionState(engine, session_id, release)
         self._runner = runner = Runner(state)
         sql = SqlRunner(state)
         runner.register(nodes.Sql, sql.run)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
+from sqlserver_emulator.release import SQL_SERVER_2022
 from sqlserver_emulator.tds.login import FEATURE_UTF8, parse_login
 from sqlserver_emulator.tds.packets import (
     HEADER_BYTES,
@@ -73,15 +74,15 @@ def test_packet_size_is_granted_within_bounds(requested: int, tls: bool, granted
 def test_encryption_is_answered_as_every_driver_accepts(asked: int, answered: int) -> None:
     request = parse_prelogin(b"\x01\x00\x06\x00\x01\xff" + bytes((asked,)))
     assert answer_encryption(request.encryption) == answered
-    assert parse_prelogin(build_prelogin_answer(request)).encryption == answered
+    assert parse_prelogin(build_prelogin_answer(request, SQL_SERVER_2022)).encryption == answered
 
 
 def test_federated_option_is_answered_only_when_asked() -> None:
     plain = parse_prelogin(b"\xff")
     assert plain.encryption is Encryption.OFF
-    assert not parse_prelogin(build_prelogin_answer(plain)).asks_federated
+    assert not parse_prelogin(build_prelogin_answer(plain, SQL_SERVER_2022)).asks_federated
     asking = parse_prelogin(b"\x06\x00\x06\x00\x01\xff\x01")
-    assert parse_prelogin(build_prelogin_answer(asking)).asks_federated
+    assert parse_prelogin(build_prelogin_answer(asking, SQL_SERVER_2022)).asks_federated
 
 
 @given(st.binary(max_size=60))

@@ -13,10 +13,16 @@ from sqlserver_emulator.cdc.instances import CdcDatabase
 from sqlserver_emulator.cdc.messages import cdc_error
 from sqlserver_emulator.engine.ddl.hooks import GuardContext
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 
 
 class CdcGuard:
     """CDC's ``engine.ddl.hooks.DdlGuard``. The engine asks only about tables that are tracked."""
+
+    def watches(self, context: GuardContext, table: CatalogObject) -> bool:
+        """Return whether change data capture tracks the table."""
+        sql = "SELECT 1 FROM emulator.objects WHERE object_id = $1::int AND is_tracked_by_cdc"
+        return bool(context.fetch(sql, [table.object_id]))
 
     def after_create_database(self, context: GuardContext, database_id: int, database: str) -> None:
         """Give the new database CDC's functions and views."""
@@ -29,6 +35,24 @@ class CdcGuard:
     def before_drop_table(self, context: GuardContext, table: CatalogObject) -> None:
         """Drop the table's capture instances."""
         forget_table(context.fetch, database_id_of(context.fetch, table.database), table.object_id)
+
+    def before_truncate(self, context: GuardContext, table: CatalogObject) -> None:
+        """Raise 4711."""
+        raise SqlServerError(
+            4711,
+            f"Cannot truncate table '{table.name}' because it is published for replication or enabled for Change Data"
+            " Capture.",
+        )
+
+    def before_rename_table(self, context: GuardContext, table: CatalogObject) -> None:
+        """Allow it: the capture instance keeps the name that it was made with."""
+
+    def before_transfer(self, context: GuardContext, table: CatalogObject) -> None:
+        """Refuse it: nothing is known of it."""
+        raise NotSupportedByEmulatorError("ALTER SCHEMA … TRANSFER of a table that change data capture tracks")
+
+    def before_add_primary_key(self, context: GuardContext, table: CatalogObject) -> None:
+        """Allow it: an instance keeps the index that it was made with."""
 
     def before_drop_index(self, context: GuardContext, table: CatalogObject, index: str, *, constraint: bool) -> None:
         """Raise 22979 for a constraint's index, 22983 for any other, where an instance identifies rows by it."""
@@ -56,6 +80,9 @@ class CdcGuard:
         found = find_database(context.fetch, database)
         if found is not None:
             disable_database(context.fetch, found)
+
+    def before_drop_credential(self, context: GuardContext, database: str, credential: str) -> None:
+        """Allow it: change data capture uses none."""
 
     def _refuse_key_column(self, context: GuardContext, table: CatalogObject, column: CatalogColumn) -> None:
         database = self._database(context, table)

@@ -16,7 +16,7 @@ from sqlserver_emulator.engine.ddl.reading.read_files import (
     take_filegroups,
     take_files,
 )
-from sqlserver_emulator.engine.ddl.reading.taking import take_name, take_parenthesised
+from sqlserver_emulator.engine.ddl.reading.taking import expect_end, take_name, take_parenthesised
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.ddl.tables import rows
 from sqlserver_emulator.engine.ddl.tracking.database_switch import set_change_tracking
@@ -24,6 +24,7 @@ from sqlserver_emulator.engine.ddl.tracking.errors import tracking_error
 from sqlserver_emulator.engine.names import postgres_schema, qualified, quote
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command
+from sqlserver_emulator.release import RELEASES
 from sqlserver_emulator.syntax.parsing.cursor import Cursor
 
 _SWITCHES = {
@@ -190,6 +191,19 @@ def _set_option(scope: DdlScope, cursor: Cursor, database: str) -> str:
     return option
 
 
+def alter_scoped_configuration(scope: DdlScope, cursor: Cursor) -> Command:
+    """Apply ALTER DATABASE SCOPED CONFIGURATION SET PREVIEW_FEATURES, of SQL Server 2025. The parser takes others."""
+    cursor.expect("SET", "PREVIEW_FEATURES", "=")
+    is_on = cursor.expect_one_of(("ON", "OFF")) == "ON"
+    expect_end(cursor)
+    ((year,),) = scope.fetch("SELECT emulator.setting('release_year')::int")
+    if not RELEASES[year].has_event_streaming:
+        raise NotSupportedByEmulatorError("ALTER DATABASE SCOPED CONFIGURATION SET PREVIEW_FEATURES")
+    sql = "UPDATE emulator.databases SET has_preview_features = $2::boolean WHERE name = $1"
+    scope.fetch(sql, [scope.database, is_on])
+    return Command.NONE
+
+
 def create_schema(scope: DdlScope, cursor: Cursor) -> Command:
     """Apply CREATE SCHEMA. Raises 2714."""
     name = "" if cursor.word == "AUTHORIZATION" else cursor.take_identifier()
@@ -245,8 +259,7 @@ def transfer(scope: DdlScope, cursor: Cursor) -> Command:
     cursor.accept("OBJECT", "::")
     name = take_name(cursor)
     table = scope.existing_table(name)
-    if hooks.is_tracked(scope, table):
-        raise NotSupportedByEmulatorError("ALTER SCHEMA … TRANSFER of a table that change data capture tracks")
+    hooks.before_transfer(scope, table)
     source = qualified(table.postgres_schema, table.postgres_name)
     kind = "VIEW" if table.kind == "V" else "TABLE"
     scope.run(f"ALTER {kind} {source} SET SCHEMA {quote(postgres_schema(target.database, target.name))}")

@@ -1,9 +1,8 @@
-"""Where change data capture has a say in DDL.
+"""Where change data capture and change event streaming have a say in DDL.
 
-``sqlserver_emulator.cdc`` registers its guard with ``register``; each method may raise SqlServerError to refuse the
-statement, or do what the statement entails (DROP TABLE removes the capture instances). They run in the statement's
-transaction, before the change; ``after_create_database`` after it. Tables are tracked when
-``emulator.objects.is_tracked_by_cdc`` says so; only then is the guard asked.
+Each registers its guard with ``register``. A method may raise SqlServerError to refuse the statement, or do what the
+statement entails (DROP TABLE removes the capture instances). It runs in the statement's transaction, before the change;
+``after_create_database`` after it. A guard is asked only about the tables that it watches.
 """
 
 from __future__ import annotations
@@ -23,6 +22,9 @@ class GuardContext(Protocol):
 class DdlGuard(Protocol):
     """The interface of what has a say in DDL; each method may refuse by raising SqlServerError."""
 
+    def watches(self, context: GuardContext, table: CatalogObject) -> bool:
+        """Whether the other methods are to be called for this table."""
+
     def after_create_database(self, context: GuardContext, database_id: int, database: str) -> None:
         """Add to a new database what change data capture has in every one."""
 
@@ -30,6 +32,15 @@ class DdlGuard(Protocol):
         """The caller is no db_ddladmin, but was given ALTER on the table. 22914."""
 
     def before_drop_table(self, context: GuardContext, table: CatalogObject) -> None: ...
+
+    def before_truncate(self, context: GuardContext, table: CatalogObject) -> None: ...
+
+    def before_rename_table(self, context: GuardContext, table: CatalogObject) -> None: ...
+
+    def before_transfer(self, context: GuardContext, table: CatalogObject) -> None:
+        """ALTER SCHEMA … TRANSFER."""
+
+    def before_add_primary_key(self, context: GuardContext, table: CatalogObject) -> None: ...
 
     def before_drop_index(self, context: GuardContext, table: CatalogObject, index: str, *, constraint: bool) -> None:
         """22979 (a constraint's index) and 22983."""
@@ -43,6 +54,8 @@ class DdlGuard(Protocol):
 
     def before_drop_database(self, context: GuardContext, database: str) -> None: ...
 
+    def before_drop_credential(self, context: GuardContext, database: str, credential: str) -> None: ...
+
 
 _guards: list[DdlGuard] = []
 
@@ -53,17 +66,10 @@ def register(guard: DdlGuard) -> None:
         _guards.append(guard)
 
 
-def is_tracked(context: GuardContext, table: CatalogObject) -> bool:
-    """Return whether change data capture tracks the table."""
-    if table.name.startswith(("#", "@")):
-        return False
-    sql = "SELECT is_tracked_by_cdc FROM emulator.objects WHERE object_id = $1::int"
-    rows = context.fetch(sql, [table.object_id])
-    return bool(rows and rows[0][0])
-
-
 def _asked(context: GuardContext, table: CatalogObject) -> list[DdlGuard]:
-    return _guards if _guards and is_tracked(context, table) else []
+    if table.name.startswith(("#", "@")):
+        return []
+    return [guard for guard in _guards if guard.watches(context, table)]
 
 
 def after_create_database(context: GuardContext, database_id: int, database: str) -> None:
@@ -73,37 +79,61 @@ def after_create_database(context: GuardContext, database_id: int, database: str
 
 
 def before_granted_change(context: GuardContext, table: CatalogObject) -> None:
-    """Call the guards before a change that ALTER on the tracked table allows."""
+    """Call the guards before a change that ALTER on the watched table allows."""
     for guard in _asked(context, table):
         guard.before_granted_change(context, table)
 
 
 def before_drop_table(context: GuardContext, table: CatalogObject) -> None:
-    """Call the guards before a tracked table is dropped."""
+    """Call the guards before a watched table is dropped."""
     for guard in _asked(context, table):
         guard.before_drop_table(context, table)
 
 
+def before_truncate(context: GuardContext, table: CatalogObject) -> None:
+    """Call the guards before TRUNCATE TABLE."""
+    for guard in _asked(context, table):
+        guard.before_truncate(context, table)
+
+
+def before_rename_table(context: GuardContext, table: CatalogObject) -> None:
+    """Call the guards before a table is renamed."""
+    for guard in _asked(context, table):
+        guard.before_rename_table(context, table)
+
+
+def before_transfer(context: GuardContext, table: CatalogObject) -> None:
+    """Call the guards before a table moves to another schema."""
+    for guard in _asked(context, table):
+        guard.before_transfer(context, table)
+
+
+def before_add_primary_key(context: GuardContext, table: CatalogObject) -> None:
+    """Call the guards before a table that is there gets a primary key."""
+    for guard in _asked(context, table):
+        guard.before_add_primary_key(context, table)
+
+
 def before_drop_index(context: GuardContext, table: CatalogObject, index: str, *, constraint: bool) -> None:
-    """Call the guards before an index of a tracked table is dropped."""
+    """Call the guards before an index of a watched table is dropped."""
     for guard in _asked(context, table):
         guard.before_drop_index(context, table, index, constraint=constraint)
 
 
 def before_rename_column(context: GuardContext, table: CatalogObject, column: CatalogColumn) -> None:
-    """Call the guards before a column of a tracked table is renamed."""
+    """Call the guards before a column of a watched table is renamed."""
     for guard in _asked(context, table):
         guard.before_rename_column(context, table, column)
 
 
 def before_alter_column(context: GuardContext, table: CatalogObject, column: CatalogColumn) -> None:
-    """Call the guards before a column of a tracked table is altered."""
+    """Call the guards before a column of a watched table is altered."""
     for guard in _asked(context, table):
         guard.before_alter_column(context, table, column)
 
 
 def before_drop_column(context: GuardContext, table: CatalogObject, column: CatalogColumn) -> None:
-    """Call the guards before a column of a tracked table is dropped."""
+    """Call the guards before a column of a watched table is dropped."""
     for guard in _asked(context, table):
         guard.before_drop_column(context, table, column)
 
@@ -112,3 +142,9 @@ def before_drop_database(context: GuardContext, database: str) -> None:
     """Call every guard before a database is dropped."""
     for guard in _guards:
         guard.before_drop_database(context, database)
+
+
+def before_drop_credential(context: GuardContext, database: str, credential: str) -> None:
+    """Call every guard before a database scoped credential is dropped."""
+    for guard in _guards:
+        guard.before_drop_credential(context, database, credential)

@@ -22,7 +22,7 @@ from sqlserver_emulator.engine.ddl.reading.taking import (
     take_names,
 )
 from sqlserver_emulator.engine.ddl.scope import DdlScope
-from sqlserver_emulator.engine.ddl.security import permissions, policies, principals
+from sqlserver_emulator.engine.ddl.security import credentials, permissions, policies, principals
 from sqlserver_emulator.engine.ddl.tables import indexes, tables
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command
@@ -326,6 +326,13 @@ STATEMENTS: tuple[tuple[str, Statement], ...] = (
     ("RECONFIGURE", _no_effect),
     ("CREATE TYPE", _create_type),
     ("DROP TYPE", _drop_type),
+    ("CREATE MASTER KEY", credentials.create_master_key),
+    ("DROP MASTER KEY", credentials.drop_master_key),
+    # Before the statements that begin with the first two of these words.
+    ("CREATE DATABASE SCOPED CREDENTIAL", credentials.create_credential),
+    ("ALTER DATABASE SCOPED CREDENTIAL", credentials.alter_credential),
+    ("DROP DATABASE SCOPED CREDENTIAL", credentials.drop_credential),
+    ("ALTER DATABASE SCOPED CONFIGURATION", database_options.alter_scoped_configuration),
     ("CREATE DATABASE", database_options.create_database),
     ("ALTER DATABASE", database_options.alter_database),
     ("DROP DATABASE", database_options.drop_database),

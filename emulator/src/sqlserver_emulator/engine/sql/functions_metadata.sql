@@ -89,20 +89,26 @@ CREATE OR REPLACE FUNCTION tsql.ident_seed(table_name text, current text) RETURN
     SELECT i.seed FROM tsql.identity_column($1, $2) i $$;
 CREATE OR REPLACE FUNCTION tsql.ident_incr(table_name text, current text) RETURNS numeric LANGUAGE sql STABLE AS $$
     SELECT i.increment FROM tsql.identity_column($1, $2) i $$;
+-- A setting of the server; cluster.py writes those about the release.
+CREATE OR REPLACE FUNCTION emulator.setting(name text) RETURNS text LANGUAGE sql STABLE SECURITY DEFINER AS $$
+    SELECT s.value FROM emulator.settings s WHERE s.name = $1 $$;
 CREATE OR REPLACE FUNCTION tsql.serverproperty(property text) RETURNS text LANGUAGE sql STABLE AS $$
-    SELECT CASE lower($1) WHEN 'productversion' THEN '16.0.4135.4' WHEN 'productlevel' THEN 'RTM' WHEN 'productmajorversion' THEN '16'
-        WHEN 'productminorversion' THEN '0' WHEN 'productbuild' THEN '4135' WHEN 'productupdatelevel' THEN 'CU14' WHEN 'edition' THEN 'Developer Edition (64-bit)'
+    SELECT CASE lower($1) WHEN 'productversion' THEN emulator.setting('product_version') WHEN 'productlevel' THEN 'RTM'
+        WHEN 'productmajorversion' THEN split_part(emulator.setting('product_version'), '.', 1)
+        WHEN 'productminorversion' THEN split_part(emulator.setting('product_version'), '.', 2)
+        WHEN 'productbuild' THEN split_part(emulator.setting('product_version'), '.', 3)
+        WHEN 'productupdatelevel' THEN emulator.setting('product_update') WHEN 'edition' THEN emulator.setting('edition')
         WHEN 'editionid' THEN '-2117995310' WHEN 'engineedition' THEN '3' WHEN 'servername' THEN emulator.server_name() WHEN 'machinename' THEN emulator.server_name()
         WHEN 'instancename' THEN NULL WHEN 'collation' THEN emulator.server_collation()
         WHEN 'comparisonstyle' THEN tsql.collationproperty(emulator.server_collation(), $1) WHEN 'isclustered' THEN '0'
         WHEN 'ishadrenabled' THEN emulator.has_secondary()::int::text
         WHEN 'issingleuser' THEN '0' WHEN 'isintegratedsecurityonly' THEN '0' WHEN 'isfulltextinstalled' THEN '0' WHEN 'isxtpsupported' THEN '0'
-        WHEN 'processid' THEN pg_backend_pid()::text WHEN 'resourceversion' THEN '16.00.4135' WHEN 'lcid' THEN '1033'
+        WHEN 'processid' THEN pg_backend_pid()::text WHEN 'resourceversion' THEN regexp_replace(emulator.setting('product_version'), '^(\d+)\.\d+\.(\d+).*$', '\1.00.\2') WHEN 'lcid' THEN '1033'
         WHEN 'sqlcharsetname' THEN 'iso_1' WHEN 'issqlserveragentrunning' THEN '1' END $$;
 CREATE OR REPLACE FUNCTION tsql.databasepropertyex(database text, property text) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT CASE lower($2) WHEN 'collation' THEN d.collation_name WHEN 'status' THEN 'ONLINE' WHEN 'updateability'
         THEN CASE WHEN emulator.is_replicated(d.name) AND emulator.is_read_only() THEN 'READ_ONLY' ELSE 'READ_WRITE' END
-        WHEN 'useraccess' THEN 'MULTI_USER' WHEN 'version' THEN '957' WHEN 'isautoclose' THEN '0' WHEN 'isautoshrink' THEN '0'
+        WHEN 'useraccess' THEN 'MULTI_USER' WHEN 'version' THEN emulator.setting('database_version') WHEN 'isautoclose' THEN '0' WHEN 'isautoshrink' THEN '0'
         WHEN 'ischangetrackingenabled' THEN (EXISTS (SELECT FROM emulator.change_tracking_databases t WHERE t.database_id = d.database_id AND t.is_on))::int::text
         WHEN 'isinstandby' THEN '0' WHEN 'isansinullsenabled' THEN '1' WHEN 'isfulltextenabled' THEN '0'
         WHEN 'recovery' THEN CASE d.recovery_model WHEN 3 THEN 'SIMPLE' WHEN 2 THEN 'BULK_LOGGED' ELSE 'FULL' END

@@ -81,7 +81,7 @@ SELECT a.* FROM emulator_sys.all_objects a JOIN emulator.visible_objects o ON o.
 CREATE VIEW emulator_sys.tables AS
 SELECT a.*, 1 AS lob_data_space_id, NULL::int AS filestream_data_space_id,
     (SELECT max(c.column_id) FROM emulator.columns c WHERE c.object_id = a.object_id) AS max_column_id_used,
-    0::emulator.bit AS lock_on_bulk_load, 1::emulator.bit AS uses_ansi_nulls, 0::emulator.bit AS is_replicated,
+    0::emulator.bit AS lock_on_bulk_load, 1::emulator.bit AS uses_ansi_nulls, o.is_streamed::int::emulator.bit AS is_replicated,
     0::emulator.bit AS has_replication_filter, 0::emulator.bit AS is_merge_published,
     0::emulator.bit AS is_sync_tran_subscribed, 0::emulator.bit AS has_unchecked_assembly_data, 0 AS text_in_row_limit,
     0::emulator.bit AS large_value_types_out_of_row, o.is_tracked_by_cdc::int::emulator.bit AS is_tracked_by_cdc,
@@ -451,7 +451,7 @@ FROM emulator_sys.server_principals p WHERE p.type = 'S';
 
 CREATE VIEW emulator_sys.databases AS
 SELECT d.name::emulator.sysname AS name, d.database_id, NULL::int AS source_database_id, '\x01'::bytea AS owner_sid,
-    d.create_date::emulator.datetime AS create_date, 160::emulator.tinyint AS compatibility_level,
+    d.create_date::emulator.datetime AS create_date, (split_part(emulator.setting('product_version'), '.', 1)::int * 10)::emulator.tinyint AS compatibility_level,
     d.collation_name::emulator.sysname AS collation_name, 0::emulator.tinyint AS user_access,
     'MULTI_USER'::varchar(60) AS user_access_desc, 0::emulator.bit AS is_read_only, 0::emulator.bit AS is_auto_close_on,
     0::emulator.bit AS is_auto_shrink_on, 0::emulator.tinyint AS state, 'ONLINE'::varchar(60) AS state_desc,
@@ -470,7 +470,8 @@ SELECT d.name::emulator.sysname AS name, d.database_id, NULL::int AS source_data
     0::emulator.bit AS is_quoted_identifier_on, 0::emulator.bit AS is_recursive_triggers_on,
     0::emulator.bit AS is_cursor_close_on_commit_on, 0::emulator.bit AS is_local_cursor_default,
     0::emulator.bit AS is_fulltext_enabled, 0::emulator.bit AS is_trustworthy_on, 0::emulator.bit AS is_db_chaining_on,
-    0::emulator.bit AS is_parameterization_forced, 0::emulator.bit AS is_master_key_encrypted_by_server,
+    0::emulator.bit AS is_parameterization_forced,
+    (EXISTS (SELECT FROM emulator.master_keys k WHERE k.database_id = d.database_id))::int::emulator.bit AS is_master_key_encrypted_by_server,
     0::emulator.bit AS is_query_store_on, 0::emulator.bit AS is_published, 0::emulator.bit AS is_subscribed,
     0::emulator.bit AS is_merge_published, 0::emulator.bit AS is_distributor, 0::emulator.bit AS is_sync_with_backup,
     d.service_broker_guid, 0::emulator.bit AS is_broker_enabled,
@@ -491,7 +492,8 @@ SELECT d.name::emulator.sysname AS name, d.database_id, NULL::int AS source_data
     0::emulator.bit AS is_result_set_caching_on, 0::emulator.bit AS is_accelerated_database_recovery_on,
     0::emulator.bit AS is_tempdb_spill_to_remote_store, 0::emulator.bit AS is_stale_page_detection_on,
     0::emulator.bit AS is_memory_optimized_enabled, 0::emulator.bit AS is_data_retention_enabled,
-    0::emulator.bit AS is_ledger_on, 0::emulator.bit AS is_change_feed_enabled
+    0::emulator.bit AS is_ledger_on, 0::emulator.bit AS is_change_feed_enabled,
+    d.is_event_stream_enabled::int::emulator.bit AS is_event_stream_enabled
 FROM emulator.databases d ORDER BY d.database_id;
 
 CREATE VIEW emulator_sys.configurations AS
@@ -731,13 +733,14 @@ DECLARE
     home record;
     base record;
     made oid[];
+    is_2025 boolean := emulator.setting('release_year')::int >= 2025;
 BEGIN
     FOR home IN SELECT s.schema_id, s.name, s.postgres_name FROM emulator.schemas s
                 WHERE s.database_id = wanted AND s.name IN ('sys', 'INFORMATION_SCHEMA') LOOP
         made := '{}';
         FOR base IN SELECT c.oid, c.relname, n.nspname,
                         (SELECT string_agg(format('b.%I', a.attname), ', ' ORDER BY a.attnum) FROM pg_attribute a
-                         WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.attname <> 'database') AS columns,
+                         WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.attname <> 'database' AND (is_2025 OR a.attname <> 'is_event_stream_enabled')) AS columns,
                         EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'database') AS per_database
                     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
                     WHERE n.nspname = CASE home.name WHEN 'sys' THEN 'emulator_sys' ELSE 'emulator_information_schema' END

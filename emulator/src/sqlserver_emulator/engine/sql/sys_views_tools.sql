@@ -166,7 +166,6 @@ BEGIN
         ('assembly_types', 'name sysname, system_type_id tinyint, user_type_id int, schema_id int, principal_id int, assembly_id int, assembly_class sysname'),
         ('assembly_modules', 'object_id int, assembly_id int, assembly_class sysname, assembly_method sysname, null_on_null_input bit, execute_as_principal_id int'),
         ('numbered_procedures', 'object_id int, procedure_number smallint, definition nvarchar4000'),
-        ('symmetric_keys', 'name sysname, principal_id int, symmetric_key_id int, key_length int, key_algorithm char2, algorithm_desc nvarchar60, create_date datetime, modify_date datetime'),
         ('asymmetric_keys', 'name sysname, principal_id int, asymmetric_key_id int, pvt_key_encryption_type char2, algorithm char2, key_length int'),
         ('certificates', 'name sysname, certificate_id int, principal_id int, pvt_key_encryption_type char2, issuer_name nvarchar4000, cert_serial_number nvarchar60, subject nvarchar4000, expiry_date datetime, start_date datetime'),
         ('credentials', 'credential_id int, name sysname, credential_identity nvarchar4000, create_date datetime, modify_date datetime, target_type nvarchar60, target_id int'),
@@ -196,6 +195,20 @@ BEGIN
             FROM regexp_split_to_table(empty.columns, ', ') WITH ORDINALITY AS s (c, n)));
     END LOOP;
 END $$;
+
+-- The database's own secrets ------------------------------------------------------------------------------------------
+
+CREATE VIEW emulator_sys.symmetric_keys AS
+SELECT k.database_id AS database, '##MS_DatabaseMasterKey##'::emulator.sysname AS name, 1 AS principal_id, 101 AS symmetric_key_id,
+    256 AS key_length, 'A3'::emulator.char2 AS key_algorithm, 'AES_256'::varchar(60) AS algorithm_desc,
+    k.created_at::emulator.datetime AS create_date, k.modified_at::emulator.datetime AS modify_date
+FROM emulator.master_keys k;
+
+CREATE VIEW emulator_sys.database_scoped_credentials AS
+SELECT c.database_id AS database, c.name::emulator.sysname AS name, 1 AS principal_id, c.credential_id,
+    c.identity::varchar(4000) AS credential_identity, c.created_at::emulator.datetime AS create_date,
+    c.modified_at::emulator.datetime AS modify_date, NULL::varchar(100) AS target_type, NULL::int AS target_id
+FROM emulator.credentials c;
 
 -- Change Tracking -----------------------------------------------------------------------------------------------------
 

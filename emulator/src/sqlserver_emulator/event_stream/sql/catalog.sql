@@ -1,4 +1,10 @@
--- What change event streaming keeps about all databases, once per cluster. Run at every start.
+-- What change event streaming keeps about all databases, once per cluster. Run at every start, before the system views.
+
+-- Shown in sys.databases and sys.tables. has_preview_features: ALTER DATABASE SCOPED CONFIGURATION SET PREVIEW_FEATURES.
+ALTER TABLE emulator.databases
+    ADD COLUMN IF NOT EXISTS is_event_stream_enabled boolean NOT NULL DEFAULT false,
+    ADD COLUMN IF NOT EXISTS has_preview_features boolean NOT NULL DEFAULT false;
+ALTER TABLE emulator.objects ADD COLUMN IF NOT EXISTS is_streamed boolean NOT NULL DEFAULT false;
 
 -- position: every transaction that committed below it was delivered.
 CREATE TABLE IF NOT EXISTS emulator.event_stream_databases (
@@ -15,6 +21,8 @@ CREATE TABLE IF NOT EXISTS emulator.event_stream_groups (
     scheme text NOT NULL,
     column_name varchar(128),
     is_binary boolean NOT NULL,
+    credential varchar(128) NOT NULL,
+    destination_location text NOT NULL,   -- as it was given; location is the folder of the hub
     PRIMARY KEY (database_id, name)
 );
 

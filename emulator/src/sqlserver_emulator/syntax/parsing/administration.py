@@ -19,6 +19,7 @@ from sqlserver_emulator.syntax.statements import (
     Literal,
     Name,
     NoEffect,
+    Sql,
     Statement,
     Unsupported,
 )
@@ -94,7 +95,7 @@ def _named(name: str, literal: Literal) -> Argument:
 
 def take_scoped_configuration(cursor: Cursor) -> Statement:
     """ALTER DATABASE SCOPED CONFIGURATION: what changes plans only is taken, the rest refused."""
-    line = cursor.line
+    line, start = cursor.line, cursor.at
     cursor.expect("ALTER", "DATABASE", "SCOPED", "CONFIGURATION")
     cursor.accept("FOR", "SECONDARY")
     verb = cursor.expect_one_of(("SET", "CLEAR"))
@@ -102,6 +103,9 @@ def take_scoped_configuration(cursor: Cursor) -> Statement:
     cursor.at = expression_end(cursor.tokens, cursor.at)
     if option in _WITHOUT_EFFECT or (verb, option) == ("CLEAR", "PROCEDURE_CACHE"):
         return NoEffect(line)
+    if (verb, option) == ("SET", "PREVIEW_FEATURES"):
+        # The catalog of the database has it.
+        return Sql(line, cursor.between(start, cursor.at), "ALTER", tuple(cursor.tokens[start : cursor.at]))
     return Unsupported(line, f"ALTER DATABASE SCOPED CONFIGURATION {verb} {option}")
 
 

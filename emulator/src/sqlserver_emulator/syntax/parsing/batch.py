@@ -223,7 +223,7 @@ def _take_reconfigure(cursor: Cursor) -> Statement:
 
 
 def _take_alter(cursor: Cursor) -> Statement:
-    if cursor.word_after() == "DATABASE" and cursor.word_after(2) == "SCOPED":
+    if [cursor.word_after(place) for place in (1, 2, 3)] == ["DATABASE", "SCOPED", "CONFIGURATION"]:
         return administration.take_scoped_configuration(cursor)
     return _take_sql(cursor)
 

@@ -10,6 +10,7 @@ from enum import Enum
 from sqlserver_emulator.contract import EngineSession, Variable
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import DatabaseChanged, Event
+from sqlserver_emulator.release import Release
 from sqlserver_emulator.syntax.statements import Expression
 from sqlserver_emulator.system_types import names_where
 from sqlserver_emulator.system_types.record import TEMPORAL
@@ -72,8 +73,9 @@ def _has_rules_of_its_own(value: object, to: TsqlType) -> bool:
 class SessionState:
     """The state that all scopes of a session share."""
 
-    def __init__(self, engine: EngineSession, session_id: int) -> None:
+    def __init__(self, engine: EngineSession, session_id: int, release: Release) -> None:
         self.engine = engine
+        self._release = release
         self.session_id = session_id
         self.cancelled = threading.Event()
         self.late_events: list[Event] = []
@@ -82,7 +84,7 @@ class SessionState:
 
     def start_over(self) -> None:
         """Set everything as it is after the login."""
-        self.system = SystemVariables(self.session_id)
+        self.system = SystemVariables(self.session_id, self._release)
         self.transactions = Transactions(self.engine, self.system)
         self.options = Options()
         self.options.show(self.system)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlserver_emulator.contract import Variable
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.release import Release
 from sqlserver_emulator.tsql.state import server_facts
 from sqlserver_emulator.types import BIGINT, INT, SMALLINT, TsqlType
 
@@ -18,7 +19,7 @@ _NAME = TsqlType("nvarchar", 128)
 class SystemVariables:
     """``all`` is shared by every scope of the session: the Variable objects stay, their values change."""
 
-    def __init__(self, session_id: int) -> None:
+    def __init__(self, session_id: int, release: Release) -> None:
         self.rowcount = Variable(INT, 0)
         self.rowcount_big = Variable(BIGINT, 0)
         self.error = Variable(INT, 0)
@@ -41,7 +42,7 @@ class SystemVariables:
         self.error_procedure = Variable(_NAME)
         self.all: dict[str, Variable] = {
             f"@@{name}": variable for name, variable in vars(self).items() if isinstance(variable, Variable)
-        } | _constants(session_id)
+        } | _constants(session_id, release)
 
     def set_row_count(self, count: int) -> None:
         """Set @@ROWCOUNT and ROWCOUNT_BIG()."""
@@ -59,13 +60,13 @@ class SystemVariables:
         self.error_procedure.value = (error and error.procedure) or None
 
 
-def _constants(session_id: int) -> dict[str, Variable]:
+def _constants(session_id: int, release: Release) -> dict[str, Variable]:
     return {
         "@@spid": Variable(SMALLINT, session_id),
-        "@@version": Variable(TsqlType("nvarchar", 300), server_facts.VERSION_TEXT),
+        "@@version": Variable(TsqlType("nvarchar", 300), release.text),
         "@@servername": Variable(_NAME, server_facts.SERVER_NAME),
         "@@servicename": Variable(_NAME, server_facts.SERVICE_NAME),
-        "@@microsoftversion": Variable(INT, server_facts.MICROSOFT_VERSION),
+        "@@microsoftversion": Variable(INT, release.microsoft_version),
         "@@language": Variable(_NAME, server_facts.LANGUAGE),
         # us_english, the only language here.
         "@@langid": Variable(SMALLINT, 0),

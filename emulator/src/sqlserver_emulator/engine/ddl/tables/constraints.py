@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sqlserver_emulator.engine.ddl import hooks
 from sqlserver_emulator.engine.ddl.reading.canonical import canonical
 from sqlserver_emulator.engine.ddl.reading.declarations import (
     CheckDeclaration,
@@ -70,6 +71,7 @@ def _add_key(scope: DdlScope, home: SchemaEntry, table: CatalogObject, key: KeyD
     columns = tuple(IndexColumn(rows.column_of(table, c.name).name, c.descending) for c in key.columns)
     if key.primary:
         _check_single_primary_key(scope, table)
+        hooks.before_add_primary_key(scope, table)
         _require_not_null(table, columns)
     object_id = _next_id(scope)
     type_ = "PK" if key.primary else "UQ"

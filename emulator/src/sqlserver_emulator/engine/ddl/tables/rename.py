@@ -126,6 +126,9 @@ def _rename_object(scope: DdlScope, parts: list[str], new: str, text: str) -> No
     object_id, type_, _, postgres, parent = found[0]
     if scope.fetch(_OBJECT, [home.database_id, home.schema_id, new]):
         raise _taken(new, "object")
+    renamed = scope.access.catalog.table_by_id(int(object_id)) if type_ == "U" else None
+    if renamed is not None:
+        hooks.before_rename_table(scope, renamed)
     fresh = postgres_name(new)
     if type_ in _RELATIONS:
         kind = _RELATIONS[type_]

@@ -179,17 +179,12 @@ def drop_table(scope: DdlScope, name: ObjectName, *, if_exists: bool) -> None:
 
 
 def truncate_table(scope: DdlScope, name: ObjectName) -> None:
-    """Also restarts the identity, as in T-SQL. Raises 4701, 4711 (tracked by CDC), 4712 (referenced)."""
+    """Also restarts the identity, as in T-SQL. Raises 4701, 4711 and 23663 (watched), 4712 (referenced)."""
     table = scope.table(name)
     if table is None:
         message = f'Cannot find the object "{name}" because it does not exist or you do not have permissions.'
         raise SqlServerError(4701, message)
-    if hooks.is_tracked(scope, table):
-        raise SqlServerError(
-            4711,
-            f"Cannot truncate table '{name}' because it is published for replication or enabled for Change "
-            "Data Capture.",
-        )
+    hooks.before_truncate(scope, table)
     if scope.fetch(_REFERENCED_BY, [table.object_id]):
         message = f"Cannot truncate table '{name}' because it is being referenced by a FOREIGN KEY constraint."
         raise SqlServerError(4712, message)
