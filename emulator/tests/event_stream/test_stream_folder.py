@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from fastavro import reader
 
-from sqlserver_emulator.assembly.factory import Engine, StreamDestination, open_engine
+from sqlserver_emulator.assembly.factory import StreamDestination, open_engine
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.events import ErrorRaised, Rows
 from sqlserver_emulator.release import SQL_SERVER_2025
-from sqlserver_emulator.session import Session
+from stream_source import PASSWORD, SETUP, Source, place_of
 
-PASSWORD = "a-Password-1"
 PARTITIONS = 3
 TYPES = {
     "int": ("105", "105"),
@@ -42,80 +37,6 @@ TYPES = {
     "varchar(max)": ("'x'", "x"),
 }
 """A literal of each type, and its text in an event."""
-SETUP = (
-    "ALTER DATABASE SCOPED CONFIGURATION SET PREVIEW_FEATURES = ON",
-    "IF NOT EXISTS (SELECT 1 FROM sys.database_scoped_credentials)"
-    " CREATE DATABASE SCOPED CREDENTIAL c WITH IDENTITY = 'Managed Identity'",
-    "EXEC sys.sp_enable_event_stream",
-)
-
-
-class Source:
-    """A session in a database with a stream, and what its folder holds."""
-
-    def __init__(self, engine: Engine, session: Session, folder: Path) -> None:
-        self.engine, self.session, self.folder = engine, session, folder
-
-    def run(self, *batches: str) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = []
-        for text in batches:
-            rows = []
-            for event in self.session.run_batch(text):
-                if isinstance(event, ErrorRaised):
-                    raise event.error
-                if isinstance(event, Rows):
-                    rows.extend(event.rows)
-        return rows
-
-    def records(self, hub: str) -> dict[int, list[dict[str, Any]]]:
-        """The records of each partition, in the order of paths."""
-        found: dict[int, list[dict[str, Any]]] = {}
-        for path in sorted((self.folder / "floods" / hub).glob("*/**/*.avro")):
-            with path.open("rb") as opened:
-                found.setdefault(int(path.parts[-7]), []).extend(reader(opened))  # type: ignore[arg-type]
-        return found
-
-    def events(self, hub: str) -> list[tuple[str, dict[str, Any]]]:
-        """Operation and data of each event, in the order of the log."""
-        self.run("EXEC emulator.run_event_stream")
-        bodies = [json.loads(each["Body"]) for records in self.records(hub).values() for each in records]
-        found = [(body["operation"], json.loads(body["data"])) for body in bodies]
-        return sorted(found, key=lambda each: _place(each[1]))
-
-    def group(self, name: str, *options: str) -> None:
-        self.run(
-            f"EXEC sys.sp_create_event_stream_group @stream_group_name = N'{name}',"
-            " @destination_type = N'AzureEventHubsApacheKafka',"
-            f" @destination_location = N'floods.servicebus.windows.net:9093/{name}', @destination_credential = N'c'"
-            + "".join(f", {option}" for option in options)
-        )
-
-    def add(self, group: str, table: str, *options: str) -> None:
-        self.run(f"EXEC sys.sp_add_object_to_event_stream_group N'{group}', N'{table}'" + "".join(options))
-
-
-def _place(data: dict[str, Any]) -> tuple[str, int]:
-    transaction = data["eventsource"]["transaction"]
-    return transaction["commitlsn"], transaction["sequencenumber"]
-
-
-@pytest.fixture(scope="module")
-def engine(open_dir: Path) -> Iterator[Engine]:
-    destination = StreamDestination(open_dir / "hubs", PARTITIONS)
-    with open_engine(
-        open_dir / "streams", ["Shop"], PASSWORD, destination=destination, release=SQL_SERVER_2025
-    ) as opened:
-        yield opened
-
-
-@pytest.fixture
-def source(engine: Engine, open_dir: Path) -> Iterator[Source]:
-    session = engine.open_session(login="sa", password=PASSWORD, database="Shop", application="test")
-    made = Source(engine, session, open_dir / "hubs")
-    made.run(*SETUP)
-    yield made
-    made.run("IF @@TRANCOUNT > 0 ROLLBACK", "EXEC sys.sp_disable_event_stream", "DROP TABLE IF EXISTS dbo.a, dbo.b")
-    session.close()
 
 
 def test_changes_of_two_tables_are_numbered_across_them(source: Source) -> None:
@@ -130,7 +51,7 @@ def test_changes_of_two_tables_are_numbered_across_them(source: Source) -> None:
         "DELETE dbo.a",
     )
     events = source.events("orders")
-    seen = [(operation, data["eventsource"]["tbl"], _place(data)[1]) for operation, data in events]
+    seen = [(operation, data["eventsource"]["tbl"], place_of(data)[1]) for operation, data in events]
     assert seen == [
         ("INS", "a", 1),
         ("INS", "b", 2),
@@ -184,59 +105,6 @@ def test_large_transaction_is_delivered_within_seconds(source: Source) -> None:
     assert time.monotonic() - began < 30
     (records,) = source.records("large").values()
     assert len(records) == 50_000
-
-
-@pytest.mark.parametrize(
-    ("statement", "number"),
-    [
-        ("DROP TABLE dbo.a", 23662),
-        ("TRUNCATE TABLE dbo.a", 23663),
-        ("EXEC sp_rename N'dbo.a', N'c'", 23661),
-        ("EXEC sp_rename N'dbo.a.v', N'w', N'COLUMN'", 4928),
-        ("ALTER TABLE dbo.a DROP CONSTRAINT pk_a", 23665),
-        ("ALTER SCHEMA other TRANSFER dbo.a", 23659),
-        ("DROP DATABASE SCOPED CREDENTIAL c", 23803),
-    ],
-)
-def test_change_that_a_stream_cannot_follow_is_refused(source: Source, statement: str, number: int) -> None:
-    source.run("CREATE TABLE dbo.a (id int CONSTRAINT pk_a PRIMARY KEY, v int)")
-    source.run("IF SCHEMA_ID('other') IS NULL EXEC ('CREATE SCHEMA other')")
-    source.group("ddl")
-    source.add("ddl", "dbo.a")
-    with pytest.raises(SqlServerError) as caught:
-        source.run(statement)
-    assert caught.value.number == number
-    # The rest of DDL is free, and so is the table when it is not streamed any more.
-    source.run("ALTER TABLE dbo.a ADD w int", "ALTER TABLE dbo.a DROP COLUMN v", "CREATE INDEX i ON dbo.a (w)")
-    source.run("EXEC sys.sp_remove_object_from_event_stream_group N'ddl', N'dbo.a'", "DROP TABLE dbo.a")
-
-
-def test_primary_key_is_not_added_to_a_streamed_table(source: Source) -> None:
-    source.run("CREATE TABLE dbo.a (id int NOT NULL)")
-    source.group("keys")
-    source.add("keys", "dbo.a")
-    with pytest.raises(SqlServerError) as caught:
-        source.run("ALTER TABLE dbo.a ADD PRIMARY KEY (id)")
-    assert caught.value.number == 23664
-
-
-def test_preview_features_and_full_recovery_are_required(source: Source) -> None:
-    source.run("EXEC sys.sp_disable_event_stream", "ALTER DATABASE Shop SET RECOVERY SIMPLE")
-    with pytest.raises(SqlServerError, match="23634/1"):
-        source.run("EXEC sys.sp_enable_event_stream")
-    source.run("ALTER DATABASE Shop SET RECOVERY FULL")
-    source.run("ALTER DATABASE SCOPED CONFIGURATION SET PREVIEW_FEATURES = OFF")
-    with pytest.raises(SqlServerError, match="23623/1"):
-        source.run("EXEC sys.sp_enable_event_stream")
-    source.run(*SETUP)
-
-
-def test_catalog_shows_what_is_streamed(source: Source) -> None:
-    source.run("CREATE TABLE dbo.a (id int PRIMARY KEY)", "CREATE TABLE dbo.b (id int PRIMARY KEY)")
-    source.group("catalog")
-    source.add("catalog", "dbo.a")
-    assert source.run("SELECT is_event_stream_enabled FROM sys.databases WHERE name = 'Shop'") == [(1,)]
-    assert source.run("SELECT name, is_replicated FROM sys.tables ORDER BY name") == [("a", 1), ("b", 0)]
 
 
 def test_enabling_twice_is_refused_within_error_23626(source: Source) -> None:

@@ -4,6 +4,7 @@ since only their meaning was taken from the list of errors."""
 from __future__ import annotations
 
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.events import Info
 
 _TEXTS = {
     23616: "The parameter '%s' can be given only with the partition key scheme 'Column'.",
@@ -41,6 +42,11 @@ def stream_error(number: int, *values: object) -> SqlServerError:
     """Return the error with its text filled in; severity 16, state 1."""
     text = _TEXTS[number]
     return SqlServerError(number, text % values if values else text)
+
+
+def deprecation(name: str, newer: str) -> Info:
+    """Return the notice 23805 of a procedure that has a newer name."""
+    return Info(23805, _TEXTS[23805] % (name, newer), severity=10)
 
 
 def wrapped(error: SqlServerError) -> SqlServerError:

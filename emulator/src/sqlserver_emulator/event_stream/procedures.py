@@ -16,8 +16,9 @@ from sqlserver_emulator.cdc.postgres import server_conninfo
 from sqlserver_emulator.contract import Parameter, ProcedureCall, ProcedureRegistry, SystemProcedure
 from sqlserver_emulator.engine.names import quote
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.event_stream import help_procedures
 from sqlserver_emulator.event_stream.installation import disable_stream
-from sqlserver_emulator.event_stream.messages import stream_error, wrapped
+from sqlserver_emulator.event_stream.messages import deprecation, stream_error, wrapped
 from sqlserver_emulator.events import Event
 from sqlserver_emulator.types import BIT, INT, NVARCHAR_4000, SYSNAME, TsqlType
 
@@ -61,7 +62,7 @@ def _disable(call: ProcedureCall, run: Run, database_id: int) -> None:
 def _create_group(call: ProcedureCall, run: Run, database_id: int) -> None:
     _required_slot(call, run, database_id)
     name, location = _text(call, "@stream_group_name"), _text(call, "@destination_location")
-    _choice(call, "@destination_type", _DESTINATIONS)
+    destination = _choice(call, "@destination_type", _DESTINATIONS)
     if run(
         "SELECT 1 FROM emulator.event_stream_groups WHERE database_id = $1::int AND lower(name) = lower($2::varchar)",
         (database_id, name),
@@ -82,7 +83,7 @@ def _create_group(call: ProcedureCall, run: Run, database_id: int) -> None:
     is_binary = _choice(call, "@encoding", _ENCODINGS) == "Binary"
     run(
         "INSERT INTO emulator.event_stream_groups VALUES ($1::int, $2::varchar, $3::text, $4::int, $5::text,"
-        " $6::varchar, $7::boolean, $8::varchar, $9::text)",
+        " $6::varchar, $7::boolean, $8::varchar, $9::text, $10::text)",
         (
             database_id,
             name,
@@ -93,6 +94,7 @@ def _create_group(call: ProcedureCall, run: Run, database_id: int) -> None:
             is_binary,
             credential,
             location,
+            destination,
         ),
     )
 
@@ -248,9 +250,11 @@ _WORK: dict[str, tuple[_Work, tuple[Parameter, ...]]] = {
 }
 
 
-def _procedure(name: str, work: _Work, parameters: tuple[Parameter, ...]) -> SystemProcedure:
+def _procedure(name: str, newer: str, work: _Work, parameters: tuple[Parameter, ...]) -> SystemProcedure:
     def run_checked(call: ProcedureCall) -> Iterator[Event]:
         run = call.engine.fetch_all
+        if name != newer:
+            yield deprecation(name, newer)
         try:
             if not call.engine.caller_is("db_owner"):
                 raise stream_error(23624, call.engine.database)
@@ -259,15 +263,25 @@ def _procedure(name: str, work: _Work, parameters: tuple[Parameter, ...]) -> Sys
         except SqlServerError as error:
             call.return_code = 1
             raise wrapped(error) from error
-        yield from ()
 
     return SystemProcedure(name, parameters, run_checked)
 
 
 PROCEDURES: ProcedureRegistry = {
-    template.format(change): _procedure(template.format(change), work, parameters)
-    for template, (work, parameters) in _WORK.items()
-    for change in ("", "change_")
+    **{
+        template.format(change): _procedure(template.format(change), template.format("change_"), work, parameters)
+        for template, (work, parameters) in _WORK.items()
+        for change in ("", "change_")
+    },
+    **{
+        name: SystemProcedure(name, parameters, listing)
+        for name, parameters, listing in (
+            ("sp_help_change_feed_table", help_procedures.TABLE_PARAMETERS, help_procedures.help_table),
+            ("sp_help_change_feed_table_groups", (), help_procedures.help_groups),
+            ("sp_help_change_event_stream_groups", (), help_procedures.help_groups),
+            ("sp_help_change_feed_settings", (), help_procedures.help_settings),
+        )
+    },
 }
 
 _FULL = 1

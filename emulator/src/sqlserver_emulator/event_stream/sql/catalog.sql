@@ -23,6 +23,8 @@ CREATE TABLE IF NOT EXISTS emulator.event_stream_groups (
     is_binary boolean NOT NULL,
     credential varchar(128) NOT NULL,
     destination_location text NOT NULL,   -- as it was given; location is the folder of the hub
+    destination_type text NOT NULL,
+    group_id uuid NOT NULL DEFAULT gen_random_uuid(),
     PRIMARY KEY (database_id, name)
 );
 

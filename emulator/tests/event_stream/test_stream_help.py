@@ -1,0 +1,54 @@
+"""The procedures that show groups, tables and settings of a stream."""
+
+from __future__ import annotations
+
+import pytest
+
+from sqlserver_emulator.errors import SqlServerError
+from stream_source import Source
+
+
+def test_groups_show_their_options(source: Source) -> None:
+    source.group("help", "@partition_key_scheme = N'Column'", "@partition_key_column_name = N'id'")
+    ((group_id, *row),) = source.run("EXEC sys.sp_help_change_feed_table_groups")
+    location = "floods.servicebus.windows.net:9093/help"
+    kafka = "AzureEventHubsApacheKafka"
+    assert row == ["help", location, "c", None, None, True, 1, 256 << 10, 3, "id", 1, kafka]
+    assert source.run("EXEC sys.sp_help_change_event_stream_groups") == [(group_id, *row)]
+
+
+def test_table_shows_its_options_and_where_it_began(source: Source) -> None:
+    source.run("CREATE TABLE dbo.a (id int PRIMARY KEY)", "CREATE TABLE dbo.b (id int PRIMARY KEY)")
+    source.group("help")
+    source.add("help", "dbo.a", ", @include_old_values = 0")
+    (row,) = source.run("EXEC sys.sp_help_change_feed_table @source_schema = N'dbo', @source_name = N'a'")
+    group_id, table_id = row[0], row[4]
+    assert (row[1], row[2], row[3], row[7]) == ("help", "dbo", "a", 4)
+    assert row[8] == source.run("SELECT OBJECT_ID('dbo.a')")[0][0]
+    assert len(row[10]) == 10
+    assert row[-3:] == (False, True, False)
+    by_ids = f"EXEC sys.sp_help_change_feed_table @table_group_id = '{group_id}', @table_id = '{table_id}'"
+    assert source.run(by_ids) == [row]
+    assert source.run("EXEC sys.sp_help_change_feed_table @source_schema = N'dbo', @source_name = N'b'") == []
+
+
+def test_settings_show_what_is_published(source: Source) -> None:
+    source.run("CREATE TABLE dbo.a (id int PRIMARY KEY)")
+    source.group("help")
+    source.add("help", "dbo.a")
+    ((maxtrans, before, _, seconds, reseed),) = source.run("EXEC sys.sp_help_change_feed_settings")
+    assert (maxtrans, seconds, reseed) == (500, 5, 0)
+    source.run("INSERT dbo.a VALUES (1)")
+    ((_, data),) = source.events("help")
+    after = source.run("EXEC sys.sp_help_change_feed_settings")[0][1]
+    published = bytes.fromhex(data["eventsource"]["transaction"]["commitlsn"].replace(":", ""))
+    assert before < published <= after
+
+
+@pytest.mark.parametrize("name", ["table_groups", "settings"])
+def test_nothing_is_shown_where_nothing_is_enabled(source: Source, name: str) -> None:
+    source.run("EXEC sys.sp_disable_event_stream")
+    with pytest.raises(SqlServerError) as caught:
+        source.run(f"EXEC sys.sp_help_change_feed_{name}")
+    source.run("EXEC sys.sp_enable_event_stream")
+    assert caught.value.number == 23636
