@@ -25,10 +25,13 @@ class FaultKind(Enum):
     AGENT_STOPPED = "agent stopped"
     LOGIN_ERROR = "login error"
     LOCKED_READS = "locked reads"
+    HUB_UNREACHABLE = "hub unreachable"
+    STREAM_SESSION_LOST = "stream session lost"
 
 
 CAPTURE_KINDS = frozenset({FaultKind.CAPTURE_FAILURE, FaultKind.CAPTURE_DELAY, FaultKind.SLOW_SCAN})
-_SINGLE_KINDS = CAPTURE_KINDS | {FaultKind.AGENT_STOPPED}
+STREAM_KINDS = frozenset({FaultKind.HUB_UNREACHABLE, FaultKind.STREAM_SESSION_LOST})
+_SINGLE_KINDS = CAPTURE_KINDS | STREAM_KINDS | {FaultKind.AGENT_STOPPED}
 _OUTSIDE_SESSIONS = _SINGLE_KINDS | {FaultKind.LOGIN_ERROR}
 
 
@@ -55,7 +58,7 @@ class Match:
 class Fault:
     """``times``: how often it still happens, 0 for ever. ``value``: rows or seconds; ``detail``: what is said.
 
-    ``database_id``: of a capture fault. ``object_id``: of the table whose readers wait.
+    ``database_id``: of a fault of capture or of an event stream. ``object_id``: of the table whose readers wait.
     """
 
     kind: FaultKind
@@ -150,6 +153,11 @@ class FaultBoard:
         return CaptureFaults(
             delay.value if delay else 0.0, slow.value if slow else 0.0, failure.detail if failure else None
         )
+
+    def meets_stream(self, kind: FaultKind, database_id: int) -> bool:
+        """Return whether a delivery of the database's event stream meets the fault now, and count it."""
+        found = next((f for f in self._faults if (f.kind, f.database_id) == (kind, database_id)), None)
+        return found is not None and self.happens(found)
 
     def _put(self, faults: tuple[Fault, ...]) -> None:
         self._faults = faults

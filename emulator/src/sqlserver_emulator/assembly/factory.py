@@ -35,9 +35,10 @@ from sqlserver_emulator.engine.procedures import PROCEDURES as ENGINE_PROCEDURES
 from sqlserver_emulator.engine.session.engine_session import PostgresEngineSession
 from sqlserver_emulator.engine.translate.translator import TsqlTranslator
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.event_stream.capture_folder import CaptureFolder
 from sqlserver_emulator.event_stream.guard import GUARD as STREAM_GUARD
 from sqlserver_emulator.event_stream.procedures import PROCEDURES as STREAM_PROCEDURES
-from sqlserver_emulator.event_stream.streams import EventStreams
+from sqlserver_emulator.event_stream.streams import EventStreams, NoDestination
 from sqlserver_emulator.faults import FaultBoard
 from sqlserver_emulator.release import SQL_SERVER_2022, Release
 from sqlserver_emulator.session import Session
@@ -110,8 +111,9 @@ class Engine:
             opened.callback(TrackingCleanup(self.conninfo, self.clock).close)
             hooks.register(STREAM_GUARD)
             self.event_streams: EventStreams | None = None
-            if destination is not None:
-                self.event_streams = EventStreams(self.conninfo, destination.folder, destination.partitions)
+            if product.has_event_streaming:
+                hub = CaptureFolder(destination.folder, destination.partitions) if destination else NoDestination()
+                self.event_streams = EventStreams(self.conninfo, hub, self.faults)
                 opened.callback(self.event_streams.close)
             streaming = STREAM_PROCEDURES if product.has_event_streaming else {}
             self._procedures = {

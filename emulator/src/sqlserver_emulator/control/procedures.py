@@ -52,7 +52,7 @@ def control_procedures(host: ControlHost, fetch: Fetch) -> ProcedureRegistry:
         *faults.procedures(),
         *backup_procedures(host.conninfo),
         *secondary_procedures(host),
-        *(stream_procedures(host.event_streams) if host.event_streams else ()),
+        *(stream_procedures(host.event_streams, host.faults) if host.event_streams else ()),
         control_procedure("reset", (), reset),
         control_procedure("help", (), show_help),
     )

@@ -1,4 +1,4 @@
-"""Delivery of an event stream, driven from outside."""
+"""Delivery of an event stream, and its faults, driven from outside."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from collections.abc import Iterator
 
 from sqlserver_emulator.cdc.enabling.enable_database import database_id_of
 from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
-from sqlserver_emulator.control.calls import control_procedure, existing_database, refusal, text
+from sqlserver_emulator.control.calls import control_procedure, existing_database, refusal, text, whole
 from sqlserver_emulator.event_stream.streams import EventStreams
 from sqlserver_emulator.events import Event
-from sqlserver_emulator.types import SYSNAME
+from sqlserver_emulator.faults import Fault, FaultBoard, FaultKind, Match
+from sqlserver_emulator.types import INT, SYSNAME
+
+_FAULTS = {"unreachable": FaultKind.HUB_UNREACHABLE, "lost session": FaultKind.STREAM_SESSION_LOST}
+_DATABASE = Parameter("@database", SYSNAME, None)
 
 
-def stream_procedures(streams: EventStreams) -> tuple[SystemProcedure, ...]:
-    """Return the procedures; they exist only where there is a destination."""
+def stream_procedures(streams: EventStreams, faults: FaultBoard) -> tuple[SystemProcedure, ...]:
+    """Return the procedures; they exist only where the release has event streaming."""
 
     def run_event_stream(call: ProcedureCall) -> Iterator[Event]:
-        """Everything committed until now is delivered when it returns."""
+        """Everything committed until now is delivered when it returns. Raises what the delivery fails with."""
         name = existing_database(call, text(call, "@database") or call.engine.database)
         try:
             streams.deliver(database_id_of(call.engine.fetch_all, name))
@@ -24,4 +28,19 @@ def stream_procedures(streams: EventStreams) -> tuple[SystemProcedure, ...]:
             raise refusal(f"Change event streaming is not enabled in database '{name}'.") from None
         yield from ()
 
-    return (control_procedure("run_event_stream", (Parameter("@database", SYSNAME, None),), run_event_stream),)
+    def fail_event_stream(call: ProcedureCall) -> Iterator[Event]:
+        """'unreachable': a delivery fails. 'lost session': it fails after it was made, and is made again."""
+        kind = _FAULTS.get(text(call, "@fault").lower())
+        if kind is None:
+            raise refusal(f"@fault must be one of {', '.join(_FAULTS)}.")
+        name = existing_database(call, text(call, "@database") or call.engine.database)
+        database_id = database_id_of(call.engine.fetch_all, name)
+        times = whole(call, "@times", 0, 2**31 - 1)
+        faults.add(Fault(kind, Match(name), times=times, database_id=database_id))
+        yield from ()
+
+    failing = (Parameter("@fault", SYSNAME), Parameter("@times", INT, 1), _DATABASE)
+    return (
+        control_procedure("run_event_stream", (_DATABASE,), run_event_stream),
+        control_procedure("fail_event_stream", failing, fail_event_stream),
+    )

@@ -5,12 +5,15 @@ Below the folder of a hub: ``<partition>/YYYY/MM/DD/HH/mm/ss.avro``. The order o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from fastavro import parse_schema, reader, writer
+
+from sqlserver_emulator.event_stream.messages import stream_error
 
 _VALUES = ["long", "double", "string", "bytes"]
 _EVENT_DATA = parse_schema(
@@ -49,7 +52,7 @@ class CaptureFolder:
         self._ends: dict[Path, _End] = {}
 
     def append(self, hub: str, partition: int, bodies: Sequence[bytes]) -> Path:
-        """Write messages as one file, which gets its name when it is whole. ``hub``: namespace/hub."""
+        """Write messages as one file, which gets its name when it is whole. ``hub``: namespace/hub. Raises 23679."""
         folder = self._folder / hub / str(partition)
         end = self._ends.get(folder) or _read_end(folder)
         now = datetime.now(UTC).replace(microsecond=0)
@@ -70,11 +73,17 @@ class CaptureFolder:
             )
             number, offset = number + 1, offset + len(body)
         path = folder / closed_at.strftime(_NAME)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        with part.open("wb") as opened:
-            writer(opened, _EVENT_DATA, records, codec="deflate")
-        part.rename(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_suffix(".part")
+            with part.open("wb") as opened:
+                writer(opened, _EVENT_DATA, records, codec="deflate")
+                # The position in the log is stored next: what it covers has to survive a crash of the machine too.
+                opened.flush()
+                os.fsync(opened.fileno())
+            part.rename(path)
+        except OSError as error:
+            raise stream_error(23679, hub, error.strerror) from error
         self._ends[folder] = _End(number, offset, closed_at)
         return path
 

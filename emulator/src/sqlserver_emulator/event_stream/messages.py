@@ -33,6 +33,7 @@ _TEXTS = {
     23665: "The table '%s' is streamed: its primary key cannot be dropped. Remove it from its stream group first.",
     23666: "The maximal size of a message must be from %d to %d KB.",
     23679: "The destination '%s' cannot be reached: %s",
+    23692: "The session with '%s' was lost before the end of a delivery was known.",
     23803: "The credential '%s' is used by a stream group.",
     23805: "The procedure '%s' is deprecated. Use '%s'.",
 }

@@ -9,9 +9,10 @@ import time
 import uuid
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from typing import Protocol
 
 from sqlserver_emulator.cdc.log import pgoutput
 from sqlserver_emulator.cdc.log.pgoutput import Begin, Fields, Relation
@@ -20,8 +21,8 @@ from sqlserver_emulator.cdc.lsn import lsn_at, parse_position, position_text
 from sqlserver_emulator.cdc.postgres import connect, runner
 from sqlserver_emulator.cdc.rows import changed_places
 from sqlserver_emulator.clock import LoggedClock
-from sqlserver_emulator.event_stream.capture_folder import CaptureFolder
 from sqlserver_emulator.event_stream.encoding import OutgoingChange, encode_change
+from sqlserver_emulator.event_stream.messages import stream_error
 from sqlserver_emulator.event_stream.tables import (
     StreamedColumn,
     StreamedTable,
@@ -29,6 +30,7 @@ from sqlserver_emulator.event_stream.tables import (
     read_table,
     value_text,
 )
+from sqlserver_emulator.faults import FaultBoard, FaultKind
 
 _WAIT_SECONDS = 0.02
 _BATCH_BYTES = 32 << 20
@@ -36,12 +38,24 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROWS = frozenset({pgoutput.INSERT, pgoutput.UPDATE, pgoutput.DELETE})
 
 
+class Destination(Protocol):
+    """Where messages go."""
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions each hub has."""
+
+    def append(self, hub: str, partition: int, bodies: Sequence[bytes]) -> object:
+        """Add messages to a partition; when it returns, they are there to stay. Raises SqlServerError."""
+
+
 class EventStream:
     """Reads one database's log and delivers its changes. Not thread-safe."""
 
-    def __init__(self, conninfo: str, database_id: int, folder: CaptureFolder) -> None:
+    def __init__(self, conninfo: str, database_id: int, destination: Destination, faults: FaultBoard) -> None:
         """Open the log. Raises LookupError when the database has no stream."""
-        self._folder = folder
+        self._destination = destination
+        self._faults = faults
         self._database_id = database_id
         self._connection = connect(conninfo)
         try:
@@ -74,7 +88,7 @@ class EventStream:
         self._connection.close()
 
     def deliver(self) -> None:
-        """Deliver everything that is committed now."""
+        """Deliver everything that is committed now. Raises SqlServerError where a delivery fails."""
         ((text,),) = self._run("SELECT pg_current_wal_flush_lsn()::text", ())
         target = parse_position(str(text))
         if target <= self._seen_flush:
@@ -177,21 +191,26 @@ class EventStream:
         group = table.group
         if group.scheme == "None":
             while True:
-                yield next(self._round_robin) % self._folder.partitions
+                yield next(self._round_robin) % self._destination.partitions
         key = group.name if group.scheme == "StreamGroup" else table.table_id
         if group.scheme == "Column":
             found = next((column for column in table.columns if column.name == group.column), None)
             key = (value_text(found, row) or "") if found else ""
-        partition = zlib.crc32(key.encode("utf-8", "surrogatepass")) % self._folder.partitions
+        partition = zlib.crc32(key.encode("utf-8", "surrogatepass")) % self._destination.partitions
         while True:
             yield partition
 
     def _publish(self) -> None:
-        """Write what is pending, then store how far that was."""
+        """Write what is pending, then store how far that was. Raises SqlServerError where that fails."""
         if not self._pending:
             return
+        hubs = ", ".join(sorted({hub for hub, _ in self._pending}))
+        if self._faults.meets_stream(FaultKind.HUB_UNREACHABLE, self._database_id):
+            raise stream_error(23679, hubs, "a fault that was asked for")
         for (hub, partition), bodies in self._pending.items():
-            self._folder.append(hub, partition, bodies)
+            self._destination.append(hub, partition, bodies)
+        if self._faults.meets_stream(FaultKind.STREAM_SESSION_LOST, self._database_id):
+            raise stream_error(23692, hubs)
         self._pending.clear()
         self._pending_bytes = 0
         self._run(_STORE, (self._database_id, position_text(self._end)))
@@ -215,5 +234,7 @@ _DATABASE = """
 SELECT d.name::text, e.slot_name, e.position::text FROM emulator.event_stream_databases e
 JOIN emulator.databases d USING (database_id) WHERE e.database_id = $1::int
 """
-_STORE = "UPDATE emulator.event_stream_databases SET position = $2::pg_lsn WHERE database_id = $1::int"
+_STORE = """
+UPDATE emulator.event_stream_databases SET position = $2::pg_lsn, is_behind = false WHERE database_id = $1::int
+"""
 _IS_READ = "SELECT 1 FROM pg_replication_slots WHERE slot_name = $1::text::name AND active"

@@ -4,25 +4,43 @@ from __future__ import annotations
 
 import sys
 import threading
-from pathlib import Path
+from collections.abc import Sequence
 
 import psycopg
 
+from sqlserver_emulator.cdc.lsn import lsn_at, lsn_text, parse_position
 from sqlserver_emulator.cdc.postgres import connect, runner
-from sqlserver_emulator.event_stream.capture_folder import CaptureFolder
-from sqlserver_emulator.event_stream.stream import EventStream, wait_until_free
+from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.event_stream.messages import stream_error
+from sqlserver_emulator.event_stream.stream import Destination, EventStream, wait_until_free
+from sqlserver_emulator.faults import FaultBoard
 
 _POLL_SECONDS = 0.5
 _FREE_SECONDS = 5.0
 
 
-class EventStreams:
-    """Delivers until it is closed. ``folder``: where the messages of all hubs go."""
+_RECORD = "SELECT emulator.record_stream_error($1::int, $2::int, $3::int, $4::int, $5::text, $6::text)"
 
-    def __init__(self, conninfo: str, folder: Path, partitions: int) -> None:
+
+class NoDestination:
+    """A server that was started without a destination: no hub can be reached."""
+
+    partitions = 1
+
+    def append(self, hub: str, partition: int, bodies: Sequence[bytes]) -> None:
+        """Raise 23679."""
+        raise stream_error(23679, hub, "the emulator was started without --event-hubs-folder")
+
+
+class EventStreams:
+    """Delivers until it is closed."""
+
+    def __init__(self, conninfo: str, destination: Destination, faults: FaultBoard) -> None:
         self._conninfo = conninfo
-        self._folder = CaptureFolder(folder, partitions)
+        self._destination = destination
+        self._faults = faults
         self._streams: dict[int, EventStream] = {}
+        self._reported: dict[int, str] = {}
         self._turn = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._deliver_forever, name="event-streams", daemon=True)
@@ -36,14 +54,20 @@ class EventStreams:
             self._close(database_id)
 
     def deliver(self, database_id: int) -> None:
-        """Deliver all that is committed in a database. Raises LookupError when it has no stream."""
+        """Deliver all that is committed in a database.
+
+        Raises LookupError when it has no stream, and SqlServerError where a delivery fails. What was read and not
+        delivered is read again, and sys.dm_change_feed_errors shows the failure.
+        """
         with self._turn:
             try:
                 self._open(database_id).deliver()
-            except BaseException:
-                # What was read and not delivered is read again.
+            except BaseException as error:
                 self._close(database_id)
+                if isinstance(error, SqlServerError):
+                    self._record(database_id, error)
                 raise
+            self._reported.pop(database_id, None)
 
     def _open(self, database_id: int) -> EventStream:
         with connect(self._conninfo) as connection:
@@ -55,7 +79,8 @@ class EventStreams:
             self._close(database_id)
             found = None
         if found is None:
-            found = self._streams[database_id] = EventStream(self._conninfo, database_id, self._folder)
+            found = EventStream(self._conninfo, database_id, self._destination, self._faults)
+            self._streams[database_id] = found
         return found
 
     def _close(self, database_id: int) -> None:
@@ -63,6 +88,17 @@ class EventStreams:
         if stream is not None:
             stream.close()
             wait_until_free(self._conninfo, stream.slot, _FREE_SECONDS)
+
+    def _record(self, database_id: int, error: SqlServerError) -> None:
+        with connect(self._conninfo) as connection:
+            run = runner(connection)
+            sql = "SELECT position::text FROM emulator.event_stream_databases WHERE database_id = $1::int"
+            for (position,) in run(sql, (database_id,)):
+                start = lsn_text(lsn_at(parse_position(str(position))))
+                given = (database_id, error.number, error.severity, error.state, error.message, start)
+                run(
+                    "SELECT emulator.record_stream_error($1::int, $2::int, $3::int, $4::int, $5::text, $6::text)", given
+                )
 
     def _deliver_forever(self) -> None:
         while not self._ended.wait(_POLL_SECONDS):
@@ -81,4 +117,10 @@ class EventStreams:
             try:
                 self.deliver(database_id)
             except Exception as error:  # noqa: BLE001  (a fault of one stream must not end those of the others)
-                print(f"event stream of database {database_id}: {error!r}", file=sys.stderr, flush=True)
+                self._report(database_id, repr(error))
+
+    def _report(self, database_id: int, text: str) -> None:
+        """Print an error of a stream, once while it lasts."""
+        if self._reported.get(database_id) != text:
+            self._reported[database_id] = text
+            print(f"event stream of database {database_id}: {text}", file=sys.stderr, flush=True)

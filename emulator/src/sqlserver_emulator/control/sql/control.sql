@@ -40,6 +40,9 @@ BEGIN
                AND classid = 1128547148 AND objid = log_reuse_wait.database_id) THEN
         RETURN 6;
     END IF;
+    IF EXISTS (SELECT FROM emulator.event_stream_databases e WHERE e.database_id = log_reuse_wait.database_id AND e.is_behind) THEN
+        RETURN 6;
+    END IF;
     SELECT s.slot_name, s.confirmed_flush_lsn, p.position INTO slot
     FROM emulator.cdc_databases c JOIN emulator.cdc_positions p ON p.database_id = c.database_id
     JOIN pg_replication_slots s ON s.slot_name = c.slot_name

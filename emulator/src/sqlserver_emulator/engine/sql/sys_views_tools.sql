@@ -210,6 +210,16 @@ SELECT c.database_id AS database, c.name::emulator.sysname AS name, 1 AS princip
     c.modified_at::emulator.datetime AS modify_date, NULL::varchar(100) AS target_type, NULL::int AS target_id
 FROM emulator.credentials c;
 
+-- Change event streaming ------------------------------------------------------------------------------------------------
+
+CREATE VIEW emulator_sys.dm_change_feed_errors AS
+SELECT e.database_id AS database, e.session_id, 3::emulator.tinyint AS source_task, NULL::int AS table_id,
+    NULL::uuid AS table_group_id, NULL::int AS capture_phase_number, e.entry_time::emulator.datetime AS entry_time,
+    e.error_number, e.error_severity, e.error_state, e.error_message, e.batch_start_lsn,
+    NULL::varchar(23) AS batch_end_lsn, NULL::varchar(23) AS tran_begin_lsn, NULL::varchar(23) AS tran_commit_lsn,
+    NULL::varchar(23) AS sequence_value, NULL::int AS command_id
+FROM emulator.event_stream_errors e JOIN emulator.databases d USING (database_id) WHERE emulator.may_read_commits(d.name);
+
 -- Change Tracking -----------------------------------------------------------------------------------------------------
 
 CREATE VIEW emulator_sys.change_tracking_databases AS
