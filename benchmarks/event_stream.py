@@ -15,6 +15,7 @@ from pathlib import Path
 
 import yaml
 
+from benchmarks.capture_files import CaptureWriter
 from benchmarks.event_decode import COLUMNS, make_messages
 from benchmarks.measuring import Report
 from floodmark.core.policies import TemporalPolicy
@@ -25,7 +26,6 @@ from floodmark.sources.event_stream.declared import parse_column
 from floodmark.sources.event_stream.stream_pass import chunk_messages
 from floodmark.sources.event_stream.table_rows import TableRows
 from floodmark_laptop import shop
-from floodmark_laptop.capture_files import CaptureWriter
 from floodmark_laptop.stack import Stack
 from sqlserver_emulator.event_stream.encoding import MessageForm
 

@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from embedded_postgres import make_passable_folder
-from floodmark_laptop import shop, streaming_job
+from floodmark_laptop import streaming_job
 from floodmark_laptop.comparison import print_comparison
 from floodmark_laptop.devices import CONSUMER, SimulatedFleet
 from floodmark_laptop.devices_job import CONNECTION_ID, print_devices, run_devices_job
@@ -29,7 +29,7 @@ from floodmark_laptop.main_job import (
 )
 from floodmark_laptop.processes import LaptopError, tail
 from floodmark_laptop.stack import REPOSITORY, Stack, default_state_dir, running_pid
-from floodmark_laptop.streaming_job import BackgroundStreaming, sources_job
+from floodmark_laptop.streaming_job import CapturedHub, sources_job
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
 _NARROWEST = 130
@@ -84,12 +84,20 @@ def run_sources(
     state_dir = folder.with_name(f"{folder.name}-sources")
     fleet = SimulatedFleet(state_dir / "devices", state_dir / "synced")
     devices = {"conn_type": "fs", "extra": {"path": str(fleet.synced), "shipped": True, "consumer": CONSUMER}}
-    streaming = BackgroundStreaming(state_dir / "captures" / shop.DATABASE.lower())
-    connections = {CONNECTION_ID: devices, streaming_job.CONNECTION_ID: streaming.connection()}
+    hub = CapturedHub(state_dir / "captures")
+    connections = {CONNECTION_ID: devices, streaming_job.CONNECTION_ID: hub.connection()}
     config = REPOSITORY / "include" / "sources.yaml"
     try:
-        with Stack(state_dir, _Progress(), config_file=config, connections=connections) as stack:
-            job = sources_job(streaming)
+        with Stack(
+            state_dir,
+            _Progress(),
+            config_file=config,
+            connections=connections,
+            emulator_options=hub.emulator_options,
+        ) as stack:
+            hub.clear()
+            stack.say(f"event stream: changes go to {hub.folder}")
+            job = sources_job()
             run_main_job(stack, windows, job)
             compared = [print_comparison(stack, _console, pipeline) for pipeline in job.pipelines]
             run_devices_job(stack, fleet)

@@ -89,6 +89,28 @@ def enable_cdc(connection: pymssql.Connection) -> None:
         )
 
 
+def enable_event_stream(connection: pymssql.Connection, location: str, message_kb: int = 256) -> None:
+    """Stream the changes of each table to an event hub. It needs SQL Server 2025 and the recovery model FULL.
+
+    location: ``<namespace>.servicebus.windows.net[:port]/<event hub>``. A table's events may come to any partition.
+    """
+    cursor = connection.cursor()
+    cursor.execute("ALTER DATABASE SCOPED CONFIGURATION SET PREVIEW_FEATURES = ON")
+    cursor.execute("CREATE DATABASE SCOPED CREDENTIAL hub WITH IDENTITY = 'Managed Identity'")
+    cursor.execute("EXEC sys.sp_enable_change_event_stream")
+    cursor.execute(
+        "EXEC sys.sp_create_change_event_stream_group @stream_group_name = N'floodmark',"
+        " @destination_type = N'AzureEventHubsApacheKafka', @destination_location = %s,"
+        " @destination_credential = N'hub', @partition_key_scheme = N'None', @max_message_size_kb = %d",
+        (location, message_kb),
+    )
+    for name in TABLES:
+        cursor.execute(
+            "EXEC sys.sp_add_object_to_change_event_stream_group @stream_group_name = N'floodmark', @object_name = %s",
+            (f"dbo.{name}",),
+        )
+
+
 def enable_change_tracking(connection: pymssql.Connection) -> None:
     """Enable change tracking for the database and each table, and allow the reading of all tables at one moment."""
     cursor = connection.cursor()

@@ -15,7 +15,7 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -72,6 +72,8 @@ class Stack:
     config_file: Path = REPOSITORY / "include" / "pipelines.yaml"
     connections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """More connections of Airflow, by their ids."""
+    emulator_options: Sequence[str] = ()
+    """More options of the emulator's command."""
     warehouse: EmbeddedPostgres = field(init=False)
     airflow: Airflow = field(init=False)
     emulator: Child = field(init=False)
@@ -194,6 +196,7 @@ class Stack:
             str(self.state_dir / "emulator"),
             "--capture-interval",
             str(self.seconds_between_captures),
+            *self.emulator_options,
         ]
         self.emulator = start(
             "sqlserver-emulator", command, log_file=log_file, environment=environment, read_stdout=True

@@ -1,82 +1,57 @@
-"""The event stream of ``make run-sources``: a thread streams what is captured, while pipelines read the database."""
+"""The event stream of ``make run-sources``: the emulator writes it to a capture folder."""
 
 from __future__ import annotations
 
 import shutil
-import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pymssql
 
 from floodmark_laptop import shop
-from floodmark_laptop.capture_files import CaptureWriter
-from floodmark_laptop.main_job import Job, wait_for_capture
-from floodmark_laptop.processes import LaptopError
-from floodmark_laptop.streaming import ChangeStreamer
+from floodmark_laptop.main_job import Job
 
 if TYPE_CHECKING:
     from floodmark_laptop.stack import Stack
 
 CONNECTION_ID = "shop_hub"
 PIPELINE = "streamed"
-_ROUND_SECONDS = 0.5
+_NAMESPACE, _HUB = "floods", "shop"
+_MESSAGE_KB = 128
 
 
-class BackgroundStreaming:
-    """``folder`` is that of the event hub. The thread begins with ``start`` and ends with ``finish``."""
+@dataclass(frozen=True)
+class CapturedHub:
+    """An event hub whose messages the emulator writes to a capture folder below ``folder``."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._streamer: ChangeStreamer | None = None
-        self._error: BaseException | None = None
+    folder: Path
+
+    @property
+    def emulator_options(self) -> tuple[str, ...]:
+        """Return the options with which the emulator streams."""
+        return "--event-hubs-folder", str(self.folder)
 
     def connection(self) -> dict[str, Any]:
         """Return the connection of the stream, for Airflow."""
-        return {"conn_type": "fs", "extra": {"path": str(self.folder)}}
+        return {"conn_type": "fs", "extra": {"path": str(self.folder / _NAMESPACE / _HUB)}}
 
-    def start(self, stack: Stack) -> None:
-        """Begin to stream what the database captures."""
+    def clear(self) -> None:
+        """Remove what an earlier run has streamed. The emulator streams nothing yet."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
-        tables, writer = list(shop.TABLES), CaptureWriter(self.folder)
-        self._streamer = ChangeStreamer(stack.connect_source, shop.DATABASE, tables, writer)
-        self._thread = threading.Thread(target=self._run, name="streaming", daemon=True)
-        self._thread.start()
-        stack.say(f"event stream: changes go to {self.folder}")
-
-    def finish(self) -> None:
-        """Stop, and stream what is left. Raises LaptopError where streaming has failed."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(60)
-        if self._error is not None or self._streamer is None:
-            raise LaptopError(f"the event stream failed: {self._error}") from self._error
-        while self._streamer.send():
-            continue
-
-    def _run(self) -> None:
-        try:
-            while not self._stop.wait(_ROUND_SECONDS):
-                if self._streamer is not None:
-                    self._streamer.send()
-        except (pymssql.Error, OSError) as error:
-            self._error = error
 
 
-def sources_job(streaming: BackgroundStreaming) -> Job:
-    """Return the job over a database that tracks its changes, and whose changes are streamed too."""
+def sources_job() -> Job:
+    """Return the job over a database that tracks its changes, and that streams them too."""
 
     def enable(stack: Stack, connection: pymssql.Connection) -> None:
         shop.enable_change_tracking(connection)
-        # For the stand-in that streams: no pipeline reads what is captured.
-        shop.enable_cdc(connection)
-        streaming.start(stack)
+        shop.enable_event_stream(connection, f"{_NAMESPACE}.servicebus.windows.net/{_HUB}", _MESSAGE_KB)
 
-    def wait(stack: Stack, note: str) -> None:
-        wait_for_capture(stack, note)
-        streaming.finish()
+    return Job("express", "change tracking and an event stream", enable, wait_for_stream, also=(PIPELINE,))
 
-    return Job("express", "change tracking and an event stream", enable, wait, also=(PIPELINE,))
+
+def wait_for_stream(stack: Stack, note: str) -> None:
+    """Wait until everything is streamed. Change tracking needs no waiting. The note is not read."""
+    with stack.connect_source() as connection:
+        connection.cursor().execute("EXEC emulator.run_event_stream")

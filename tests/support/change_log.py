@@ -1,4 +1,4 @@
-"""Changes of rows as messages of a topic, for ``floodmark_laptop.capture_files`` or a broker."""
+"""Changes of rows as messages of a topic, for ``benchmarks.capture_files`` or a broker."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 
+from benchmarks.capture_files import CaptureWriter
 from change_log import ChangeLog, spread
 from emulator_process import Emulator
 from floodmark.core.schema import TableName
@@ -39,7 +40,6 @@ from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
 from floodmark.sync.status import verify
 from floodmark.sync.window.opened import OpenResult
-from floodmark_laptop.capture_files import CaptureWriter
 from in_process_stager import InProcessStager
 from sql_client import SqlClient
 

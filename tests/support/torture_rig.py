@@ -151,12 +151,19 @@ class TortureRig(KillableRig):
         self._up = threading.Event()
         self._ended = threading.Event()
         self._marks = itertools.count(1)
+        self._writer = threading.Thread(target=self._write)
 
     def _start_source(self) -> Emulator:
         self.source = self._servers.enter_context(
-            running_emulator(self._folder / "source", "--capture-interval", "0.1", databases=(shop.DATABASE,))
+            running_emulator(
+                self._folder / "source", "--capture-interval", "0.1", *self._options(), databases=(shop.DATABASE,)
+            )
         )
         return self.source
+
+    def _options(self) -> tuple[str, ...]:
+        """Return more options of the emulator's command."""
+        return ()
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -166,17 +173,18 @@ class TortureRig(KillableRig):
                 shop.create_tables(connection)
                 self.recording.enable(connection)
             self._up.set()
-            thread = threading.Thread(target=self._write)
-            thread.start()
+            self._writer.start()
             try:
                 yield
             finally:
                 self._ended.set()
                 self._up.set()
-                thread.join()
+                self._writer.join()
 
     def end_workload(self) -> None:
         self._ended.set()
+        # A transaction that goes on is the last.
+        self._writer.join()
         self._wait_for_capture()
 
     def _wait_for_capture(self) -> None:

@@ -1,68 +1,83 @@
-"""An emulator whose captured changes are streamed to a folder, repeated, split and dealt to any partition."""
+"""An emulator that streams its changes to a folder, and whose deliveries fail at random: some come again."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pymssql
 
+from cdc_database import wait_until
 from floodmark_laptop import shop
-from floodmark_laptop.capture_files import CaptureWriter
-from floodmark_laptop.streaming import ChangeStreamer
-from sqlserver_emulator.event_stream.encoding import MessageForm
 from torture_rig import CDC, Recording, TortureRig
 
-STREAM = Recording(
-    "event_stream", CDC.tables, shop.enable_cdc, {"run": 6, "reload": 3}, more=", stream_conn_id: shop_hub"
-)
-_ROUND_SECONDS = 0.2
+_NAMESPACE, _HUB = "floods", "shop"
+_LEAST_KB = 128
+
+
+def _enable(connection: pymssql.Connection) -> None:
+    shop.enable_event_stream(connection, f"{_NAMESPACE}.servicebus.windows.net/{_HUB}", _LEAST_KB)
+
+
+STREAM = Recording("event_stream", CDC.tables, _enable, {"run": 6, "reload": 3}, more=", stream_conn_id: shop_hub")
+_ROUND_SECONDS = 0.4
+_LARGE = """
+UPDATE dbo.Customers SET Notes = REPLICATE(CAST(N'"é' AS nvarchar(max)), {characters} / 2)
+WHERE CustomerID = (SELECT MAX(CustomerID) FROM dbo.Customers)
+"""
+_FAULTS = ("lost session", "lost session", "unreachable")
 
 
 class StreamTortureRig(TortureRig):
-    """A thread streams what is captured. It goes on when the source is there again."""
+    """A thread lets deliveries fail. It goes on when the source is there again."""
 
     def __init__(self, folder: Path, seed: int, *, with_spark: bool) -> None:
+        self._hubs = folder / "captures"
+        self._chance = random.Random(seed)
+        self._failing = threading.Event()
         super().__init__(folder, seed, with_spark=with_spark, recording=STREAM)
-        self._hub = folder / "captures" / "hub"
-        self._streamer = ChangeStreamer(
-            lambda: self.source.connect_pymssql(shop.DATABASE, autocommit=True),
-            shop.DATABASE,
-            CDC.tables,
-            CaptureWriter(self._hub),
-            MessageForm(limit_bytes=4_000),
-            repeats=0.3,
-        )
-        self._streaming = threading.Event()
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        self._hub.mkdir(parents=True)
         with super().running():
-            self._streaming.set()
-            thread = threading.Thread(target=self._stream)
+            self._failing.set()
+            thread = threading.Thread(target=self._fail_deliveries)
             thread.start()
             try:
                 yield
             finally:
-                self._streaming.clear()
+                self._failing.clear()
                 thread.join()
 
     def end_workload(self) -> None:
+        self._failing.clear()
         super().end_workload()
-        self._streaming.clear()
-        while self._streamer.send():
-            continue
 
-    def _stream(self) -> None:
-        while self._streaming.is_set():
-            with contextlib.suppress(pymssql.Error, OSError):
-                self._streamer.send()
-            self._ended.wait(_ROUND_SECONDS)
+    def _options(self) -> tuple[str, ...]:
+        return "--event-hubs-folder", str(self._hubs)
+
+    def _wait_for_capture(self) -> None:
+        """Until everything that is committed now is streamed, in spite of faults."""
+        wait_until(self._is_streamed)
+
+    def _is_streamed(self) -> bool:
+        with contextlib.suppress(pymssql.Error):
+            self.run_at_source("EXEC emulator.run_event_stream")
+            return True
+        return False
+
+    def _fail_deliveries(self) -> None:
+        while self._failing.is_set():
+            with contextlib.suppress(pymssql.Error):
+                self.run_at_source(f"EXEC emulator.fail_event_stream N'{self._chance.choice(_FAULTS)}'")
+                # Events of several messages each, which are dealt to partitions.
+                self.run_at_source(_LARGE.format(characters=self._chance.choice([40_000, 200_000])))
+            self._ended.wait(_ROUND_SECONDS * self._chance.uniform(1, 4))
 
     def _connections(self) -> dict[str, str]:
-        hub = {"conn_type": "fs", "extra": {"path": str(self._hub)}}
+        hub = {"conn_type": "fs", "extra": {"path": str(self._hubs / _NAMESPACE / _HUB)}}
         return super()._connections() | {"AIRFLOW_CONN_SHOP_HUB": json.dumps(hub)}

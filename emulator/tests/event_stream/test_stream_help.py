@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from emulator_process import running_emulator
 from sqlserver_emulator.errors import SqlServerError
-from stream_source import Source
+from stream_source import SETUP, Source
 
 
 def test_groups_show_their_options(source: Source) -> None:
@@ -43,6 +46,25 @@ def test_settings_show_what_is_published(source: Source) -> None:
     after = source.run("EXEC sys.sp_help_change_feed_settings")[0][1]
     published = bytes.fromhex(data["eventsource"]["transaction"]["commitlsn"].replace(":", ""))
     assert before < published <= after
+
+
+def test_drivers_read_every_column(open_dir: Path) -> None:
+    with running_emulator(open_dir / "help-wire", "--release", "2025", databases=("Shop",)) as server:
+        connection = server.connect_pymssql("Shop", autocommit=True)
+        cursor = connection.cursor()
+        for statement in (*SETUP, "CREATE TABLE dbo.a (id int PRIMARY KEY)"):
+            cursor.execute(statement)
+        cursor.execute(
+            "EXEC sp_create_event_stream_group N'g', N'AzureEventHubsApacheKafka',"
+            " N'floods.servicebus.windows.net/h', N'c'"
+        )
+        cursor.execute("EXEC sp_add_object_to_event_stream_group N'g', N'dbo.a'")
+        for call in ("table_groups", "table @source_schema = N'dbo', @source_name = N'a'", "settings"):
+            cursor.execute(f"EXEC sys.sp_help_change_feed_{call}")
+            assert len(cursor.fetchall()) == 1
+        cursor.execute("SELECT * FROM sys.dm_change_feed_errors")
+        cursor.fetchall()
+        connection.close()
 
 
 @pytest.mark.parametrize("name", ["table_groups", "settings"])

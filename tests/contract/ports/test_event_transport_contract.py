@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from benchmarks.capture_files import CaptureWriter
 from floodmark.core.errors import ConfigError, SourceUnavailableError
 from floodmark.sources.event_stream import kafka_stream
 from floodmark.sources.event_stream.capture_folder import CaptureFolder
 from floodmark.sources.event_stream.kafka_stream import KafkaStream
 from floodmark.sources.event_stream.kafka_topic import KafkaTopic
 from floodmark.sources.event_stream.transport import EventStream, PartitionEnds, StreamGapError
-from floodmark_laptop.capture_files import CaptureWriter
 from mock_broker import mock_broker
 
 _topics = itertools.count(1)

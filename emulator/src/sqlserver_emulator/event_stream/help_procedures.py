@@ -128,7 +128,7 @@ def _table_row(row: tuple[object, ...]) -> tuple[object, ...]:
 
 
 _TABLES = """
-SELECT g.group_id::text, g.name::text, s.name::text, o.name::text, t.table_id::text, g.destination_location,
+SELECT g.group_id, g.name::text, s.name::text, o.name::text, t.table_id, g.destination_location,
        t.object_id, t.enabled_at::text, t.old_values, t.all_columns, t.old_lobs
 FROM emulator.event_stream_tables t
 JOIN emulator.event_stream_groups g ON g.database_id = t.database_id AND g.name = t.group_name
@@ -139,7 +139,7 @@ WHERE t.database_id = $1::int
        OR g.group_id = $4::uuid AND t.table_id = $5::uuid)
 """
 _GROUPS = """
-SELECT group_id::text, name::text, destination_location, credential::text, message_bytes, scheme, column_name::text,
+SELECT group_id, name::text, destination_location, credential::text, message_bytes, scheme, column_name::text,
        is_binary, destination_type
 FROM emulator.event_stream_groups WHERE database_id = $1::int ORDER BY name
 """

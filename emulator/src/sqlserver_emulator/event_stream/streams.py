@@ -96,9 +96,7 @@ class EventStreams:
             for (position,) in run(sql, (database_id,)):
                 start = lsn_text(lsn_at(parse_position(str(position))))
                 given = (database_id, error.number, error.severity, error.state, error.message, start)
-                run(
-                    "SELECT emulator.record_stream_error($1::int, $2::int, $3::int, $4::int, $5::text, $6::text)", given
-                )
+                run(_RECORD, given)
 
     def _deliver_forever(self) -> None:
         while not self._ended.wait(_POLL_SECONDS):
