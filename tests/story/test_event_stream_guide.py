@@ -1,0 +1,65 @@
+"""The document on event streams, followed on the emulator: its T-SQL, its configuration, and rows that are equal."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from begun_command import begin
+from command_line import command_environment
+from embedded_postgres import EmbeddedPostgres
+from emulator_process import running_emulator
+
+GUIDE = Path(__file__).parents[2] / "docs" / "event_streams.md"
+PLACES = {
+    "<namespace>": "floods",
+    "<event hub>": "orders",
+    "<policy>": "sender",
+    "<key>": "a-Key-1",
+    "...": "a-Password-1",
+}
+TABLE = "CREATE TABLE dbo.Orders (Id int PRIMARY KEY, Amount decimal(9,2), Note nvarchar(max))"
+LIMIT_SECONDS = 120
+
+
+def block(language: str, place: int = 0) -> str:
+    """A block of code of the document, with its places filled in."""
+    text = re.findall(rf"```{language}\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)[place]
+    for name, value in PLACES.items():
+        text = text.replace(name, value)
+    return text
+
+
+def test_document_leads_from_nothing_to_equal_rows(open_dir: Path) -> None:
+    captures, config = open_dir / "captures", open_dir / "pipelines.yaml"
+    config.write_text(block("yaml"), encoding="utf-8")
+    with (
+        running_emulator(open_dir / "source", "--event-hubs-folder", str(captures), databases=("Sales",)) as source,
+        EmbeddedPostgres(open_dir / "warehouse") as warehouse,
+        source.connect_pymssql("Sales", autocommit=True) as connection,
+        connection.cursor() as cursor,
+    ):
+        hub = {"conn_type": "fs", "extra": {"path": str(captures / "floods" / "orders")}}
+        environment = command_environment(source, "Sales", warehouse, config) | {
+            "AIRFLOW_CONN_SHOP_HUB": json.dumps(hub)
+        }
+
+        def run(*arguments: str) -> str:
+            command = begin(arguments, environment, with_spark=False)
+            status = command.wait(LIMIT_SECONDS)
+            assert status == 0, command.output
+            return command.output
+
+        cursor.execute(TABLE)
+        cursor.execute("INSERT dbo.Orders VALUES (1, 1.00, N'before the stream')")
+        cursor.execute(block("sql"))
+        run("config", "check")
+        cursor.execute("INSERT dbo.Orders VALUES (2, 2.00, N'two'), (3, NULL, NULL)")
+        cursor.execute("EXEC emulator.run_event_stream")
+        run("run", "orders")
+        cursor.execute("UPDATE dbo.Orders SET Amount = 9 WHERE Id = 1; DELETE dbo.Orders WHERE Id = 3")
+        cursor.execute("EXEC emulator.run_event_stream")
+        run("run", "orders")
+        run("verify", "orders")
+        assert "problem" not in run("doctor", "orders")
