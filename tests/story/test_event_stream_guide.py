@@ -21,6 +21,8 @@ PLACES = {
 }
 TABLE = "CREATE TABLE dbo.Orders (Id int PRIMARY KEY, Amount decimal(9,2), Note nvarchar(max))"
 LIMIT_SECONDS = 120
+PROBLEMS = 4
+"""The exit status of doctor."""
 
 
 def block(language: str, place: int = 0) -> str:
@@ -45,14 +47,15 @@ def test_document_leads_from_nothing_to_equal_rows(open_dir: Path) -> None:
             "AIRFLOW_CONN_SHOP_HUB": json.dumps(hub)
         }
 
-        def run(*arguments: str) -> str:
+        def run(*arguments: str, status: int = 0) -> str:
             command = begin(arguments, environment, with_spark=False)
-            status = command.wait(LIMIT_SECONDS)
-            assert status == 0, command.output
-            return command.output
+            assert command.wait(LIMIT_SECONDS) == status, command.output
+            return " ".join(command.output.split())
 
         cursor.execute(TABLE)
         cursor.execute("INSERT dbo.Orders VALUES (1, 1.00, N'before the stream')")
+        (captures / "floods" / "orders").mkdir(parents=True)
+        assert "change event streaming is not enabled" in run("doctor", "orders", status=PROBLEMS)
         cursor.execute(block("sql"))
         run("config", "check")
         cursor.execute("INSERT dbo.Orders VALUES (2, 2.00, N'two'), (3, NULL, NULL)")
@@ -63,3 +66,5 @@ def test_document_leads_from_nothing_to_equal_rows(open_dir: Path) -> None:
         run("run", "orders")
         run("verify", "orders")
         assert "problem" not in run("doctor", "orders")
+        cursor.execute("EXEC sys.sp_remove_object_from_event_stream_group N'floodmark', N'dbo.Orders'")
+        assert "the table is not streamed" in run("doctor", "orders", status=PROBLEMS)

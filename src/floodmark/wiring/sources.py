@@ -344,7 +344,9 @@ class EventStreamSourceWiring(SourceWiring):
         from floodmark.core.doctor.stream import diagnose_stream
         from floodmark.sources.event_stream.facts import read_stream_facts
 
-        return diagnose_stream(examined, read_stream_facts(self.stream()))
+        instances = (table.instance for table in examined.snapshot.tables)
+        tables = [instance.identity.object_id for instance in instances if instance is not None]
+        return diagnose_stream(examined, read_stream_facts(self.stream(), tables))
 
     def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
         from floodmark.core.doctor.stream import build_stream_grants

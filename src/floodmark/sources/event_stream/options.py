@@ -17,6 +17,8 @@ class StreamOptions:
     """An update has all columns, and not only the key and those that changed."""
     has_old_values: bool
     """An update and a delete have the values before it; without them, a delete has the key alone."""
+    group: str = ""
+    """The stream group."""
 
     @property
     def is_partial(self) -> bool:
@@ -32,6 +34,8 @@ def read_options(session: SourceSession, tables: Iterable[int]) -> Mapping[int, 
     objects = b"".join(table.to_bytes(4) for table in tables)
     rows = session.fetch_named(read_sql("read_stream_options"), (objects,)) if objects else []
     return {
-        row["table_object_id"]: StreamOptions(bool(row["include_all_columns"]), bool(row["include_old_values"]))
+        row["table_object_id"]: StreamOptions(
+            bool(row["include_all_columns"]), bool(row["include_old_values"]), row["table_group_name"]
+        )
         for row in rows
     }

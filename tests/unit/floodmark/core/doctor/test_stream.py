@@ -1,0 +1,62 @@
+"""The findings on a source that is read from its event stream, where no server can be made to show it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from floodmark.core.doctor.finding import Finding, Grade, worst
+from floodmark.core.doctor.server import DiagnosisInput
+from floodmark.core.doctor.stream import ServerStream, StreamedTable, StreamFacts, StreamGroup, diagnose_stream
+from floodmark.core.window.planning import classify_tables
+from source_snapshots import NOON, ORDERS, instance, settings, snapshot, table_seen
+
+TABLE = instance().identity.object_id
+WHOLE = StreamedTable("floods", has_all_columns=True, has_old_values=True)
+SERVER = ServerStream(is_enabled=True, groups=(StreamGroup("floods", 2, 1),), tables={TABLE: WHOLE})
+
+
+def examined(server: ServerStream = SERVER) -> tuple[Finding, ...]:
+    chosen, seen = settings(ORDERS), snapshot(table_seen(instance=replace(instance(), delivers_net=True)))
+    validities = classify_tables(chosen, seen, {})
+    made = DiagnosisInput(chosen, seen, validities, "yes", False, timedelta(minutes=5), NOON)
+    return diagnose_stream(made, StreamFacts("hub", 2, 10, server))
+
+
+def test_sound_stream_has_nothing_but_good_findings() -> None:
+    assert worst(examined()) is Grade.GOOD
+
+
+@pytest.mark.parametrize(
+    ("server", "check", "grade"),
+    [
+        ({"is_enabled": None}, "streaming", Grade.NOTE),
+        ({"is_enabled": False}, "streaming", Grade.PROBLEM),
+        ({"groups": ()}, "streaming", Grade.NOTE),
+        ({"groups": (StreamGroup("floods", 0, 1),)}, "partition key", Grade.NOTE),
+        ({"groups": (StreamGroup("floods", 2, 2),)}, "encoding", Grade.RISK),
+        ({"tables": {}}, "stream group", Grade.PROBLEM),
+        ({"tables": {TABLE: replace(WHOLE, has_all_columns=False)}}, "stream group", Grade.RISK),
+        ({"tables": {TABLE: replace(WHOLE, has_old_values=False)}}, "stream group", Grade.NOTE),
+        ({"failed": (23679, NOON - timedelta(hours=23))}, "deliveries", Grade.RISK),
+    ],
+)
+def test_fact_becomes_a_finding_with_its_fix(server: dict[str, Any], check: str, grade: Grade) -> None:
+    findings = examined(replace(SERVER, **server))
+    assert [each.grade for each in findings if each.check == check and each.grade is not Grade.GOOD] == [grade]
+    assert worst(findings) is grade
+    assert all(each.fix for each in findings if each.grade is not Grade.GOOD)
+
+
+def test_old_failure_and_groups_of_others_are_no_finding() -> None:
+    groups = (*SERVER.groups, StreamGroup("others", 0, 2))
+    assert worst(examined(replace(SERVER, groups=groups, failed=(23679, NOON - timedelta(days=2))))) is Grade.GOOD
+
+
+def test_fix_quotes_names() -> None:
+    groups = (StreamGroup("flood's", 2, 1),)
+    (finding,) = (each for each in examined(replace(SERVER, groups=groups, tables={})) if each.grade is Grade.PROBLEM)
+    assert "@stream_group_name = N'flood''s', @object_name = N'dbo.Orders'" in finding.fix
