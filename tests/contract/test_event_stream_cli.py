@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 from typer.testing import CliRunner
 
@@ -67,6 +69,11 @@ def call(*arguments: str) -> tuple[int, str]:
     return result.exit_code, " ".join(result.output.split())
 
 
+def open_alerts(rig: StreamRig) -> list[tuple[Any, ...]]:
+    with psycopg.connect(rig.warehouse.conninfo()) as session:
+        return session.execute("SELECT kind, what FROM floodmark.alerts WHERE ended_at IS NULL").fetchall()
+
+
 def test_commands_on_a_stream(rig: StreamRig) -> None:
     assert call("config", "check")[0] == 0
     code, text = call("doctor", "orders")
@@ -82,8 +89,18 @@ def test_commands_on_a_stream(rig: StreamRig) -> None:
     code, text = call("run", "orders")
     assert code == 0, text
     assert call("verify", "orders")[0] == 0
+    assert open_alerts(rig) == []
     rig.stream(*rig.change((1, "9.00", "new"), 2), b"nonsense")
     assert call("run", "orders")[0] == 0
+    ((kind, what),) = open_alerts(rig)
+    assert kind == "messages_quarantined"
+    assert what.startswith("1 messages of the stream could not be read as changes: ")
+    assert "nonsense" not in what
+    assert call("run", "orders")[0] == 0
+    with psycopg.connect(rig.warehouse.conninfo()) as session:
+        session.execute("DELETE FROM floodmark.quarantined_messages")
+    assert call("run", "orders")[0] == 0
+    assert open_alerts(rig) == []
     assert call("verify", "orders")[0] == 0
     code, text = call("status", "orders")
     assert code == 0, text

@@ -29,6 +29,7 @@ from floodmark.core.lsn import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import Validity, Verdict
 from floodmark.core.window.lane import MAIN_LANE, load_lane, replay_lane
+from floodmark.core.window.members import QuarantinedMessages
 from floodmark.core.window.plan import LoadKind, TableCounts, WindowState
 from floodmark.core.window.published import AdvanceResult, PublishedTable
 from floodmark.orchestration import tasks
@@ -44,6 +45,10 @@ pipelines: {shop: {source: shop, max_lag: 15m, tables: [{source: dbo.Orders, tar
 
 
 LOW = lsn(1)
+
+
+CHECKED = ["repair", "messages_quarantined", "table_left_out"]
+"""The kinds of alerts that the end of each run checks."""
 
 
 @dataclass
@@ -74,6 +79,7 @@ class World:
             list_unfinished=lambda _: [SimpleNamespace(plan=plan)] if self.loading else [],
             list_stopped=lambda _: self.stopped,
             list_stopped_members=lambda _: [],
+            count_quarantined_messages=lambda _: QuarantinedMessages(()),
             read_tables=lambda _: {ORDERS: SimpleNamespace(watermark=self.watermark)},
         )
 
@@ -120,7 +126,10 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
 
 def test_good_end_of_a_run_is_the_end_of_what_was_told_of_failed_and_late_ones(world: World) -> None:
     world.advance()
-    assert (world.ended, world.measured) == (["run_failed", "run_late", "repair", "table_left_out"], 1)
+    assert (world.ended, world.measured) == (
+        ["run_failed", "run_late", *CHECKED],
+        1,
+    )
     assert (world.events["asset"].extra["to_lsn"], world.shown) == (str(lsn(5)), {"watermark": str(lsn(5))})
 
 
@@ -141,7 +150,7 @@ def test_window_with_a_table_that_is_not_in_the_configuration_any_more_is_finish
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks.run_advance(world.wiring, world.config, 7, assets={}, events={}, stores={})
-    assert world.ended == ["run_failed", "run_late", "repair", "table_left_out"]
+    assert world.ended == ["run_failed", "run_late", *CHECKED]
     table = SimpleNamespace(source=ORDERS)
     monkeypatch.setattr(tasks, "end_load", lambda *_: SimpleNamespace(tables=(table,)))
     tasks.run_advance_load(world.wiring, world.config, 7, assets={}, events={}, stores={})
@@ -150,14 +159,14 @@ def test_window_with_a_table_that_is_not_in_the_configuration_any_more_is_finish
 def test_lag_is_over_when_nobody_wants_to_hear_of_it_any_more(world: World) -> None:
     world.config.write_text(CONFIG.replace("max_lag: 15m, ", ""), encoding="utf-8")
     world.advance()
-    assert world.ended == ["run_failed", "run_late", "lag", "repair", "table_left_out"]
+    assert world.ended == ["run_failed", "run_late", "lag", *CHECKED]
 
 
 def test_run_beside_a_table_that_a_gap_stops_publishes_and_fails_in_the_end(world: World) -> None:
     world.stopped = [Validity(ORDERS, Verdict.EXPIRED, "changes have been cleaned up.", "", lsn(1), lsn(3), lsn(5))]
     world.advance()
     # It has not been mended: whoever was told that runs fail must not hear that this is over.
-    assert (world.ended, world.measured) == (["run_late", "repair", "table_left_out"], 1)
+    assert (world.ended, world.measured) == (["run_late", *CHECKED], 1)
     assert world.events["asset"].extra["to_lsn"] == str(lsn(5))
     (alert,) = world.raised
     assert (alert.kind, alert.table, world.kept) == ("table_left_out", ORDERS, [alert.event_key])
@@ -171,7 +180,10 @@ def test_run_with_nothing_to_read_ends_well_too(world: World, monkeypatch: pytes
     monkeypatch.setattr(tasks, "open_next", lambda *_: OpenResult(None, "all is read."))
     with pytest.raises(AirflowSkipException, match="all is read"):
         tasks.run_open_window(world.config, "shop")
-    assert (world.ended, world.measured) == (["run_failed", "run_late", "repair", "table_left_out"], 1)
+    assert (world.ended, world.measured) == (
+        ["run_failed", "run_late", *CHECKED],
+        1,
+    )
 
 
 def test_run_ends_what_is_told_of_a_repair_only_while_no_load_is_under_way(
@@ -183,7 +195,7 @@ def test_run_ends_what_is_told_of_a_repair_only_while_no_load_is_under_way(
         world.ended = []
         with pytest.raises(AirflowSkipException):
             tasks.run_open_window(world.config, "shop")
-        assert world.ended == ["run_failed", "run_late", *expected, "table_left_out"]
+        assert world.ended == ["run_failed", "run_late", *expected, "messages_quarantined", "table_left_out"]
 
 
 def test_replay_ends_nothing_that_was_told_of_runs_and_measures_nothing(world: World) -> None:

@@ -16,6 +16,7 @@ from floodmark.core.errors import FloodmarkError
 from floodmark.core.window.lane import is_replay_lane
 from floodmark.core.window.plan import WindowState
 from floodmark.sync.recovery.gaps import find_stopped, resolve_repair_alerts, update_left_out
+from floodmark.sync.recovery.quarantine import update_quarantined
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.check import check_window
 from floodmark.sync.run.open_window import open_window
@@ -132,6 +133,7 @@ def _end_alerts(app: AppContext, pipeline: str, *, stopped: bool) -> None:
     try:
         wiring = wire(app.config, pipeline)
         resolve_repair_alerts(pipeline, wiring.ledger.windows(), alerts)
+        update_quarantined(pipeline, wiring.ledger.windows(), alerts)
         update_left_out(wiring.settings, wiring.ledger.windows(), alerts)
     except FloodmarkError as error:
-        _LOG.warning("Could not check which alerts about tables of %s last: %s", pipeline, error)
+        _LOG.warning("Could not check which alerts about %s last: %s", pipeline, error)

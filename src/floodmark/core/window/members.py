@@ -25,6 +25,18 @@ class QuarantinedMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class QuarantinedMessages:
+    """The messages of a pipeline that are in quarantine."""
+
+    reasons: tuple[tuple[str, int], ...]
+    """Each reason with the number of its messages, the greatest first."""
+
+    @property
+    def count(self) -> int:
+        return sum(count for _, count in self.reasons)
+
+
+@dataclass(frozen=True, slots=True)
 class MemberRead:
     """How one member of a table was examined by a load."""
 

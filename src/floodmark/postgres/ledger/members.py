@@ -15,7 +15,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.source.feed import MemberMark
 from floodmark.core.source.snapshot import Validity, Verdict
 from floodmark.core.source.verdicts import LEFT_OUT
-from floodmark.core.window.members import MemberRead, member_name
+from floodmark.core.window.members import MemberRead, QuarantinedMessages, member_name
 from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
 from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.sql import read_sql
@@ -36,6 +36,11 @@ class MemberRecords:
             name = member_name(table, row["member"])
             found.append((table, Validity(name, Verdict(row["verdict"]), row["cause"], row["hint"])))
         return found
+
+    def count_quarantined_messages(self, pipeline: str) -> QuarantinedMessages:
+        with open_transaction(self._at, pipeline) as session:
+            rows = query(session, "count_quarantined_messages", pipeline=pipeline)
+        return QuarantinedMessages(tuple((row["reason"], row["messages"]) for row in rows))
 
     def list_marks(self, pipeline: str) -> Mapping[TableName, Sequence[MemberMark]]:
         with open_transaction(self._at, pipeline) as session:

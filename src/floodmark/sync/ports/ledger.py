@@ -21,7 +21,7 @@ from floodmark.core.source.history import LogEntry
 from floodmark.core.source.snapshot import Validity
 from floodmark.core.source.state import TableState
 from floodmark.core.window.chunks import LoadChunk, LoadProgress, StoredChunk
-from floodmark.core.window.members import MemberRead
+from floodmark.core.window.members import MemberRead, QuarantinedMessages
 from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.sync.ports.staging import StagedPart
 
@@ -224,6 +224,9 @@ class Members(Protocol):
 
     def list_stopped_members(self, pipeline: str) -> Sequence[tuple[TableName, Validity]]:
         """Return the verdicts of the last loads that leave a member out, each with the table that it is a member of."""
+
+    def count_quarantined_messages(self, pipeline: str) -> QuarantinedMessages:
+        """Return how many messages of the pipeline are in quarantine, by reason."""
 
     def list_marks(self, pipeline: str) -> Mapping[TableName, Sequence[MemberMark]]:
         """Return the marks of the members of each table that has members."""
