@@ -75,7 +75,7 @@ def test_commands_on_a_fleet(rig: FleetRig) -> None:
     assert call("config", "check")[0] == 0
     rig.make("van-1", "INSERT INTO orders (id, amount, note) VALUES (1, 1.5, 'one'), (2, 2.5, NULL)")
     rig.make("van-2", "INSERT INTO orders (id) VALUES (1)")
-    code, text = call("doctor", "edge")
+    code, text = call("doctor", "edge", "--all")
     assert code == 0, text
     assert "tracked by 2 of 2 devices: can be read" in text
     assert call("run", "edge")[0] == 0

@@ -99,12 +99,12 @@ def test_doctor_finds_what_is_wrong_with_each_table_and_says_what_mends_it(cli: 
     found = findings(cli)
     net = found["net changes", "dbo.Orders"]
     assert net["grade"] == "problem"
-    assert "EXEC sys.sp_cdc_enable_table" in net["mend"]
-    assert "@supports_net_changes = 1" in net["mend"]
+    assert "EXEC sys.sp_cdc_enable_table" in net["fix"]
+    assert "@supports_net_changes = 1" in net["fix"]
     assert found["computed columns", "dbo.Orders"]["grade"] == "note"
     assert "Twice" in found["computed columns", "dbo.Orders"]["text"]
     assert found["key", "dbo.Heap"]["grade"] == "problem"
-    assert "key: [..]" in found["key", "dbo.Heap"]["mend"]
+    assert "key: [..]" in found["key", "dbo.Heap"]["fix"]
     assert found["instance", "dbo.Plain"]["grade"] == "problem"
     assert found["command id", "dbo.Orders"]["grade"] == "good"
     assert "role gate" in found["permissions", "dbo.Gated"]["text"]
@@ -117,11 +117,11 @@ def test_cluster_whose_executors_receive_the_passwords_is_noted(
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", "spark://spark%3A%2F%2Fmaster:7077")
     note = findings(cli)["spark", "spark://master:7077"]
     assert note["grade"] == "note"
-    assert "spark.network.crypto.enabled" in note["mend"]
+    assert "spark.network.crypto.enabled" in note["fix"]
 
 
 def test_statement_that_mends_a_missing_instance_does_mend_it(cli: CliRunner, database: CdcDatabase) -> None:
-    database.run(findings(cli)["instance", "dbo.Plain"]["mend"])
+    database.run(findings(cli)["instance", "dbo.Plain"]["fix"])
     database.scan()
     assert findings(cli)["instance", "dbo.Plain"]["grade"] == "good"
     database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Plain', N'dbo_Plain'")
@@ -159,7 +159,7 @@ def test_user_whom_capture_needs_is_missed(cli: CliRunner, database: CdcDatabase
     database.run("ALTER ROLE [db_owner] DROP MEMBER [cdc]")
     problem = findings(cli)["cdc user", database.name]
     assert problem["grade"] == "problem"
-    database.run(problem["mend"])
+    database.run(problem["fix"])
     assert ("cdc user", database.name) not in findings(cli)
 
 
@@ -177,9 +177,9 @@ def test_names_that_are_taken_before_the_database_is_enabled_can_be_freed(
             for check in ("cdc schema", "cdc user"):
                 found = findings(cli)[check, "Taken"]
                 assert found["grade"] == "problem"
-                taken.run(found["mend"].partition(": ")[2].partition(": ")[2] or found["mend"].partition(": ")[2])
+                taken.run(found["fix"].partition(": ")[2].partition(": ")[2] or found["fix"].partition(": ")[2])
             assert {("cdc schema", "Taken"), ("cdc user", "Taken")}.isdisjoint(findings(cli))
-            taken.run(findings(cli)["cdc", "Taken"]["mend"])
+            taken.run(findings(cli)["cdc", "Taken"]["fix"])
     finally:
         database.run("DROP DATABASE Taken")
 
@@ -187,11 +187,11 @@ def test_names_that_are_taken_before_the_database_is_enabled_can_be_freed(
 def test_doctor_has_the_statements_that_make_a_heartbeat(cli: CliRunner, database: CdcDatabase) -> None:
     missing = findings(cli)["heartbeat", "dbo.Heartbeat"]
     assert (missing["grade"], missing["text"]) == ("problem", "the table does not exist.")
-    database.run(*missing["mend"].replace("; ", ";\n").splitlines())
+    database.run(*missing["fix"].replace("; ", ";\n").splitlines())
     assert findings(cli)["heartbeat", "dbo.Heartbeat"]["grade"] == "good"
     database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Heartbeat', N'dbo_Heartbeat'")
     untracked = findings(cli)["heartbeat", "dbo.Heartbeat"]
-    assert (untracked["text"], untracked["mend"].split()[1]) == (
+    assert (untracked["text"], untracked["fix"].split()[1]) == (
         "its changes are not captured.",
         "sys.sp_cdc_enable_table",
     )
@@ -205,7 +205,7 @@ def test_doctor_sees_that_the_agent_stands_still(cli: CliRunner, database: CdcDa
         stopped = findings(cli)["agent", database.name]
     finally:
         database.run("EXEC emulator.reset")
-    assert (stopped["grade"], stopped["mend"]) == ("problem", "Start the service SQL Server Agent.")
+    assert (stopped["grade"], stopped["fix"]) == ("problem", "Start the service SQL Server Agent.")
 
 
 def test_retention_shorter_than_three_runs_is_a_risk_and_its_mend_ends_it(
@@ -213,7 +213,7 @@ def test_retention_shorter_than_three_runs_is_a_risk_and_its_mend_ends_it(
 ) -> None:
     risk = findings(cli)["retention", database.name]
     assert risk["grade"] == "risk"
-    database.run(risk["mend"])
+    database.run(risk["fix"])
     assert database.query(
         "SELECT retention FROM msdb.dbo.cdc_jobs WHERE job_type = 'cleanup' AND database_id = DB_ID()"
     )[0] == {"retention": 21 * 24 * 60}
@@ -246,13 +246,13 @@ def test_doctor_says_that_the_connection_trusts_anybody(
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(source))
     risk = findings(cli)["tls", database.name]
     assert risk["grade"] == "risk"
-    assert "ca_file" in risk["mend"]
+    assert "ca_file" in risk["fix"]
 
 
 def test_findings_are_shown_worst_first_and_never_with_a_password(cli: CliRunner, emulator: Emulator) -> None:
     result = cli.invoke(app, ["doctor", "shop"])
     assert result.exit_code == 4
-    assert result.stdout.index("problem") < result.stdout.index("good")
+    assert result.stdout.index("PROBLEM: ") < result.stdout.index("checks are good. --all lists them.")
     assert emulator.password not in result.output
 
 

@@ -87,8 +87,8 @@ def test_findings_are_about_change_tracking_alone(doctor: CliRunner, rig: Tracki
     assert found["instance", "dbo.Orders"]["grade"] == "good"
     assert "dbo.Refresh truncates it" in found["truncate", "dbo.Orders"]["text"]
     assert found["key spelling", "dbo.Names"]["grade"] == "problem"
-    assert "ALTER TABLE [dbo].[Plain] ENABLE CHANGE_TRACKING" in found["instance", "dbo.Plain"]["mend"]
-    shown = " ".join(f"{each['text']} {each['mend']}" for each in found.values())
+    assert "ALTER TABLE [dbo].[Plain] ENABLE CHANGE_TRACKING" in found["instance", "dbo.Plain"]["fix"]
+    shown = " ".join(f"{each['text']} {each['fix']}" for each in found.values())
     assert [words for words in ("cdc", "capture", "change table", "LSN", "net: spark") if words in shown] == []
 
 
@@ -98,9 +98,9 @@ def test_fixes_of_the_server_mend_what_was_found(doctor: CliRunner, rig: Trackin
     for check in ("snapshot isolation", "cleanup", "retention"):
         finding = findings(doctor)[check, rig.at.database]
         assert finding["grade"] == "risk"
-        rig.run(finding["mend"].partition(";")[0])
+        rig.run(finding["fix"].partition(";")[0])
         assert findings(doctor)[check, rig.at.database]["grade"] == "good"
-    assert "CHANGE_RETENTION = 21 DAYS" in finding["mend"]
+    assert "CHANGE_RETENTION = 21 DAYS" in finding["fix"]
 
 
 def test_database_without_change_tracking_is_one_problem_at_the_server(doctor: CliRunner, rig: TrackingRig) -> None:
@@ -111,8 +111,8 @@ def test_database_without_change_tracking_is_one_problem_at_the_server(doctor: C
     )
     found = findings(doctor)
     assert found["change tracking", rig.at.database]["grade"] == "problem"
-    rig.run(found["change tracking", rig.at.database]["mend"])
-    fix = findings(doctor)["instance", "dbo.Plain"]["mend"]
+    rig.run(found["change tracking", rig.at.database]["fix"])
+    fix = findings(doctor)["instance", "dbo.Plain"]["fix"]
     rig.run(fix.partition(";")[0])
     assert findings(doctor)["instance", "dbo.Plain"]["grade"] == "good"
 
@@ -145,8 +145,8 @@ def test_right_that_is_missing_is_named_with_its_grant(
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(source))
     found = findings(doctor)
     problem = found.get(("permissions", "dbo.Orders")) or found["instance", "dbo.Orders"]
-    assert f"GRANT VIEW CHANGE TRACKING ON [dbo].[Orders] TO [{READER}];" in problem["mend"]
-    assert found["permissions", rig.at.database]["mend"] == f"GRANT VIEW DATABASE STATE TO [{READER}];"
+    assert f"GRANT VIEW CHANGE TRACKING ON [dbo].[Orders] TO [{READER}];" in problem["fix"]
+    assert found["permissions", rig.at.database]["fix"] == f"GRANT VIEW DATABASE STATE TO [{READER}];"
 
 
 def test_table_of_which_the_login_may_read_some_columns_stops_no_other(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,12 +15,12 @@ from floodmark.core.alerts.runs import RUN_FAILED, RunFailure, run_failed
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError, NotCapturedYetError, WindowBusyError
 from floodmark.sync.recovery.gaps import report_left_out
 from floodmark.wiring.alerts import wire_channels
-from floodmark.wiring.pipelines import wire
+from floodmark.wiring.pipelines import wire, wire_ledger
 
 if TYPE_CHECKING:
     from floodmark.app.context import AppContext
     from floodmark.core.alert import AlertMessage
-    from floodmark.sync.alerts import Channel
+    from floodmark.sync.alerts import Channel, OpenAlert
 
 _LOG = logging.getLogger(__name__)
 _PRINTED = "See the output of the command."
@@ -38,6 +38,12 @@ def send_test_message(app: AppContext) -> Mapping[str, str]:
     )
     message = build_raised_message(alert, datetime.now(UTC))
     return {channel.name: _try(channel, message) for channel in wire_channels(app.config)}
+
+
+def list_open_alerts(app: AppContext) -> Sequence[OpenAlert]:
+    """Return the open alerts about the pipelines and sources of the configuration, the oldest first."""
+    subjects = {*app.config.pipelines, *app.config.sources}
+    return [each for each in wire_ledger(app.config).alerts().list_open() if each.alert.subject in subjects]
 
 
 def _try(channel: Channel, message: AlertMessage) -> str:

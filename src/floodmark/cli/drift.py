@@ -9,8 +9,8 @@ import typer
 
 from floodmark.app.drift import approve_drift, list_drift, release_table, words_of
 from floodmark.app.switch import approve_switch, is_proposal, list_switches, reject_switch, run_switches
-from floodmark.cli.drift_events import drift_details, drift_json, drift_table, switch_lines
-from floodmark.cli.process import AsJson, ConfigFile, Pipeline, explained, open_app, out
+from floodmark.cli.drift_events import drift_details, drift_json, print_drift, switch_lines
+from floodmark.cli.process import AsJson, ConfigFile, Pipeline, Wide, explained, open_app, out
 
 drift_app = typer.Typer(no_args_is_help=True, help="Schema drift: changes of the source's tables, and held tables.")
 
@@ -19,6 +19,7 @@ drift_app = typer.Typer(no_args_is_help=True, help="Schema drift: changes of the
 def list_events(
     everything: Annotated[bool, typer.Option("--all", help="Also the decided events.")] = False,
     as_json: AsJson = False,
+    wide: Wide = False,
     config: ConfigFile = None,
 ) -> None:
     """List the undecided events, with their DDL, the held tables and the proposed T-SQL, and the switches of capture
@@ -32,7 +33,7 @@ def list_events(
     elif not events:
         typer.echo("No drift." if everything else "There is no undecided drift. See also --all.")
     else:
-        out.print(drift_table(events))
+        print_drift(out, events, wide=wide)
         typer.echo(drift_details(events, lambda event: words_of(app, event)))
     if under_way and not as_json:
         typer.echo(switch_lines(under_way))

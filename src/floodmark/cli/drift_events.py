@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.markup import escape
-from rich.table import Table
+from rich.console import Console
 
+from floodmark.cli.grid import Column, Grid, GridRow
 from floodmark.core.drift.messages import describe, describe_ddl, describe_effect
 from floodmark.sync.drift.events import describe_shared_proposal, proposed_with
 
@@ -18,27 +18,37 @@ if TYPE_CHECKING:
     from floodmark.sync.ports.drift import DriftEvent
 
 
-def drift_table(events: Sequence[DriftEvent]) -> Table:
-    """Return a table with one row per event. The proposed statements are in ``drift_details``."""
-    table = Table(title="schema drift", title_justify="left")
-    for name in ("event", "source", "table", "what", "policy", "held in", "found (UTC)", "decided"):
-        table.add_column(name, overflow="fold")
+_COLUMNS = (
+    Column("event", 9, is_number=True),
+    Column("table", 8),
+    Column("what", 7),
+    Column("held in", 6),
+    Column("decided", 4),
+    Column("found (UTC)", 3),
+    Column("policy", 2),
+    Column("source", 1),
+)
+
+
+def print_drift(console: Console, events: Sequence[DriftEvent], *, wide: bool) -> None:
+    """Print one row per event. The proposed statements are in ``drift_details``."""
+    rows = []
     for event in events:
         policies = ", ".join(f"{pipeline}: {policy.value}" for pipeline, policy in sorted(event.policies.items()))
         how = "rejected" if event.is_rejected else "approved"
         decided = f"{how} {event.approved_at:%Y-%m-%d %H:%M} by {event.approved_by}" if event.approved_at else "-"
         cells = (
             str(event.event_id),
-            event.source,
             str(event.table),
             describe(event.explained.difference),
-            policies,
             ", ".join(event.held) or "-",
-            f"{event.found_at:%Y-%m-%d %H:%M}",
             decided,
+            f"{event.found_at:%Y-%m-%d %H:%M}",
+            policies,
+            event.source,
         )
-        table.add_row(*map(escape, cells), style="red" if event.held else "")
-    return table
+        rows.append(GridRow(cells, "red" if event.held else ""))
+    Grid("schema drift", _COLUMNS, rows).print(console, wide=wide)
 
 
 def drift_details(events: Sequence[DriftEvent], words_of: Callable[[DriftEvent], DriftWords]) -> str:

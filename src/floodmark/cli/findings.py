@@ -1,27 +1,35 @@
-"""The findings of ``floodmark doctor`` as a table and as JSON."""
+"""The findings of ``floodmark doctor`` as text and as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 
-from rich.markup import escape
-from rich.table import Table
+from rich.console import Console
 
+from floodmark.cli.grid import print_line
 from floodmark.core.doctor.finding import Finding, Grade
 
-_STYLES = {Grade.GOOD: "", Grade.NOTE: "", Grade.RISK: "yellow", Grade.PROBLEM: "red"}
+_STYLES = {Grade.GOOD: "green", Grade.NOTE: "bold", Grade.RISK: "bold yellow", Grade.PROBLEM: "bold red"}
+_INDENT = "  "
 
 
-def findings_table(pipeline: str, findings: Sequence[Finding]) -> Table:
-    """Return a table of the findings, the worst first."""
-    table = Table(title=f"pipeline {pipeline}: its source", title_justify="left")
-    for name in ("", "check", "where", "finding", "fix"):
-        table.add_column(name, overflow="fold")
-    for each in sorted(findings, key=lambda finding: -finding.grade):
-        cells = (each.grade.name.lower(), each.check, each.subject, each.text, each.fix)
-        table.add_row(*map(escape, cells), style=_STYLES[each.grade])
-    return table
+def print_findings(console: Console, pipeline: str, findings: Sequence[Finding], *, everything: bool) -> None:
+    """Print the findings, the worst first, each with its fix; the good ones only as a number, unless ``everything``."""
+    print_line(console, f"pipeline {pipeline}: its source", "bold")
+    bad = sorted((each for each in findings if each.grade is not Grade.GOOD), key=lambda finding: -finding.grade)
+    for each in bad:
+        print_line(console, f"{each.grade.name}: {each.check}: {each.subject}", _STYLES[each.grade])
+        print_line(console, each.text, indent=_INDENT)
+        if each.fix:
+            print_line(console, f"fix: {each.fix}", indent=_INDENT)
+    good = [each for each in findings if each.grade is Grade.GOOD]
+    if everything:
+        for each in good:
+            print_line(console, f"good: {each.check}: {each.subject}: {each.text}", _STYLES[Grade.GOOD])
+    elif good:
+        noun = "check is" if len(good) == 1 else "checks are"
+        print_line(console, f"{len(good)} {noun} good. --all lists them.", _STYLES[Grade.GOOD])
 
 
 def findings_json(findings: Sequence[Finding]) -> str:
@@ -35,5 +43,5 @@ def _document(finding: Finding) -> dict[str, str]:
         "check": finding.check,
         "subject": finding.subject,
         "text": finding.text,
-        "mend": finding.fix,
+        "fix": finding.fix,
     }

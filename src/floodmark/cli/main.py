@@ -14,13 +14,23 @@ from typing import Annotated
 
 import typer
 
-from floodmark.app.alerts import send_test_message
+from floodmark.app.alerts import list_open_alerts, send_test_message
 from floodmark.cli import drift, java, questions, runs, server, source
-from floodmark.cli.process import EXIT_FAILED, ConfigFile, explained, has_airflow_database, log_plainly, open_app
+from floodmark.cli.alert_lists import alerts_json, print_alerts
+from floodmark.cli.process import (
+    EXIT_FAILED,
+    AsJson,
+    ConfigFile,
+    explained,
+    has_airflow_database,
+    log_plainly,
+    open_app,
+    out,
+)
 from floodmark.config.loading import dump_config, load_config
 from floodmark.wiring.places import config_path
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 for command in (runs.run, runs.replay, runs.reload, questions.status, questions.doctor, questions.verify):
     app.command()(command)
 app.command()(java.archive_classes)
@@ -47,6 +57,17 @@ def check_config(
         return
     tables = sum(len(pipeline.tables) for pipeline in loaded.pipelines.values())
     typer.echo(f"{path}: good: {_count(len(loaded.pipelines), 'pipeline')}, {_count(tables, 'table')}.")
+
+
+@alerts_app.command("list")
+def list_alerts(as_json: AsJson = False, config: ConfigFile = None) -> None:
+    """List the open alerts about the pipelines and sources of the configuration, the oldest first."""
+    with explained():
+        found = list_open_alerts(open_app(config))
+    if as_json:
+        typer.echo(alerts_json(found))
+    else:
+        print_alerts(out, found)
 
 
 @alerts_app.command("test")

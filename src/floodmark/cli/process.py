@@ -30,6 +30,7 @@ Pipeline = Annotated[str, typer.Argument(help="Name of the pipeline in the confi
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="The configuration [default: FLOODMARK_CONFIG, include/pipelines.yaml].")
 ]
+Wide = Annotated[bool, typer.Option("--wide", help="Print all columns, however long the lines.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -8,24 +8,25 @@ import typer
 
 from floodmark.app.doctor import examine_source, write_grants
 from floodmark.app.status import read_status
-from floodmark.app.status_table import status_table
 from floodmark.app.verify import verify_pipeline
-from floodmark.cli.findings import findings_json, findings_table
-from floodmark.cli.process import EXIT_FAILED, AsJson, ConfigFile, Pipeline, explained, open_app, out
-from floodmark.cli.tables import status_json, verification_json, verification_remarks, verification_table
+from floodmark.cli.findings import findings_json, print_findings
+from floodmark.cli.process import EXIT_FAILED, AsJson, ConfigFile, Pipeline, Wide, explained, open_app, out
+from floodmark.cli.status_grid import print_status
+from floodmark.cli.tables import print_verification, status_json, verification_json
 from floodmark.core.doctor.finding import Grade, worst
 
 DOCTOR_EXITS = {Grade.RISK: 3, Grade.PROBLEM: 4}
 STANDING_EXITS = {"fine": 0, "attention": 3, "incident": 4}
 
 
-def status(
+def status(  # noqa: PLR0917  (typer gives them by name)
     pipeline: Annotated[str | None, typer.Argument(help="One pipeline [default: all].")] = None,
     live: Annotated[bool, typer.Option("--live", help="Query the source too: current verdict, lag, headroom.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="For monitoring: exit status 3 for attention, 4 for an incident.")
     ] = False,
     as_json: AsJson = False,
+    wide: Wide = False,
     config: ConfigFile = None,
 ) -> None:
     """Show state, verdict, watermark, lag, last window and headroom of each table, and the open alerts."""
@@ -37,7 +38,7 @@ def status(
         typer.echo(status_json(statuses))
     else:
         for each in statuses:
-            out.print(status_table(each))
+            print_status(out, each, wide=wide)
     code = max((STANDING_EXITS[each.standing] for each in statuses), default=0)
     if check and code:
         raise typer.Exit(code)
@@ -46,6 +47,7 @@ def status(
 def doctor(
     pipeline: Pipeline,
     grants: Annotated[str | None, typer.Option(help="Print the permissions that this login needs, as T-SQL.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="List the good findings too.")] = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
@@ -59,20 +61,18 @@ def doctor(
     if as_json:
         typer.echo(findings_json(findings))
     else:
-        out.print(findings_table(pipeline, findings))
+        print_findings(out, pipeline, findings, everything=everything)
     if code := DOCTOR_EXITS.get(worst(findings)):
         raise typer.Exit(code)
 
 
-def verify(pipeline: Pipeline, as_json: AsJson = False, config: ConfigFile = None) -> None:
+def verify(pipeline: Pipeline, as_json: AsJson = False, wide: Wide = False, config: ConfigFile = None) -> None:
     """Compare source and warehouse row by row and show the differing keys. Exit status 1 when there are any."""
     with explained():
         results = list(verify_pipeline(open_app(config), pipeline))
     if as_json:
         typer.echo(verification_json(results))
     else:
-        out.print(verification_table(results))
-        for line in verification_remarks(results):
-            out.print(line, markup=False, highlight=False)
+        print_verification(out, results, wide=wide)
     if not all(result.equal for result in results):
         raise typer.Exit(EXIT_FAILED)

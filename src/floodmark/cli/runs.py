@@ -12,7 +12,7 @@ from floodmark.app.load import end_load, open_reload
 from floodmark.app.replay import end_failed_replays, replay_of
 from floodmark.app.run import StartLoad, finish_window, run_pipeline
 from floodmark.cli.process import ConfigFile, Pipeline, explained, open_app, out
-from floodmark.cli.tables import replay_table, run_table
+from floodmark.cli.tables import print_replay, print_run
 from floodmark.core.errors import ConfigError, FloodmarkBugError
 from floodmark.core.recovery.replay_interval import NoInterval, parse_bounds
 from floodmark.spark.launch.process import run_load
@@ -62,7 +62,7 @@ def replay(  # noqa: PLR0917  (typer gives them by name)
             out.print(f"Nothing to replay: {interval.reason}", highlight=False)
             return
         if dry_run:
-            out.print(replay_table(found.count(interval)))
+            print_replay(out, found.count(interval))
             return
         opened = found.open(interval)
         if opened.window_id is None:
@@ -108,4 +108,4 @@ def _start_load(config: Path) -> StartLoad:
 
 def _show(result: AdvanceResult) -> None:
     """Print the result of a window."""
-    out.print(run_table(result))
+    print_run(out, result)

@@ -1,4 +1,4 @@
-"""The tables of the command line, and the same data as JSON."""
+"""The tables of ``run``, ``replay`` and ``verify``, and data of commands as JSON."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.markup import escape
-from rich.table import Table
+from rich.console import Console
 
+from floodmark.cli.grid import Column, Grid, GridRow, print_line
 from floodmark.core.status.report import PipelineStatus
 from floodmark.core.window.published import AdvanceResult
 from floodmark.sync.recovery.replay import ReplayCount
@@ -25,25 +24,24 @@ def status_json(statuses: Sequence[PipelineStatus]) -> str:
     return json.dumps([asdict(status) for status in statuses], default=_as_text, indent=2)
 
 
-def verification_table(results: Sequence[TableVerification]) -> Table:
-    """Return a table with one row per verified table."""
-    table = Table(
-        title="source and warehouse, row by row",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        collapse_padding=True,
+def print_verification(console: Console, results: Sequence[TableVerification], *, wide: bool) -> None:
+    """Print one row per verified table, the recorded differing keys, and a possible cause."""
+    columns = (
+        Column("source", 6),
+        Column("", 5),
+        Column("rows in source", 3, is_number=True),
+        Column("live rows in target", 2, is_number=True),
+        Column("differing keys", 4, is_number=True),
+        Column("target", 1),
     )
-    table.add_column("source -> target", overflow="fold")
-    for name in ("rows in\nsource", "live rows\nin target", "differing\nkeys"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    rows = []
     for each in results:
-        numbers = (each.source_rows, each.target_rows, each.different_keys)
-        verdict = "equal" if each.equal else "[red]DIFFERENT[/red]"
-        names = escape(f"{each.source} -> {each.target}")
-        table.add_row(names, *(f"{number:,}" for number in numbers), verdict)
-    return table
+        numbers = (f"{number:,}" for number in (each.source_rows, each.target_rows, each.different_keys))
+        cells = (str(each.source), "equal" if each.equal else "DIFFERENT", *numbers, str(each.target))
+        rows.append(GridRow(cells, "" if each.equal else "red"))
+    Grid("source and warehouse, row by row", columns, rows).print(console, wide=wide)
+    for line in verification_remarks(results):
+        print_line(console, line)
 
 
 def verification_remarks(results: Sequence[TableVerification]) -> list[str]:
@@ -78,39 +76,36 @@ def _as_text(value: object) -> str:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def replay_table(counts: Sequence[ReplayCount]) -> Table:
-    """Return a table of the change rows that a replay would read, per table."""
-    table = Table(title="a replay would read", title_justify="left")
-    table.add_column("table", no_wrap=True)
-    table.add_column("interval", overflow="fold")
-    table.add_column("change rows", justify="right")
-    for each in counts:
-        table.add_row(str(each.table), str(each.interval), f"{each.rows:,}")
-    return table
+def print_replay(console: Console, counts: Sequence[ReplayCount]) -> None:
+    """Print the change rows that a replay would read, per table."""
+    columns = (Column("table", 3), Column("change rows", 2, is_number=True), Column("interval", 1))
+    rows = [GridRow((str(each.table), f"{each.rows:,}", str(each.interval))) for each in counts]
+    Grid("a replay would read", columns, rows).print(console)
 
 
-def run_table(result: AdvanceResult) -> Table:
-    """Return a table of a window's row counts, per table."""
-    table = Table(
-        title=f"window {result.window_id} of {result.pipeline}, up to {result.to_lsn}",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        collapse_padding=True,
+def print_run(console: Console, result: AdvanceResult) -> None:
+    """Print the row counts of a window, per table."""
+    columns = (
+        Column("table", 9),
+        Column("read", 8, is_number=True),
+        Column("inserted", 7, is_number=True),
+        Column("updated", 6, is_number=True),
+        Column("deleted", 5, is_number=True),
+        Column("unchanged", 2, is_number=True),
+        Column("quarantined", 4, is_number=True),
+        Column("kind", 3),
     )
-    table.add_column("table", overflow="fold")
-    for name in ("read", "inserted", "updated", "deleted", "unchanged", "quarantined"):
-        table.add_column(name, justify="right", no_wrap=True)
+    rows = []
     for each in result.tables:
-        rows = each.counts
+        counts = each.counts
         numbers = (
-            rows.read_rows,
-            rows.inserted_rows,
-            rows.updated_rows,
-            rows.deleted_rows,
-            rows.unchanged_rows,
-            rows.quarantined_rows,
+            counts.read_rows,
+            counts.inserted_rows,
+            counts.updated_rows,
+            counts.deleted_rows,
+            counts.unchanged_rows,
+            counts.quarantined_rows,
         )
         kind = each.kind.value.replace("_", " ")
-        table.add_row(f"{each.target}\n{kind}", *(f"{number:,}" for number in numbers))
-    return table
+        rows.append(GridRow((str(each.target), *(f"{number:,}" for number in numbers), kind)))
+    Grid(f"window {result.window_id} of {result.pipeline}, up to {result.to_lsn}", columns, rows).print(console)

@@ -1,4 +1,4 @@
-"""What ``floodmark status`` and ``floodmark verify`` show, on the terminals that people have."""
+"""The table of the status page."""
 
 from __future__ import annotations
 
@@ -10,14 +10,8 @@ import pytest
 from rich.console import Console
 
 from floodmark.app.status_table import status_table
-from floodmark.cli.tables import run_table, verification_remarks, verification_table
-from floodmark.core.lsn import Lsn
-from floodmark.core.schema import TableName
 from floodmark.core.status.report import LastWindow, PipelineStatus, TableStatus
-from floodmark.core.status.verification import RowDifference, TableVerification
 from floodmark.core.upkeep.retention import HOLD_MINUTES
-from floodmark.core.window.plan import LoadKind, TableCounts
-from floodmark.core.window.published import AdvanceResult, PublishedTable
 
 ORDERS = TableStatus(
     source="dbo.Orders",
@@ -97,37 +91,3 @@ def test_rows_in_quarantine_and_open_drift_are_shown_where_there_are_any() -> No
     assert "2 in quarantine" in text
     assert "1 drift open" in text
     assert "dbo.Orders: drift: column Note int was added (event 3)" in text
-
-
-def test_differing_keys_that_are_not_listed_are_counted_and_a_busy_source_is_named_as_a_cause() -> None:
-    orders, target = TableName("dbo", "Orders"), TableName("shop", "orders")
-    equal = TableVerification(orders, target, 5, 5, 0, 0, 0, ())
-    assert verification_remarks([equal]) == []
-    first = RowDifference((101,), "different", ("Amount",))
-    different = replace(equal, missing_rows=2, different_rows=1_004, differences=(first,))
-    key, more, why = verification_remarks([equal, different])
-    assert key == "dbo.Orders: key (101) is different in Amount"
-    assert more == "dbo.Orders: and 1,005 more keys"
-    assert "stop all writers" in why
-
-
-def test_what_a_window_did_has_whole_words_in_80_columns() -> None:
-    counts = TableCounts(1_234_567, 1_234_567, inserted_rows=1_234_567)
-    at = Lsn(b"\0\0\0\1".ljust(10, b"\0"))
-    done = PublishedTable(
-        TableName("dbo", "Orders"), TableName("shop", "orders"), LoadKind.FIRST_LOAD, None, at, counts
-    )
-    out = StringIO()
-    Console(width=80, file=out).print(run_table(AdvanceResult(7, "shop", at, (done,))))
-    for whole in ("read", "inserted", "updated", "deleted", "unchanged", "quarantined", "1,234,567", "first load"):
-        assert whole in out.getvalue()
-
-
-def test_a_comparison_has_its_names_and_numbers_whole_in_80_columns() -> None:
-    lines = TableVerification(
-        TableName("dbo", "OrderLines"), TableName("shop", "order_lines"), 1_234_567, 1_234_566, 1, 0, 0, ()
-    )
-    out = StringIO()
-    Console(width=80, file=out).print(verification_table([lines]))
-    for whole in ("dbo.OrderLines -> shop.order_lines", "1,234,567", "1,234,566", "DIFFERENT"):
-        assert whole in out.getvalue()

@@ -1,0 +1,180 @@
+"""What commands print, on the terminals that people have, and into pipes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from floodmark.cli.alert_lists import print_alerts
+from floodmark.cli.findings import print_findings
+from floodmark.cli.grid import Column, Grid, GridRow, print_line
+from floodmark.cli.status_grid import print_status
+from floodmark.cli.tables import print_run, print_verification, verification_remarks
+from floodmark.core.alert import Alert
+from floodmark.core.doctor.finding import Finding, Grade
+from floodmark.core.lsn import Lsn
+from floodmark.core.schema import TableName
+from floodmark.core.status.report import LastWindow, PipelineStatus, TableStatus
+from floodmark.core.status.verification import RowDifference, TableVerification
+from floodmark.core.window.plan import LoadKind, TableCounts
+from floodmark.core.window.published import AdvanceResult, PublishedTable
+from floodmark.sync.alerts import OpenAlert
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+ORDERS = TableStatus(
+    source="dbo.Orders",
+    target="shop.orders",
+    watermark="0x0000003200195AE00001",
+    watermark_at=datetime(2026, 5, 1, 12, 30, 5),
+    verdict="ready",
+    state="consistent",
+    lag_seconds=247.4,
+    transactions_behind=5224,
+    headroom_seconds=258_900.0,
+    last_window=LastWindow(7, 5318, 1485, 510, 165, 0),
+)
+LONG = replace(ORDERS, source="sales.CustomersOfTheNorthernHemisphereAndOthers", target="sales.customers_of_the_north")
+HEADINGS = ("table", "verdict", "lag", "+ins ~upd -del", "watermark at", "watermark", "target", "headroom")
+Print = Callable[[Console], None]
+
+
+def shown(show: Print, width: int | None = 80) -> str:
+    """What is printed: on a terminal of a width, without colours; None: into a pipe."""
+    out = StringIO()
+    show(Console(file=out, width=width, force_terminal=width is not None, no_color=True, color_system=None))
+    return out.getvalue()
+
+
+def status(*tables: TableStatus, wide: bool = False) -> Print:
+    return lambda console: print_status(console, PipelineStatus("shop", None, None, tables), wide=wide)
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_status_fits_the_terminal_and_breaks_no_name(width: int) -> None:
+    text = shown(status(ORDERS, LONG), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert {"dbo.Orders", "sales.CustomersOfTheNorthernHemisphereAndOthers", "ready", "0:04:07"} <= set(text.split())
+
+
+def test_columns_that_do_not_fit_are_named() -> None:
+    text = shown(status(LONG), 80)
+    table, note = " ".join(text.split()).split("Not shown: ")
+    missing = note.split(". ")[0].split(", ")
+    assert {"target", "watermark at"} <= set(missing)
+    assert not {"target", "read", "behind"} & set(table.split())
+
+
+def test_rows_in_quarantine_are_shown_where_there_are_any() -> None:
+    odd = replace(LONG, last_window=LastWindow(7, 5, 3, 0, 0, 21))
+    assert "quarantined" not in shown(status(LONG), 200)
+    assert {"quarantined", "21"} <= set(shown(status(odd), 80).split())
+
+
+@pytest.mark.parametrize("width", [80, None])
+def test_wide_status_and_a_pipe_have_every_column_and_one_line_a_table(width: int | None) -> None:
+    text = shown(status(ORDERS, LONG, wide=True), width)
+    assert "Not shown" not in text
+    assert all(heading in text for heading in HEADINGS)
+    for name in ("dbo.Orders", LONG.source):
+        (line,) = (line for line in text.splitlines() if line.startswith(name))
+        assert "0x0000003200195AE00001" in line
+        assert "2026-05-01 12:30:05" in line
+        assert "+1,485 ~510 -165" in line
+        assert "2d 23:55:00" in line
+
+
+def test_pipe_gets_neither_rules_nor_colours() -> None:
+    out = StringIO()
+    print_status(
+        Console(file=out), PipelineStatus("shop", None, None, (replace(ORDERS, standing="incident"),)), wide=False
+    )
+    assert out.getvalue().isascii()
+    assert "\x1b" not in out.getvalue()
+
+
+def test_colours_respect_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = StringIO()
+    monkeypatch.setenv("NO_COLOR", "1")
+    grid = Grid("", (Column("a", 1),), (GridRow(("b",), "red"),))
+    grid.print(Console(file=out, force_terminal=True, width=80))
+    assert "\x1b[31m" not in out.getvalue()
+
+
+def test_markup_of_the_terminal_is_only_text() -> None:
+    grid = Grid("[bold]", (Column("[a]", 1),), (GridRow(("[red]x[/red]",)),))
+    assert {"[bold]", "[a]", "[red]x[/red]"} <= set(shown(grid.print).split())
+
+
+def test_text_is_wrapped_between_words_only() -> None:
+    long_name = "0x" + "f" * 100
+    text = shown(lambda console: print_line(console, f"{'word ' * 30}{long_name} end", indent="  "))
+    assert long_name in text.split()
+    assert all(len(line) <= 80 for line in text.splitlines() if long_name not in line)
+    assert shown(lambda console: print_line(console, "word " * 30), None).count("\n") == 1
+
+
+def findings(*grades: Grade, everything: bool = False) -> Print:
+    found = [
+        Finding(grade, "check", f"dbo.T{number}", "text.", "EXEC fix;" if grade else "")
+        for number, grade in enumerate(grades)
+    ]
+    return lambda console: print_findings(console, "shop", found, everything=everything)
+
+
+def test_doctor_shows_problems_first_and_counts_what_is_good() -> None:
+    text = shown(findings(Grade.GOOD, Grade.RISK, Grade.GOOD, Grade.PROBLEM))
+    assert text.index("PROBLEM: check: dbo.T3") < text.index("RISK: check: dbo.T1")
+    assert text.count("fix: EXEC fix;") == 2
+    assert "2 checks are good. --all lists them." in text
+    assert "dbo.T0" not in text
+
+
+def test_doctor_lists_what_is_good_when_it_is_asked_to() -> None:
+    text = shown(findings(Grade.GOOD, Grade.GOOD, everything=True))
+    assert "good: check: dbo.T0: text." in text
+    assert "--all" not in text
+
+
+def test_alert_is_shown_with_what_to_do() -> None:
+    alert = Alert(kind="run_failed", subject="shop", what="It failed.", means="No rows.", do="Run it.", event_key="k")
+    text = shown(lambda console: print_alerts(console, [OpenAlert(alert, NOON, NOON, 3)]))
+    assert text.splitlines()[0] == "run_failed: shop, since 2026-05-01 12:00:00 UTC"
+    assert "What to do: Run it." in text
+    assert shown(lambda console: print_alerts(console, [])) == "There is no open alert.\n"
+
+
+def test_differing_keys_that_are_not_listed_are_counted_and_a_busy_source_is_named_as_a_cause() -> None:
+    orders, target = TableName("dbo", "Orders"), TableName("shop", "orders")
+    equal = TableVerification(orders, target, 5, 5, 0, 0, 0, ())
+    assert verification_remarks([equal]) == []
+    first = RowDifference((101,), "different", ("Amount",))
+    different = replace(equal, missing_rows=2, different_rows=1_004, differences=(first,))
+    key, more, why = verification_remarks([equal, different])
+    assert key == "dbo.Orders: key (101) is different in Amount"
+    assert more == "dbo.Orders: and 1,005 more keys"
+    assert "stop all writers" in why
+
+
+def test_what_a_window_did_has_whole_words_in_80_columns() -> None:
+    counts = TableCounts(1_234_567, 1_234_567, inserted_rows=1_234_567)
+    at = Lsn(b"\0\0\0\1".ljust(10, b"\0"))
+    done = PublishedTable(
+        TableName("dbo", "Orders"), TableName("shop", "orders"), LoadKind.FIRST_LOAD, None, at, counts
+    )
+    text = shown(lambda console: print_run(console, AdvanceResult(7, "shop", at, (done,))))
+    for whole in ("read", "inserted", "updated", "deleted", "quarantined", "1,234,567", "shop.orders"):
+        assert whole in text
+
+
+def test_a_comparison_has_its_names_and_numbers_whole_in_80_columns() -> None:
+    lines = TableVerification(
+        TableName("dbo", "OrderLines"), TableName("shop", "order_lines"), 1_234_567, 1_234_566, 1, 0, 0, ()
+    )
+    text = shown(lambda console: print_verification(console, [lines], wide=False))
+    for whole in ("dbo.OrderLines", "1,234,567", "1,234,566", "DIFFERENT"):
+        assert whole in text.split()
