@@ -37,6 +37,7 @@ class StreamTortureRig(TortureRig):
 
     def __init__(self, folder: Path, seed: int, *, with_spark: bool) -> None:
         self._hubs = folder / "captures"
+        self._hub = self._hubs / _NAMESPACE / _HUB
         self._chance = random.Random(seed)
         self._failing = threading.Event()
         super().__init__(folder, seed, with_spark=with_spark, recording=STREAM)
@@ -44,6 +45,8 @@ class StreamTortureRig(TortureRig):
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         with super().running():
+            # A hub is there before its first message, but its folder is not: a run before that is rightly an error.
+            wait_until(self._hub.is_dir)
             self._failing.set()
             thread = threading.Thread(target=self._fail_deliveries)
             thread.start()
@@ -79,5 +82,5 @@ class StreamTortureRig(TortureRig):
             self._ended.wait(_ROUND_SECONDS * self._chance.uniform(1, 4))
 
     def _connections(self) -> dict[str, str]:
-        hub = {"conn_type": "fs", "extra": {"path": str(self._hubs / _NAMESPACE / _HUB)}}
+        hub = {"conn_type": "fs", "extra": {"path": str(self._hub)}}
         return super()._connections() | {"AIRFLOW_CONN_SHOP_HUB": json.dumps(hub)}

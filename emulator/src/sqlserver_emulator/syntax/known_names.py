@@ -122,7 +122,7 @@ VIEWS: Final = word_set(
     database_credentials database_event_session_actions database_event_session_events database_event_session_fields
     database_event_session_targets database_event_sessions database_filestream_options database_mirroring
     database_mirroring_endpoints database_mirroring_witnesses database_query_store_options database_recovery_status
-    database_scoped_configurations database_scoped_credentials dm_audit_actions dm_audit_class_type_map
+    database_scoped_configurations dm_audit_actions dm_audit_class_type_map
     dm_broker_activated_tasks dm_broker_connections dm_broker_forwarded_messages dm_broker_queue_monitors
     dm_cache_hit_stats dm_clr_appdomains dm_clr_loaded_assemblies dm_clr_properties dm_clr_tasks
     dm_column_store_object_pool dm_cryptographic_provider_properties dm_database_encryption_keys

@@ -744,7 +744,7 @@ BEGIN
                         EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'database') AS per_database
                     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
                     WHERE n.nspname = CASE home.name WHEN 'sys' THEN 'emulator_sys' ELSE 'emulator_information_schema' END
-                      AND c.relkind = 'v' AND (is_2025 OR c.relname <> 'dm_change_feed_errors') LOOP
+                      AND c.relkind = 'v' LOOP
             EXECUTE format('CREATE VIEW %I.%I AS SELECT %s FROM %I.%I b%s', home.postgres_name, base.relname, base.columns,
                 base.nspname, base.relname, CASE WHEN base.per_database THEN format(' WHERE b.database = %s', wanted) ELSE '' END);
             made := made || format('%I.%I', home.postgres_name, base.relname)::regclass::oid;
