@@ -1,9 +1,11 @@
-"""The page *Floodmark status* of Airflow: what it says of a real ledger and source, to whom, and where one is away."""
+"""The pages *Floodmark status* of Airflow: a real ledger and source, the rights of viewers, and what cannot be read."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import json
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -18,7 +20,8 @@ from floodmark.app.status import read_status
 from floodmark.core.errors import DataQualityError
 from floodmark.core.status.report import PipelineStatus
 from floodmark.orchestration.pages import content, status
-from floodmark.orchestration.pages.content import read_page
+from floodmark.orchestration.pages.content import Query, overview, pipeline_page
+from floodmark.orchestration.pages.dag_states import DagState
 from floodmark.orchestration.pages.status import STATUS_PATH, status_app
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
@@ -33,6 +36,10 @@ pipelines:
 
 
 DAGS = ("cdc_shop", "cdc_other")
+DAG_STATES = {
+    "cdc_shop": DagState(is_paused=False, next_run_at=datetime(2020, 1, 1, tzinfo=UTC)),
+    "cdc_other": DagState(is_paused=True, next_run_at=None),
+}
 
 
 @pytest.fixture
@@ -57,26 +64,61 @@ def config(  # noqa: PLR0917  (fixtures)
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
     monkeypatch.setenv("FLOODMARK_CONFIG", str(path))
+    # Airflow's database is not here.
+    monkeypatch.setattr(content, "read_dag_states", lambda _: DAG_STATES)
     return path
+
+
+def read_page(dags: Collection[str], *, live: bool) -> tuple[str, int]:
+    answer = overview(dags, Query(live))
+    return answer.body, answer.code
+
+
+def read_pipeline(pipeline: str = "shop", dags: Collection[str] = DAGS, *, live: bool = False) -> str:
+    answer = pipeline_page(dags, pipeline, Query(live))
+    assert answer.code == 200
+    return answer.body
 
 
 def test_page_shows_every_pipeline_as_the_ledger_has_it_or_as_it_is_now(database: WarehouseConnection) -> None:
     page, code = read_page(DAGS, live=False)
     assert code == 200
-    for words in ("pipeline shop", "pipeline other", "dbo.Orders", "never_run", "dbo.&lt;b&gt;Lines"):
+    for words in ("2 pipelines: 1 paused, 1 healthy", 'href="status/shop"', 'href="status/other"', "none yet", ">due<"):
         assert words in page
+    assert page.index("status/other") < page.index("status/shop")  # a paused pipeline needs attention first
+    assert "never run" in read_pipeline()
+    assert "dbo.&lt;b&gt;Lines" in read_pipeline("other")
     with psycopg.connect(database.conninfo()) as session:
         session.execute(
             "INSERT INTO floodmark.tables (pipeline, source_schema, source_name, target_schema, target_name)"
             " VALUES ('shop', 'dbo', 'Orders', 'shop', 'orders')"
         )
-    assert "first_load" in read_page(DAGS, live=False)[0]
-    # Only a look at the source tells that there is no such table.
-    assert "instance_missing" not in read_page(DAGS, live=False)[0]
+    assert "first load" in read_pipeline()
+    # Only the source shows that there is no such table.
+    assert "instance missing" not in read_pipeline("other")
     page, code = read_page(DAGS, live=True)
-    assert (code, "instance_missing" in page) == (200, True)
-    # Left open, it asks the ledger again, and never the source.
+    assert (code, "1 incident" in page) == (200, True)
+    assert "instance missing" in read_pipeline("other", live=True)
+    # Left open, it queries the ledger again, and never the source.
     assert ['http-equiv="refresh"' in read_page(DAGS, live=live)[0] for live in (False, True)] == [True, False]
+
+
+def test_pages_have_the_same_as_json() -> None:
+    document = json.loads(overview(DAGS, Query(format="json")).body)
+    assert [(each["pipeline"], each["state"]) for each in document["pipelines"]] == [
+        ("shop", "healthy"),
+        ("other", "paused"),
+    ]
+    document = json.loads(pipeline_page(DAGS, "other", Query(format="json")).body)
+    assert [table["source"] for table in document["pipelines"][0]["tables"]] == ["dbo.<b>Lines"]
+    answer = pipeline_page(["cdc_shop"], "other", Query(format="json"))
+    assert (answer.code, json.loads(answer.body)["pipelines"]) == (404, [])
+
+
+def test_cards_are_found_by_name_and_state() -> None:
+    assert "status/shop" not in overview(DAGS, Query(text="OTH")).body
+    assert "status/other" not in overview(DAGS, Query(state="healthy")).body
+    assert "No pipeline matches." in overview(DAGS, Query(text="<script>")).body
 
 
 def test_page_says_why_a_pipeline_cannot_be_read_and_no_secret(
@@ -85,7 +127,8 @@ def test_page_says_why_a_pipeline_cannot_be_read_and_no_secret(
     monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", "postgres://user:s3cret@127.0.0.1:1/away")
     page, code = read_page(DAGS, live=False)
     assert code == 503
-    assert page.count("pipeline shop: ") == page.count("pipeline other: ") == 1
+    assert page.count("unreadable</span>") == 2
+    assert pipeline_page(DAGS, "shop", Query()).code == 503
     config.write_text("pipelines: 7", encoding="utf-8")
     broken, code = read_page(DAGS, live=False)
     assert code == 503
@@ -98,9 +141,10 @@ def test_page_says_why_a_pipeline_cannot_be_read_and_no_secret(
 def test_page_shows_only_the_pipelines_whose_dags_the_viewer_may_read() -> None:
     page, code = read_page(["cdc_other", "cdc_load_shop"], live=False)
     assert code == 200
-    assert "pipeline other" in page
-    assert "pipeline shop" not in page
-    assert "dbo.Orders" not in page
+    assert "status/other" in page
+    assert "shop" not in page
+    answer = pipeline_page(["cdc_other", "cdc_load_shop"], "shop", Query())
+    assert (answer.code, "dbo.Orders" in answer.body) == (404, False)
     page, code = read_page([], live=True)
     assert (code, "There is no pipeline whose DAG you may read." in page) == (200, True)
 
@@ -115,7 +159,7 @@ def test_sources_are_asked_once_for_several_viewers(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(content, "read_status", read)
     pages = [read_page(DAGS, live=True)[0] for _ in range(3)]
     assert sorted(asked) == [("other", True), ("shop", True)]
-    assert all("pipeline shop" in page for page in pages)
+    assert all("status/shop" in page for page in pages)
     read_page(DAGS, live=False)
     assert ("shop", False) in asked
 
@@ -167,5 +211,5 @@ def test_page_asks_airflow_which_dags_the_user_may_read(monkeypatch: pytest.Monk
     answer = asyncio.run(ask())
     status._made.cache_clear()
     assert answer.status_code == 200
-    assert "pipeline other" in answer.text
-    assert "pipeline shop" not in answer.text
+    assert "status/other" in answer.text
+    assert "shop" not in answer.text

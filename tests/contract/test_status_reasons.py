@@ -14,8 +14,8 @@ from rich.console import Console
 
 from floodmark.app.context import AppContext
 from floodmark.app.status import read_status
-from floodmark.app.status_table import status_table
-from floodmark.cli.tables import status_json
+from floodmark.app.status_json import status_json
+from floodmark.cli.status_grid import print_status
 from floodmark.config.loading import load_config
 from floodmark.core.drift.switch import PlannedSwitch
 from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
@@ -68,7 +68,7 @@ def status(
 
 def shown(status: PipelineStatus) -> str:
     out = StringIO()
-    Console(width=250, file=out).print(status_table(status))
+    print_status(Console(width=250, file=out), status, wide=True)
     return out.getvalue()
 
 

@@ -13,14 +13,11 @@ from shop_connections import set_connections
 from typer.testing import CliRunner
 
 from emulator_process import Emulator
-from floodmark.app.context import AppContext
-from floodmark.app.status import read_status
-from floodmark.app.status_table import status_table
 from floodmark.cli.main import app
-from floodmark.config.loading import load_config
 from floodmark.core.source.snapshot import Verdict
 from floodmark.core.status.measures import TableMark, measure_tables
-from floodmark.orchestration.pages.status_html import status_html
+from floodmark.orchestration.pages import content
+from floodmark.orchestration.pages.content import Query, pipeline_page
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.sources.change_tracking.progress import read_progress
 from tracking_rig import PIPELINE, TrackingRig, tracked_tables, tracking_rig
@@ -121,10 +118,10 @@ def test_login_that_sees_no_commit_times_knows_what_versions_show(rig: TrackingR
         rig.run("DROP USER sees_versions", "DROP LOGIN sees_versions")
 
 
-def test_page_speaks_of_no_capture(rig: TrackingRig, tmp_path: Path) -> None:
-    app_context = AppContext(load_config(tmp_path / "pipelines.yaml"))
-    shown = status_table(read_status(app_context, PIPELINE, live=True))
-    page = status_html([shown], live=True, read_at=rig.source.read_snapshot(()).taken_at)
-    (tmp_path / "status.html").write_text(page, encoding="utf-8")
+@pytest.mark.usefixtures("rig")
+def test_page_speaks_of_no_capture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLOODMARK_CONFIG", str(tmp_path / "pipelines.yaml"))
+    monkeypatch.setattr(content, "read_dag_states", lambda _: {})
+    page = pipeline_page([f"cdc_{PIPELINE}"], PIPELINE, Query(live=True)).body
     assert "dbo.Orders" in page
     assert "capture" not in page

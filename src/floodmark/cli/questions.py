@@ -8,11 +8,12 @@ import typer
 
 from floodmark.app.doctor import examine_source, write_grants
 from floodmark.app.status import read_status
+from floodmark.app.status_json import status_json
 from floodmark.app.verify import verify_pipeline
 from floodmark.cli.findings import findings_json, print_findings
 from floodmark.cli.process import EXIT_FAILED, AsJson, ConfigFile, Pipeline, Wide, explained, open_app, out
 from floodmark.cli.status_grid import print_status
-from floodmark.cli.tables import print_verification, status_json, verification_json
+from floodmark.cli.tables import print_verification, verification_json
 from floodmark.core.doctor.finding import Grade, worst
 
 DOCTOR_EXITS = {Grade.RISK: 3, Grade.PROBLEM: 4}

@@ -5,23 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from floodmark.cli.grid import Column, Grid, GridRow, print_line
-from floodmark.core.status.report import PipelineStatus
 from floodmark.core.window.published import AdvanceResult
 from floodmark.sync.recovery.replay import ReplayCount
 
 if TYPE_CHECKING:
     from floodmark.core.status.verification import TableVerification
-
-
-def status_json(statuses: Sequence[PipelineStatus]) -> str:
-    """Return the status of the pipelines as JSON."""
-    return json.dumps([asdict(status) for status in statuses], default=_as_text, indent=2)
 
 
 def print_verification(console: Console, results: Sequence[TableVerification], *, wide: bool) -> None:
@@ -68,12 +61,6 @@ def verification_json(results: Sequence[TableVerification]) -> str:
         ],
         indent=2,
     )
-
-
-def _as_text(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 def print_replay(console: Console, counts: Sequence[ReplayCount]) -> None:

@@ -37,11 +37,12 @@ tables continue. Each run loads one table. A run after a killed one reads only t
 
 def build_load_dags(config: Config, config_path: Path) -> dict[str, DAG]:
     """Return one DAG per pipeline of the configuration, by id; in the process of a task, that of the task."""
-    dags = (_build(config, name, config_path) for name in config.pipelines if is_needed(_dag_id(name)))
+    dags = (_build(config, name, config_path) for name in config.pipelines if is_needed(load_dag_id(name)))
     return {dag.dag_id: dag for dag in dags}
 
 
-def _dag_id(pipeline: str) -> str:
+def load_dag_id(pipeline: str) -> str:
+    """Return the id of a pipeline's DAG of single loads."""
     return f"cdc_load_{pipeline}"
 
 
@@ -50,7 +51,7 @@ def _build(config: Config, name: str, config_path: Path) -> DAG:
     wiring = wire(config, name)
     tables = [str(table) for table in wiring.settings.sources]
     dag = make_dag(
-        _dag_id(name),
+        load_dag_id(name),
         source=pipeline.source,
         tags=("load",),
         config_path=config_path,

@@ -1,65 +1,169 @@
-"""The content of the page *Floodmark status*: the pipelines of a viewer, or why one cannot be read."""
+"""The content of the status pages: all pipelines of a viewer, or one with its tables, as HTML or as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from floodmark.app.status import read_status
-from floodmark.app.status_table import status_table
+from floodmark.app.status_json import json_text
+from floodmark.app.status_texts import remarks
 from floodmark.core.errors import FloodmarkError
+from floodmark.core.status.report import PipelineStatus
 from floodmark.orchestration.context import open_app
 from floodmark.orchestration.dags.cdc import dag_id
+from floodmark.orchestration.dags.load import load_dag_id
+from floodmark.orchestration.pages.cards import STATES, Card, card_of, select, summary
+from floodmark.orchestration.pages.dag_states import DagState, read_dag_states
 from floodmark.orchestration.pages.live_reads import LiveReads
-from floodmark.orchestration.pages.status_html import status_html
+from floodmark.orchestration.pages.paging import page_of
+from floodmark.orchestration.pages.rendering import render
+from floodmark.orchestration.pages.rows import rows_of
 from floodmark.wiring.places import config_path
 
 if TYPE_CHECKING:
     from floodmark.app.context import AppContext
 
-_UNAVAILABLE = 503
+CARDS_OF_A_PAGE, ROWS_OF_A_PAGE = 30, 100
+_NOT_FOUND, _UNAVAILABLE = 404, 503
 _NONE = "There is no pipeline whose DAG you may read."
+_UNKNOWN = "There is no pipeline of that name whose DAG you may read."
 _BUSY = "Other requests are waiting for the sources. Try again in some seconds."
 _LIVE = LiveReads()
 
 
-def read_page(readable_dags: Collection[str], *, live: bool) -> tuple[str, int]:
-    """Return HTML and its status code: 503 where a pipeline could not be read. The page shows the error in its
-    place.
+@dataclass(frozen=True, slots=True)
+class Query:
+    """The parameters of a page's address.
+
+    live: whether the sources are queried. text: part of the names that are shown. state: of the cards that are shown.
+    format: "json", otherwise HTML.
+    """
+
+    live: bool = False
+    text: str = ""
+    state: str = ""
+    page: int = 1
+    format: str = ""
+
+    def link(self, **changes: Any) -> str:
+        """Return the address of the same page with other parameters; None leaves one out."""
+        own = {"live": "true" if self.live else None, "q": self.text, "state": self.state, "page": None}
+        return "?" + urlencode({name: value for name, value in (own | changes).items() if value})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """code: 503 where a pipeline could not be read, which the page shows in its place."""
+
+    body: str
+    code: int = 200
+    is_json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A pipeline that was read. status: None where it could not be read."""
+
+    card: Card
+    status: PipelineStatus | None
+
+
+def overview(readable_dags: Collection[str], query: Query) -> Answer:
+    """Return the page of the pipelines of a viewer.
 
     readable_dags: the ids of the DAGs that the viewer may read. Only their pipelines are shown.
     """
-    parts = _read_live_parts(readable_dags) if live else _read_parts(readable_dags, live=False)
-    page = status_html(parts or [_NONE], live=live, read_at=datetime.now(UTC))
-    return page, _UNAVAILABLE if any(isinstance(part, str) for part in parts) else 200
-
-
-def _read_live_parts(readable_dags: Collection[str]) -> list[Any]:
-    with _LIVE.slot() as is_free:
-        return _read_parts(readable_dags, live=True) if is_free else [_BUSY]
-
-
-def _read_parts(readable_dags: Collection[str], *, live: bool) -> list[Any]:
-    path = config_path()
     try:
-        app = open_app(path)
-    except FloodmarkError as error:
-        return [str(error)]
-    shown = [pipeline for pipeline in app.config.pipelines if dag_id(pipeline) in readable_dags]
-    return [_read_part(app, path, pipeline, live=live) for pipeline in shown]
+        app = open_app(config_path())
+        shown = [pipeline for pipeline in app.config.pipelines if dag_id(pipeline) in readable_dags]
+        found = _read(app, shown, live=query.live)
+        error = "" if found else _NONE
+        code = _UNAVAILABLE if any(each.status is None for each in found) else 200
+    except FloodmarkError as failure:
+        found, error, code = [], str(failure), _UNAVAILABLE
+    if query.format == "json":
+        return _json([_document(each) for each in found], query, code, error)
+    cards = [each.card for each in found]
+    page = page_of(select(cards, query.text, query.state), query.page, CARDS_OF_A_PAGE)
+    values = {"summary": summary(cards), "error": error, "total": len(cards), "states": STATES, "page": page}
+    return Answer(_html("overview.html", query, **values), code)
 
 
-def _read_part(app: AppContext, path: Path, pipeline: str, *, live: bool) -> Any:
-    """Return the pipeline's table, or why it cannot be read. The other pipelines are still shown."""
+def pipeline_page(readable_dags: Collection[str], pipeline: str, query: Query) -> Answer:
+    """Return the page of one pipeline with its tables. The parameters are those of ``overview``."""
+    try:
+        app = open_app(config_path())
+        if pipeline not in app.config.pipelines or dag_id(pipeline) not in readable_dags:
+            return _failure(query, _UNKNOWN, _NOT_FOUND)
+        found = _read(app, [pipeline], live=query.live)[0]
+    except FloodmarkError as failure:
+        return _failure(query, str(failure), _UNAVAILABLE)
+    if query.format == "json":
+        return _json([_document(found)], query, 200 if found.status else _UNAVAILABLE)
+    if found.status is None:
+        return _failure(query, found.card.error, _UNAVAILABLE)
+    rows = rows_of(found.status.tables, query.text)
+    values = {
+        "card": found.card,
+        "alerts": found.status.alerts,
+        "notes": remarks(replace(found.status, alerts=())),
+        "total": len(found.status.tables),
+        "page": page_of(rows, query.page, ROWS_OF_A_PAGE),
+        "dags": [each for each in (dag_id(pipeline), load_dag_id(pipeline)) if each in readable_dags],
+    }
+    return Answer(_html("pipeline.html", query, **values))
+
+
+def _read(app: AppContext, pipelines: Sequence[str], *, live: bool) -> list[_Read]:
+    dags = read_dag_states([dag_id(pipeline) for pipeline in pipelines])
     if not live:
-        return _status(app, pipeline, live=False)
-    return _LIVE.read((path, pipeline), lambda: _status(app, pipeline, live=True))
+        return [_read_one(app, pipeline, dags, live=False) for pipeline in pipelines]
+    with _LIVE.slot() as is_free:
+        if is_free:
+            return [_read_one(app, pipeline, dags, live=True) for pipeline in pipelines]
+    return [_Read(Card(pipeline, "unreadable", _BUSY), None) for pipeline in pipelines]
 
 
-def _status(app: AppContext, pipeline: str, *, live: bool) -> Any:
+def _read_one(app: AppContext, pipeline: str, dags: Mapping[str, DagState], *, live: bool) -> _Read:
+    """Read a pipeline, or why it cannot be read. The others are still shown."""
+    if live:
+        status = _LIVE.read((config_path(), pipeline), lambda: _status(app, pipeline, live=True))
+    else:
+        status = _status(app, pipeline, live=False)
+    if isinstance(status, str):
+        return _Read(Card(pipeline, "unreadable", status), None)
+    max_lag = app.config.pipeline(pipeline).max_lag
+    return _Read(card_of(status, dags.get(dag_id(pipeline)), max_lag, datetime.now(UTC)), status)
+
+
+def _status(app: AppContext, pipeline: str, *, live: bool) -> PipelineStatus | str:
     try:
-        return status_table(read_status(app, pipeline, live=live))
+        return read_status(app, pipeline, live=live)
     except FloodmarkError as error:
-        return f"pipeline {pipeline}: {error}"
+        return str(error)
+
+
+def _document(read: _Read) -> dict[str, Any]:
+    if read.status is None:
+        return {"pipeline": read.card.pipeline, "state": read.card.state, "error": read.card.error}
+    return {"state": read.card.state, "next_run": read.card.next_run} | asdict(read.status)
+
+
+def _json(pipelines: list[dict[str, Any]], query: Query, code: int, error: str = "") -> Answer:
+    document = {"read_at": datetime.now(UTC), "live": query.live, "error": error, "pipelines": pipelines}
+    return Answer(json_text(document), code, is_json=True)
+
+
+def _failure(query: Query, error: str, code: int) -> Answer:
+    if query.format == "json":
+        return _json([], query, code, error)
+    return Answer(_html("failure.html", query, error=error), code)
+
+
+def _html(template: str, query: Query, **values: Any) -> str:
+    read_at = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
+    return render(template, query=query, live=query.live, link=query.link, read_at=read_at, **values)

@@ -1,6 +1,6 @@
-"""The page *Floodmark status* in Airflow: ``floodmark status`` for the pipelines whose DAGs the user may read.
+"""The pages *Floodmark status* in Airflow: ``floodmark status`` for the pipelines whose DAGs the user may read.
 
-All of Airflow's processes load the plugin. The imports of the page take about half a second, more with FastAPI and
+All of Airflow's processes load the plugin. The imports of the pages take about half a second, more with FastAPI and
 Airflow's own server. They are done in the API server, at the first request.
 """
 
@@ -26,20 +26,41 @@ def _made() -> Any:
     from airflow.api_fastapi.app import get_auth_manager  # noqa: PLC0415
     from airflow.api_fastapi.auth.managers.models.resource_details import AccessView  # noqa: PLC0415
     from airflow.api_fastapi.core_api.security import get_user, requires_access_view  # noqa: PLC0415
-    from fastapi import Depends, FastAPI  # noqa: PLC0415
-    from fastapi.responses import HTMLResponse  # noqa: PLC0415
+    from fastapi import Depends, FastAPI, Response  # noqa: PLC0415
 
-    from floodmark.orchestration.pages.content import read_page  # noqa: PLC0415
+    from floodmark.orchestration.pages.content import Answer, Query, overview, pipeline_page  # noqa: PLC0415
 
     app = FastAPI(title="Floodmark", docs_url=None, redoc_url=None, openapi_url=None)
     may_see = Depends(requires_access_view(AccessView.PLUGINS))
 
-    # Not asynchronous: FastAPI runs it in a thread, so that a slow source does not block other requests.
-    # The user has no annotation: FastAPI would search this module for the name.
-    def status(user=Depends(get_user), live: bool = False) -> HTMLResponse:  # type: ignore[no-untyped-def]  # noqa: B008
-        readable = get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
-        page, code = read_page(readable, live=live)
-        return HTMLResponse(page, code)
+    def readable(user: Any) -> set[str]:
+        return set(get_auth_manager().get_authorized_dag_ids(user=user, method="GET"))
 
-    app.get(STATUS_PATH, dependencies=[may_see])(status)
+    def respond(answer: Answer) -> Response:
+        return Response(answer.body, answer.code, media_type="application/json" if answer.is_json else "text/html")
+
+    # Not asynchronous: FastAPI runs them in threads, so that a slow source does not block other requests.
+    # The user has no annotation: FastAPI would search this module for the name.
+    def all_pipelines(  # type: ignore[no-untyped-def]  # noqa: PLR0917
+        user=Depends(get_user),  # noqa: B008
+        live: bool = False,
+        q: str = "",
+        state: str = "",
+        page: int = 1,
+        format: str = "",
+    ):
+        return respond(overview(readable(user), Query(live, q, state, page, format)))
+
+    def one_pipeline(  # type: ignore[no-untyped-def]  # noqa: PLR0917
+        pipeline: str,
+        user=Depends(get_user),  # noqa: B008
+        live: bool = False,
+        q: str = "",
+        page: int = 1,
+        format: str = "",
+    ):
+        return respond(pipeline_page(readable(user), pipeline, Query(live, q, "", page, format)))
+
+    app.get(STATUS_PATH, dependencies=[may_see])(all_pipelines)
+    app.get(f"{STATUS_PATH}/{{pipeline}}", dependencies=[may_see])(one_pipeline)
     return app

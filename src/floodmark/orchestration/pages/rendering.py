@@ -1,0 +1,19 @@
+"""HTML from the templates. Each value is escaped."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+
+@cache
+def _environment() -> Environment:
+    loader = PackageLoader("floodmark.orchestration.pages")
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+
+
+def render(template: str, **values: Any) -> str:
+    """Return the page. A value that the template uses and that is not given is an error."""
+    return _environment().get_template(template).render(values)

@@ -1,0 +1,46 @@
+"""The words of a status."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from floodmark.app.status_texts import headroom_text, remarks
+from floodmark.core.status.report import PipelineStatus, TableStatus
+from floodmark.core.upkeep.retention import HOLD_MINUTES
+
+ORDERS = TableStatus(source="dbo.Orders", target="shop.orders", verdict="ready", headroom_seconds=258_900.0)
+LINES = replace(ORDERS, source="dbo.OrderLines", target="shop.order_lines")
+
+
+def remarks_on(*tables: TableStatus) -> list[str]:
+    return remarks(PipelineStatus("shop", None, None, tables))
+
+
+def test_headroom_of_a_cleanup_that_is_held_has_no_end() -> None:
+    assert headroom_text(replace(ORDERS, headroom_seconds=HOLD_MINUTES * 60 - 258_900.0)) == "no end"
+    assert headroom_text(ORDERS) == "2d 23:55:00"
+
+
+def test_headroom_that_has_no_time_is_a_number_of_transactions() -> None:
+    tracked = replace(ORDERS, headroom_seconds=None, headroom_transactions=12_345)
+    assert headroom_text(tracked) == "12,345 tx"
+    assert headroom_text(replace(tracked, headroom_seconds=258_900.0)) == "2d 23:55:00"
+    assert headroom_text(replace(ORDERS, headroom_seconds=None)) == "-"
+
+
+def test_what_is_said_of_several_tables_is_said_once() -> None:
+    stopped = [
+        replace(each, verdict="capture_stopped", standing="incident", reason="capture_stopped", cause="It stands.")
+        for each in (ORDERS, LINES)
+    ]
+    held = replace(ORDERS, source="dbo.Held", reason="held", cause="Since noon.")
+    assert remarks_on(*stopped) == ["all 2 tables: capture_stopped: It stands."]
+    assert remarks_on(*stopped, held) == [
+        "dbo.Orders, dbo.OrderLines: capture_stopped: It stands.",
+        "dbo.Held: held: Since noon.",
+    ]
+
+
+def test_open_drift_is_among_the_remarks() -> None:
+    odd = replace(ORDERS, drift=("column Note int was added (event 3)",))
+    assert remarks_on(LINES, odd) == ["dbo.Orders: drift: column Note int was added (event 3)"]
