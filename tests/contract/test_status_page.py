@@ -20,7 +20,7 @@ from floodmark.app.status import read_status
 from floodmark.core.errors import DataQualityError
 from floodmark.core.status.report import PipelineStatus
 from floodmark.orchestration.pages import content, status
-from floodmark.orchestration.pages.content import Query, overview, pipeline_page
+from floodmark.orchestration.pages.content import Query, overview, pipeline_page, table_page
 from floodmark.orchestration.pages.dag_states import DagState
 from floodmark.orchestration.pages.status import STATUS_PATH, status_app
 from floodmark.postgres.connection import WarehouseConnection
@@ -40,6 +40,34 @@ DAG_STATES = {
     "cdc_shop": DagState(is_paused=False, next_run_at=datetime(2020, 1, 1, tzinfo=UTC)),
     "cdc_other": DagState(is_paused=True, next_run_at=None),
 }
+
+
+HISTORY = (
+    """
+    INSERT INTO floodmark.windows
+        (pipeline, to_lsn, state, attempt, plan, opened_at, merged_at, checked_at, advanced_at, lane)
+    SELECT 'shop', decode('00000000000000000001', 'hex'), state, attempt, '{}', at, at + interval '3 seconds',
+        at + interval '4 seconds', CASE state WHEN 'advanced' THEN at + interval '5 seconds' END, lane
+    FROM (SELECT timestamptz '2026-05-01 12:00:00Z') AS t (at),
+        (VALUES ('advanced', 1, ''), ('checked', 2, 'replay 0x01-0x02')) AS w (state, attempt, lane)
+    """,
+    """
+    INSERT INTO floodmark.window_tables
+        (window_id, source_schema, source_name, kind, read_rows, inserted_rows, updated_rows, quarantined_rows)
+    VALUES (1, 'dbo', 'Orders', 'changes', 4, 2, 1, 1), (2, 'dbo', 'Orders', 'replay', 7, 0, 0, 0),
+        (1, 'dbo', 'Lines', 'changes', 9, 9, 0, 0)
+    """,
+    """
+    INSERT INTO floodmark.gaps (pipeline, source_schema, source_name, verdict, cause)
+    VALUES ('shop', 'dbo', 'Orders', 'expired', 'it was cleaned up.')
+    """,
+    """
+    INSERT INTO floodmark.quarantine
+        (pipeline, source_schema, source_name, target_schema, target_name, window_id, rule, key, lsn, row_data)
+    VALUES ('shop', 'dbo', 'Orders', 'shop', 'orders', 1, 'amount_is_positive', '{"Id": 4711}',
+        decode('00000000000000000001', 'hex'), '{"Id": 4711}')
+    """,
+)
 
 
 @pytest.fixture
@@ -113,6 +141,44 @@ def test_pages_have_the_same_as_json() -> None:
     assert [table["source"] for table in document["pipelines"][0]["tables"]] == ["dbo.<b>Lines"]
     answer = pipeline_page(["cdc_shop"], "other", Query(format="json"))
     assert (answer.code, json.loads(answer.body)["pipelines"]) == (404, [])
+
+
+def test_page_of_a_table_shows_its_history(database: WarehouseConnection) -> None:
+    page = table_page(DAGS, "shop", "dbo.Orders", Query())
+    assert (page.code, "None yet." in page.body, "charts-data" in page.body) == (200, True, False)
+    with psycopg.connect(database.conninfo()) as session:
+        for statement in HISTORY:
+            session.execute(statement)
+    page = table_page(DAGS, "shop", "dbo.Orders", Query())
+    assert page.code == 200
+    for words in (
+        "+2 ~1 \N{MINUS SIGN}0",
+        "3.0 s",
+        "1 in quarantine",
+        "Rule amount_is_positive: 1 row,",
+        "expired: it was cleaned up.",
+        "Not repaired.",
+        "replay, replay 0x01-0x02",
+        "checked, attempt 2",
+    ):
+        assert words in page.body
+    assert page.body.index('<td data-label="Window">2') < page.body.index('<td data-label="Window">1')
+    # Keys and values of rows are not for every viewer.
+    assert "4711" not in page.body
+    history = json.loads(table_page(DAGS, "shop", "dbo.Orders", Query(format="json")).body)["history"]
+    assert [(each["window_id"], each["read_rows"]) for each in history["windows"]] == [(1, 4), (2, 7)]
+    assert "4711" not in json.dumps(history)
+
+
+def test_page_of_a_table_is_for_those_who_may_read_its_dag() -> None:
+    for dags, pipeline, table in (
+        (["cdc_other"], "shop", "dbo.Orders"),
+        (DAGS, "shop", "dbo.<b>Lines"),
+        (DAGS, "none", "dbo.Orders"),
+    ):
+        page = table_page(dags, pipeline, table, Query())
+        assert (page.code, "dbo.Orders" in page.body) == (404, False)
+    assert table_page(DAGS, "other", "dbo.<b>Lines", Query()).code == 200
 
 
 def test_cards_are_found_by_name_and_state() -> None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
-from floodmark.app.status import read_status
+from floodmark.app.status import read_history, read_status
 from floodmark.app.status_json import json_text
 from floodmark.app.status_texts import remarks
 from floodmark.core.errors import FloodmarkError
+from floodmark.core.schema import TableName
 from floodmark.core.status.report import PipelineStatus
 from floodmark.orchestration.context import open_app
 from floodmark.orchestration.dags.cdc import dag_id
 from floodmark.orchestration.dags.load import load_dag_id
+from floodmark.orchestration.dags.switch import switch_dag_id
 from floodmark.orchestration.pages.cards import STATES, Card, card_of, select, summary
 from floodmark.orchestration.pages.dag_states import DagState, read_dag_states
+from floodmark.orchestration.pages.history import charts_of, window_rows
 from floodmark.orchestration.pages.live_reads import LiveReads
 from floodmark.orchestration.pages.paging import page_of
 from floodmark.orchestration.pages.rendering import render
@@ -27,10 +30,11 @@ from floodmark.wiring.places import config_path
 if TYPE_CHECKING:
     from floodmark.app.context import AppContext
 
-CARDS_OF_A_PAGE, ROWS_OF_A_PAGE = 30, 100
+CARDS_OF_A_PAGE, ROWS_OF_A_PAGE, WINDOWS_OF_A_PAGE = 30, 100, 60
 _NOT_FOUND, _UNAVAILABLE = 404, 503
 _NONE = "There is no pipeline whose DAG you may read."
 _UNKNOWN = "There is no pipeline of that name whose DAG you may read."
+_UNKNOWN_TABLE = "There is no table of that name in a pipeline whose DAG you may read."
 _BUSY = "Other requests are waiting for the sources. Try again in some seconds."
 _LIVE = LiveReads()
 
@@ -64,12 +68,24 @@ class Answer:
     is_json: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A pipeline that was read. status: None where it could not be read."""
+class _Read(NamedTuple):
+    """status: None where the pipeline could not be read."""
 
     card: Card
     status: PipelineStatus | None
+
+
+class _ReadStatus(NamedTuple):
+    card: Card
+    status: PipelineStatus
+
+
+class _NotShownError(Exception):
+    """A page that is not shown. code: of the answer."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def overview(readable_dags: Collection[str], query: Query) -> Answer:
@@ -86,7 +102,7 @@ def overview(readable_dags: Collection[str], query: Query) -> Answer:
     except FloodmarkError as failure:
         found, error, code = [], str(failure), _UNAVAILABLE
     if query.format == "json":
-        return _json([_document(each) for each in found], query, code, error)
+        return _json([_document(*each) for each in found], query, code, error)
     cards = [each.card for each in found]
     page = page_of(select(cards, query.text, query.state), query.page, CARDS_OF_A_PAGE)
     values = {"summary": summary(cards), "error": error, "total": len(cards), "states": STATES, "page": page}
@@ -96,26 +112,62 @@ def overview(readable_dags: Collection[str], query: Query) -> Answer:
 def pipeline_page(readable_dags: Collection[str], pipeline: str, query: Query) -> Answer:
     """Return the page of one pipeline with its tables. The parameters are those of ``overview``."""
     try:
-        app = open_app(config_path())
-        if pipeline not in app.config.pipelines or dag_id(pipeline) not in readable_dags:
-            return _failure(query, _UNKNOWN, _NOT_FOUND)
-        found = _read(app, [pipeline], live=query.live)[0]
-    except FloodmarkError as failure:
-        return _failure(query, str(failure), _UNAVAILABLE)
+        _, found = _read_named(readable_dags, pipeline, live=query.live)
+    except (FloodmarkError, _NotShownError) as failure:
+        return _failure(query, failure, "../status")
     if query.format == "json":
-        return _json([_document(found)], query, 200 if found.status else _UNAVAILABLE)
-    if found.status is None:
-        return _failure(query, found.card.error, _UNAVAILABLE)
-    rows = rows_of(found.status.tables, query.text)
+        return _json([_document(found.card, found.status)], query)
     values = {
         "card": found.card,
         "alerts": found.status.alerts,
         "notes": remarks(replace(found.status, alerts=())),
         "total": len(found.status.tables),
-        "page": page_of(rows, query.page, ROWS_OF_A_PAGE),
-        "dags": [each for each in (dag_id(pipeline), load_dag_id(pipeline)) if each in readable_dags],
+        "page": page_of(rows_of(found.status.tables, query.text), query.page, ROWS_OF_A_PAGE),
+        "dags": _dags(pipeline, readable_dags),
     }
     return Answer(_html("pipeline.html", query, **values))
+
+
+def table_page(readable_dags: Collection[str], pipeline: str, table: str, query: Query) -> Answer:
+    """Return the page of a table with its history. table: its name as the configuration spells it."""
+    try:
+        app, found = _read_named(readable_dags, pipeline, live=query.live)
+        status = next((each for each in found.status.tables if each.source == table), None)
+        if status is None:
+            raise _NotShownError(_UNKNOWN_TABLE, _NOT_FOUND)
+        history = read_history(app, pipeline, TableName.parse(table), WINDOWS_OF_A_PAGE)
+    except (FloodmarkError, _NotShownError) as failure:
+        return _failure(query, failure, "../../status")
+    if query.format == "json":
+        about = {"pipeline": pipeline, "table": asdict(status), "history": asdict(history)}
+        return Answer(json_text({"read_at": datetime.now(UTC), "live": query.live} | about), is_json=True)
+    switch_dag = switch_dag_id(app.config.pipeline(pipeline).source)
+    values = {
+        "pipeline": pipeline,
+        "row": rows_of([status], "")[0],
+        "cause": f"{status.cause} {status.hint}".strip(),
+        "history": history,
+        "windows": window_rows(history.windows),
+        "charts": charts_of(history.windows),
+        "dags": _dags(pipeline, readable_dags),
+        "switch_dag": switch_dag if switch_dag in readable_dags else "",
+    }
+    return Answer(_html("table.html", query, **values))
+
+
+def _read_named(readable_dags: Collection[str], pipeline: str, *, live: bool) -> tuple[AppContext, _ReadStatus]:
+    """Return a pipeline that was read. Raises ``_NotShownError`` or ``FloodmarkError`` where it cannot be shown."""
+    app = open_app(config_path())
+    if pipeline not in app.config.pipelines or dag_id(pipeline) not in readable_dags:
+        raise _NotShownError(_UNKNOWN, _NOT_FOUND)
+    found = _read(app, [pipeline], live=live)[0]
+    if found.status is None:
+        raise _NotShownError(found.card.error, _UNAVAILABLE)
+    return app, _ReadStatus(found.card, found.status)
+
+
+def _dags(pipeline: str, readable_dags: Collection[str]) -> list[str]:
+    return [each for each in (dag_id(pipeline), load_dag_id(pipeline)) if each in readable_dags]
 
 
 def _read(app: AppContext, pipelines: Sequence[str], *, live: bool) -> list[_Read]:
@@ -147,21 +199,23 @@ def _status(app: AppContext, pipeline: str, *, live: bool) -> PipelineStatus | s
         return str(error)
 
 
-def _document(read: _Read) -> dict[str, Any]:
-    if read.status is None:
-        return {"pipeline": read.card.pipeline, "state": read.card.state, "error": read.card.error}
-    return {"state": read.card.state, "next_run": read.card.next_run} | asdict(read.status)
+def _document(card: Card, status: PipelineStatus | None) -> dict[str, Any]:
+    if status is None:
+        return {"pipeline": card.pipeline, "state": card.state, "error": card.error}
+    return {"state": card.state, "next_run": card.next_run} | asdict(status)
 
 
-def _json(pipelines: list[dict[str, Any]], query: Query, code: int, error: str = "") -> Answer:
+def _json(pipelines: list[dict[str, Any]], query: Query, code: int = 200, error: str = "") -> Answer:
     document = {"read_at": datetime.now(UTC), "live": query.live, "error": error, "pipelines": pipelines}
     return Answer(json_text(document), code, is_json=True)
 
 
-def _failure(query: Query, error: str, code: int) -> Answer:
+def _failure(query: Query, failure: Exception, up: str) -> Answer:
+    """Return the page of a failure. up: the address of the page of all pipelines."""
+    code = failure.code if isinstance(failure, _NotShownError) else _UNAVAILABLE
     if query.format == "json":
-        return _json([], query, code, error)
-    return Answer(_html("failure.html", query, error=error), code)
+        return _json([], query, code, str(failure))
+    return Answer(_html("failure.html", query, error=str(failure), up=up), code)
 
 
 def _html(template: str, query: Query, **values: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -11,7 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 @cache
 def _environment() -> Environment:
     loader = PackageLoader("floodmark.orchestration.pages")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    # Jinja's own filter leaves "/", which a name may have.
+    made.filters["quoted"] = lambda name: quote(name, safe="")
+    return made
 
 
 def render(template: str, **values: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 STATUS_PATH = "/status"
@@ -27,8 +28,9 @@ def _made() -> Any:
     from airflow.api_fastapi.auth.managers.models.resource_details import AccessView  # noqa: PLC0415
     from airflow.api_fastapi.core_api.security import get_user, requires_access_view  # noqa: PLC0415
     from fastapi import Depends, FastAPI, Response  # noqa: PLC0415
+    from fastapi.staticfiles import StaticFiles  # noqa: PLC0415
 
-    from floodmark.orchestration.pages.content import Answer, Query, overview, pipeline_page  # noqa: PLC0415
+    from floodmark.orchestration.pages.content import Answer, Query, overview, pipeline_page, table_page  # noqa: PLC0415
 
     app = FastAPI(title="Floodmark", docs_url=None, redoc_url=None, openapi_url=None)
     may_see = Depends(requires_access_view(AccessView.PLUGINS))
@@ -61,6 +63,18 @@ def _made() -> Any:
     ):
         return respond(pipeline_page(readable(user), pipeline, Query(live, q, "", page, format)))
 
+    def one_table(  # type: ignore[no-untyped-def]
+        pipeline: str,
+        table: str,
+        user=Depends(get_user),  # noqa: B008
+        live: bool = False,
+        format: str = "",
+    ):
+        return respond(table_page(readable(user), pipeline, table, Query(live, format=format)))
+
     app.get(STATUS_PATH, dependencies=[may_see])(all_pipelines)
     app.get(f"{STATUS_PATH}/{{pipeline}}", dependencies=[may_see])(one_pipeline)
+    # A name may have a slash, which the server has decoded already.
+    app.get(f"{STATUS_PATH}/{{pipeline}}/{{table:path}}", dependencies=[may_see])(one_table)
+    app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
     return app

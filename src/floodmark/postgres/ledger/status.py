@@ -13,6 +13,7 @@ from floodmark.core.policies import DriftClass
 from floodmark.core.positions import read_position
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import Verdict
+from floodmark.core.status.history import RuleCount, TableGap, TableHistory, TableWindow
 from floodmark.core.status.report import LastWindow
 from floodmark.postgres.ledger.alerts import open_alert_of
 from floodmark.postgres.ledger.drift_rows import event_of
@@ -61,6 +62,26 @@ class PostgresStatusLedger:
             alerts=[open_alert_of(row) for row in alerts],
             events=[event_of(row) for row in events],
             switches=[switch_of(row) for row in switches],
+        )
+
+    def read_history(self, pipeline: str, table: TableName, at_most: int) -> TableHistory:
+        if not self._exists():
+            return TableHistory()
+        ensure_schema(self._at)
+        wanted = {
+            "pipeline": pipeline,
+            "source_schema": table.schema,
+            "source_name": table.name,
+            "at_most": at_most,
+        }
+        with open_transaction(self._at, pipeline) as session:
+            windows = _read_rows(session, "window_tables", "list_table_windows", **wanted)
+            gaps = _read_rows(session, "gaps", "list_table_gaps", **wanted)
+            rules = _read_rows(session, "quarantine", "count_quarantined", **wanted)
+        return TableHistory(
+            tuple(TableWindow(**row) for row in reversed(windows)),
+            tuple(TableGap(**row) for row in gaps),
+            tuple(RuleCount(**row) for row in rules),
         )
 
     def _exists(self) -> bool:

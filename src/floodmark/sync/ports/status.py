@@ -12,6 +12,7 @@ from floodmark.core.drift.switch import InstanceSwitch
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import Verdict
+from floodmark.core.status.history import TableHistory
 from floodmark.core.status.report import LastWindow
 from floodmark.sync.alerts import OpenAlert
 from floodmark.sync.ports.drift import DriftEvent
@@ -69,3 +70,6 @@ class StatusLedger(Protocol):
 
     def read_status(self, pipeline: str, source: str) -> StatusRecord:
         """Return the record of a pipeline. source: the name of its source in the configuration."""
+
+    def read_history(self, pipeline: str, table: TableName, at_most: int) -> TableHistory:
+        """Return the last windows, gaps and quarantined rules of a table, without its drift. Empty without a ledger."""
