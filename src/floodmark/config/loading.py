@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
@@ -92,7 +93,7 @@ def dump_config(config: Config) -> str:
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 
-class _Loader(yaml.SafeLoader):
+class _ExactLoader(yaml.SafeLoader):
     """A YAML loader that refuses a duplicate key, and reads yes, no, on and off as text.
 
     YAML keeps the last one of duplicate keys, so that a pipeline would be lost silently. A column may be called No.
@@ -112,12 +113,22 @@ class _Loader(yaml.SafeLoader):
                     None, None, f"duplicate key {key_node.value}", key_node.start_mark
                 )
             seen.add(key_node.value)
-        return super().construct_mapping(node, deep)
+        return yaml.constructor.SafeConstructor.construct_mapping(self, node, deep)
+
+
+class _FastLoader(yaml.CSafeLoader):
+    """The same in C, ten times as fast. The places in its errors are less exact."""
+
+    yaml_implicit_resolvers = _ExactLoader.yaml_implicit_resolvers
+    construct_mapping = _ExactLoader.construct_mapping
 
 
 def _read(path: Path) -> object:
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  (a SafeLoader)
+        text = path.read_text(encoding="utf-8")
+        with contextlib.suppress(yaml.YAMLError):
+            return yaml.load(text, _FastLoader)  # noqa: S506  (a SafeLoader)
+        return yaml.load(text, _ExactLoader)  # noqa: S506
     except OSError as error:
         raise ConfigError(str(path), f"the file could not be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:

@@ -37,6 +37,8 @@ _UNKNOWN = "There is no pipeline of that name whose DAG you may read."
 _UNKNOWN_TABLE = "There is no table of that name in a pipeline whose DAG you may read."
 _BUSY = "Other requests are waiting for the sources. Try again in some seconds."
 _LIVE = LiveReads()
+# Of the ledger: 100 pipelines of 100 tables take seconds, and searching them should not.
+_LEDGER = LiveReads(kept_seconds=5.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +184,8 @@ def _read(app: AppContext, pipelines: Sequence[str], *, live: bool) -> list[_Rea
 
 def _read_one(app: AppContext, pipeline: str, dags: Mapping[str, DagState], *, live: bool) -> _Read:
     """Read a pipeline, or why it cannot be read. The others are still shown."""
-    if live:
-        status = _LIVE.read((config_path(), pipeline), lambda: _status(app, pipeline, live=True))
-    else:
-        status = _status(app, pipeline, live=False)
+    reads = _LIVE if live else _LEDGER
+    status = reads.read((config_path(), pipeline), lambda: _status(app, pipeline, live=live))
     if isinstance(status, str):
         return _Read(Card(pipeline, "unreadable", status), None)
     max_lag = app.config.pipeline(pipeline).max_lag
