@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,10 +15,13 @@ from floodmark.app.status import read_status
 from floodmark.app.status_json import status_json
 from floodmark.app.verify import verify_pipeline
 from floodmark.cli.findings import findings_json, print_findings
+from floodmark.cli.grid import print_line
 from floodmark.cli.process import EXIT_FAILED, AsJson, ConfigFile, Pipeline, Wide, explained, open_app, out
 from floodmark.cli.status_grid import print_status
 from floodmark.cli.tables import print_verification, verification_json
 from floodmark.core.doctor.finding import Grade, worst
+from floodmark.core.errors import FloodmarkError
+from floodmark.core.status.report import PipelineStatus
 
 DOCTOR_EXITS = {Grade.RISK: 3, Grade.PROBLEM: 4}
 STANDING_EXITS = {"fine": 0, "attention": 3, "incident": 4}
@@ -26,15 +33,21 @@ def status(  # noqa: PLR0917  (typer gives them by name)
     check: Annotated[
         bool, typer.Option("--check", help="For monitoring: exit status 3 for attention, 4 for an incident.")
     ] = False,
+    watch: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=1, help="Read it again and again, until Ctrl-C.")
+    ] = None,
     as_json: AsJson = False,
     wide: Wide = False,
     config: ConfigFile = None,
 ) -> None:
     """Show state, verdict, watermark, lag, last window and headroom of each table, and the open alerts."""
+    if watch is not None:
+        if check or as_json:
+            raise typer.BadParameter("--watch has no end, so it excludes --check and --json.")
+        _watch(config, pipeline, watch, live=live, wide=wide)
+        return
     with explained():
-        app = open_app(config)
-        names = [pipeline] if pipeline else list(app.config.pipelines)
-        statuses = [read_status(app, name, live=live) for name in names]
+        statuses = _read_statuses(config, pipeline, live=live)
     if as_json:
         typer.echo(status_json(statuses))
     else:
@@ -43,6 +56,32 @@ def status(  # noqa: PLR0917  (typer gives them by name)
     code = max((STANDING_EXITS[each.standing] for each in statuses), default=0)
     if check and code:
         raise typer.Exit(code)
+
+
+def _read_statuses(config: Path | None, pipeline: str | None, *, live: bool) -> list[PipelineStatus]:
+    app = open_app(config)
+    names = [pipeline] if pipeline else list(app.config.pipelines)
+    return [read_status(app, name, live=live) for name in names]
+
+
+def _watch(config: Path | None, pipeline: str | None, seconds: float, *, live: bool, wide: bool) -> None:
+    """Print the status every so many seconds. A source or warehouse that is away for a while does not end it."""
+    with contextlib.suppress(KeyboardInterrupt), explained():
+        while True:
+            statuses, problem = [], ""
+            try:
+                statuses = _read_statuses(config, pipeline, live=live)
+            except FloodmarkError as error:
+                if not error.retryable:
+                    raise
+                problem = error.in_full
+            out.clear()
+            print_line(out, f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC, every {seconds:g} s")
+            if problem:
+                print_line(out, problem, "red")
+            for each in statuses:
+                print_status(out, each, wide=wide)
+            time.sleep(seconds)
 
 
 def doctor(
