@@ -22,6 +22,7 @@ from floodmark_laptop.devices import CONSUMER, SimulatedFleet
 from floodmark_laptop.devices_job import CONNECTION_ID, print_devices, run_devices_job
 from floodmark_laptop.main_job import (
     DAG_ID,
+    DAG_IDS_BESIDE,
     WINDOWS_UNDER_LOAD,
     BackgroundWorkload,
     create_shop,
@@ -141,11 +142,13 @@ def supervise() -> None:
             background = BackgroundWorkload(stack, create_shop(stack))
             stack.start_airflow()
             background.start()
-            stack.airflow.wait_for_dag(DAG_ID)
-            stack.airflow.unpause(DAG_ID)
+            for dag_id in (DAG_ID, *DAG_IDS_BESIDE):
+                stack.airflow.wait_for_dag(dag_id)
+                stack.airflow.unpause(dag_id)
             stack.airflow.trigger(DAG_ID)
             airflow = stack.airflow
             stack.say(f"Airflow UI: {airflow.url}  user: admin  password: {airflow.password}")
+            stack.say(f"status page: {airflow.url}/plugin/floodmark_status")
             stack.say(f"data docs: {stack.data_docs_dir}   logs: {stack.logs_dir}")
             environment = state_dir / "environment"
             airflow.write_environment(environment)

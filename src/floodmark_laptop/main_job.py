@@ -16,8 +16,10 @@ from floodmark_laptop.processes import LaptopError
 from floodmark_laptop.stack import Stack
 from floodmark_laptop.workload import Workload
 
-PIPELINE = "shop"
+PIPELINE = SOURCE = "shop"
 DAG_ID = f"cdc_{PIPELINE}"
+DAG_IDS_BESIDE = (f"cdc_load_{PIPELINE}", f"cdc_drift_{SOURCE}")
+"""Loads of single tables, and the search for drift. The DAG that asks about switches is never paused."""
 TASKS = ("open_window", "load", "check", "advance")
 WINDOWS_UNDER_LOAD = 3
 TRANSACTIONS_PER_SECOND = 20.0

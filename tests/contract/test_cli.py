@@ -147,6 +147,34 @@ def test_config_check_shows_the_defaults_and_reads_them_again(cli: CliRunner, tm
     assert cli.invoke(app, ["config", "check", str(written)]).exit_code == 0
 
 
+def test_quarantine_is_counted_by_table_and_rule(
+    cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection
+) -> None:
+    assert ledger.read_tables("shop") == {}
+    assert "There is no row in quarantine." in cli.invoke(app, ["quarantine", "list"]).stdout
+    with psycopg.connect(database.conninfo()) as session:
+        session.execute(
+            "INSERT INTO floodmark.quarantine (pipeline, source_schema, source_name, target_schema, target_name,"
+            " window_id, rule, key, lsn, row_data) SELECT 'shop', 'dbo', 'Orders', 'shop', 'orders', 1, rule, '{\"Id\": 4711}',"
+            " decode('00000000000000000001', 'hex'), '{\"Id\": 4711}'"
+            " FROM (VALUES ('positive'), ('positive'), ('known')) AS r (rule)"
+        )
+    result = cli.invoke(app, ["quarantine", "list"])
+    assert result.exit_code == 0
+    assert sorted(line.split()[:3] for line in result.stdout.splitlines()[2:]) == [
+        ["dbo.Orders", "known", "1"],
+        ["dbo.Orders", "positive", "2"],
+    ]
+    assert "4711" not in result.stdout
+    found = json.loads(cli.invoke(app, ["quarantine", "list", "shop", "--json"]).stdout)
+    assert {(each["pipeline"], each["table"], each["rule"], each["rows"]) for each in found} == {
+        ("shop", "dbo.Orders", "positive", 2),
+        ("shop", "dbo.Orders", "known", 1),
+    }
+    unknown = cli.invoke(app, ["quarantine", "list", "nothing"])
+    assert (unknown.exit_code, "nothing" in unknown.stderr) == (2, True)
+
+
 def test_status_before_the_first_run_says_so_and_makes_nothing(cli: CliRunner, database: WarehouseConnection) -> None:
     result = cli.invoke(app, ["status"])
     assert result.exit_code == 0

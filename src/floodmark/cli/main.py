@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from floodmark.app.alerts import list_open_alerts, send_test_message
-from floodmark.cli import drift, java, questions, runs, server, source
+from floodmark.cli import drift, java, quarantine, questions, runs, server, source
 from floodmark.cli.alert_lists import alerts_json, print_alerts
 from floodmark.cli.process import (
     EXIT_FAILED,
@@ -39,6 +39,7 @@ config_app = typer.Typer(no_args_is_help=True, help="The configuration.")
 app.add_typer(config_app, name="config")
 app.add_typer(drift.drift_app, name="drift")
 app.add_typer(source.source_app, name="source")
+app.add_typer(quarantine.quarantine_app, name="quarantine")
 alerts_app = typer.Typer(no_args_is_help=True, help="Alerts and their channels.")
 app.add_typer(alerts_app, name="alerts")
 

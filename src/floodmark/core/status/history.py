@@ -43,8 +43,9 @@ class TableGap:
 
 @dataclass(frozen=True, slots=True)
 class RuleCount:
-    """The rows in quarantine that broke a rule."""
+    """The rows of a table in quarantine that broke a rule. A row stays there when a later change has corrected it."""
 
+    table: str
     rule: str
     rows: int
     last_at: datetime

@@ -99,7 +99,7 @@ def overview(readable_dags: Collection[str], query: Query) -> Answer:
         app = open_app(config_path())
         shown = [pipeline for pipeline in app.config.pipelines if dag_id(pipeline) in readable_dags]
         found = _read(app, shown, live=query.live)
-        error = "" if found else _NONE
+        error = ""
         code = _UNAVAILABLE if any(each.status is None for each in found) else 200
     except FloodmarkError as failure:
         found, error, code = [], str(failure), _UNAVAILABLE
@@ -107,7 +107,8 @@ def overview(readable_dags: Collection[str], query: Query) -> Answer:
         return _json([_document(*each) for each in found], query, code, error)
     cards = [each.card for each in found]
     page = page_of(select(cards, query.text, query.state), query.page, CARDS_OF_A_PAGE)
-    values = {"summary": summary(cards), "error": error, "total": len(cards), "states": STATES, "page": page}
+    values = {"summary": summary(cards) if cards else "", "error": error, "states": STATES, "page": page}
+    values |= {"total": len(cards), "nothing": "" if cards or error else _NONE}
     return Answer(_html("overview.html", query, **values), code)
 
 

@@ -77,12 +77,16 @@ class PostgresStatusLedger:
         with open_transaction(self._at, pipeline) as session:
             windows = _read_rows(session, "window_tables", "list_table_windows", **wanted)
             gaps = _read_rows(session, "gaps", "list_table_gaps", **wanted)
-            rules = _read_rows(session, "quarantine", "count_quarantined", **wanted)
+            rules = _list_quarantined(session, pipeline)
         return TableHistory(
             tuple(TableWindow(**row) for row in reversed(windows)),
             tuple(TableGap(**row) for row in gaps),
-            tuple(RuleCount(**row) for row in rules),
+            tuple(each for each in rules if each.table == str(table)),
         )
+
+    def list_quarantined(self, pipeline: str) -> list[RuleCount]:
+        with open_transaction(self._at, pipeline) as session:
+            return _list_quarantined(session, pipeline)
 
     def _exists(self) -> bool:
         with open_transaction(self._at) as session:
@@ -96,6 +100,11 @@ def _read_rows(session: psycopg.Connection, table: str, statement: str, **parame
     if exists is None or not exists[0]:
         return []
     return session.cursor(row_factory=dict_row).execute(read_sql(statement), parameters).fetchall()
+
+
+def _list_quarantined(session: psycopg.Connection, pipeline: str) -> list[RuleCount]:
+    rows = _read_rows(session, "quarantine", "list_quarantined", pipeline=pipeline)
+    return [RuleCount(str(_table_name(row)), row["rule"], row["rows"], row["last_at"].astimezone(UTC)) for row in rows]
 
 
 def _table_name(row: DictRow) -> TableName:

@@ -12,7 +12,7 @@ from floodmark.core.drift.switch import InstanceSwitch
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import Verdict
-from floodmark.core.status.history import TableHistory
+from floodmark.core.status.history import RuleCount, TableHistory
 from floodmark.core.status.report import LastWindow
 from floodmark.sync.alerts import OpenAlert
 from floodmark.sync.ports.drift import DriftEvent
@@ -73,3 +73,6 @@ class StatusLedger(Protocol):
 
     def read_history(self, pipeline: str, table: TableName, at_most: int) -> TableHistory:
         """Return the last windows, gaps and quarantined rules of a table, without its drift. Empty without a ledger."""
+
+    def list_quarantined(self, pipeline: str) -> Sequence[RuleCount]:
+        """Return what is in quarantine, the newest first. Empty without a ledger."""
