@@ -155,7 +155,8 @@ def test_quarantine_is_counted_by_table_and_rule(
     with psycopg.connect(database.conninfo()) as session:
         session.execute(
             "INSERT INTO floodmark.quarantine (pipeline, source_schema, source_name, target_schema, target_name,"
-            " window_id, rule, key, lsn, row_data) SELECT 'shop', 'dbo', 'Orders', 'shop', 'orders', 1, rule, '{\"Id\": 4711}',"
+            " window_id, rule, key, lsn, row_data)"
+            " SELECT 'shop', 'dbo', 'Orders', 'shop', 'orders', 1, rule, '{\"Id\": 4711}',"
             " decode('00000000000000000001', 'hex'), '{\"Id\": 4711}'"
             " FROM (VALUES ('positive'), ('positive'), ('known')) AS r (rule)"
         )

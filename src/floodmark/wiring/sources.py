@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from floodmark.core.schema import TableName
     from floodmark.core.settings import PipelineSettings
     from floodmark.core.source.snapshot import SourceSnapshot
+    from floodmark.core.source.survey import Survey
     from floodmark.core.status.progress import SourceProgress
     from floodmark.sources.compact.fleet import Fleet
     from floodmark.sources.event_stream.connection import StreamConnection
@@ -29,6 +30,13 @@ if TYPE_CHECKING:
     from floodmark.sync.ports.switch import InstanceControl
     from floodmark.sync.recovery.replay import ReplaySource
     from floodmark.sync.upkeep.retention import RetentionControl
+
+
+def survey(conn_id: str) -> Survey:
+    """Return the tables of the database behind a connection of type mssql. Raises ConfigError."""
+    from floodmark.sources.sqlserver.survey import survey_database
+
+    return survey_database(source_connection(conn_id))
 
 
 @dataclass(frozen=True)

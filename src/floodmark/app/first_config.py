@@ -1,0 +1,54 @@
+"""The first configuration: written from a survey of the source, checked, and never over another file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from floodmark.config.first import first_config
+from floodmark.config.loading import load_config
+from floodmark.core.errors import ConfigError
+from floodmark.core.source.scripts import enable_table
+from floodmark.core.source.survey import FoundTable, Survey
+
+
+def chosen_tables(survey: Survey, wanted: Sequence[str]) -> list[FoundTable]:
+    """Return the tables of these names, or all. Raises ConfigError for a name that the login cannot see."""
+    known = {str(table.name).casefold(): table for table in survey.tables}
+    missing = [name for name in wanted if name.casefold() not in known]
+    if missing:
+        raise ConfigError(
+            f"database {survey.database}",
+            f"there is no table {', '.join(missing)}, or the login may not see it.",
+            "Spell it schema.table, and grant SELECT on it.",
+        )
+    return [known[name.casefold()] for name in wanted] if wanted else list(survey.tables)
+
+
+def write_config(path: Path, name: str, source: str, warehouse: str, tables: Sequence[FoundTable]) -> None:
+    """Write a configuration with one pipeline. Raises ConfigError where it would not be valid, or the file exists."""
+    if not any(table.key for table in tables):
+        raise ConfigError(
+            str(path), "none of the tables has a primary key.", "Write it by hand, and declare the `key` of each table."
+        )
+    part = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(first_config(name, source, warehouse, tables), encoding="utf-8")
+        load_config(part)
+        # Not a rename, which would replace a file that another command has written meanwhile.
+        os.link(part, path)
+    except FileExistsError:
+        raise ConfigError(str(path), "the file exists already.", "Choose another with --output.") from None
+    except OSError as error:
+        raise ConfigError(str(path), f"the file could not be written: {error.strerror}.") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def enabling_script(survey: Survey, tables: Sequence[FoundTable]) -> str:
+    """Return the T-SQL that enables change data capture where it is not; empty where it is on all of them."""
+    lines = [] if survey.has_cdc else ["EXEC sys.sp_cdc_enable_db;"]
+    lines += [enable_table(table.name) for table in tables if table.key and not table.has_cdc]
+    return "\n".join(lines)
