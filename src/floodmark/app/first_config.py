@@ -10,10 +10,10 @@ from floodmark.config.first import first_config
 from floodmark.config.loading import load_config
 from floodmark.core.errors import ConfigError
 from floodmark.core.source.scripts import enable_table
-from floodmark.core.source.survey import FoundTable, Survey
+from floodmark.core.source.survey import Survey, SurveyedTable
 
 
-def chosen_tables(survey: Survey, wanted: Sequence[str]) -> list[FoundTable]:
+def chosen_tables(survey: Survey, wanted: Sequence[str]) -> list[SurveyedTable]:
     """Return the tables of these names, or all. Raises ConfigError for a name that the login cannot see."""
     known = {str(table.name).casefold(): table for table in survey.tables}
     missing = [name for name in wanted if name.casefold() not in known]
@@ -26,7 +26,7 @@ def chosen_tables(survey: Survey, wanted: Sequence[str]) -> list[FoundTable]:
     return [known[name.casefold()] for name in wanted] if wanted else list(survey.tables)
 
 
-def write_config(path: Path, name: str, source: str, warehouse: str, tables: Sequence[FoundTable]) -> None:
+def write_config(path: Path, name: str, source: str, warehouse: str, tables: Sequence[SurveyedTable]) -> None:
     """Write a configuration with one pipeline. Raises ConfigError where it would not be valid, or the file exists."""
     if not any(table.key for table in tables):
         raise ConfigError(
@@ -47,7 +47,7 @@ def write_config(path: Path, name: str, source: str, warehouse: str, tables: Seq
         part.unlink(missing_ok=True)
 
 
-def enabling_script(survey: Survey, tables: Sequence[FoundTable]) -> str:
+def enabling_script(survey: Survey, tables: Sequence[SurveyedTable]) -> str:
     """Return the T-SQL that enables change data capture where it is not; empty where it is on all of them."""
     lines = [] if survey.has_cdc else ["EXEC sys.sp_cdc_enable_db;"]
     lines += [enable_table(table.name) for table in tables if table.key and not table.has_cdc]

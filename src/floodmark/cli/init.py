@@ -10,7 +10,7 @@ import typer
 from floodmark.app.first_config import chosen_tables, enabling_script, write_config
 from floodmark.cli.grid import Column, Grid, GridRow, print_line
 from floodmark.cli.process import explained, out
-from floodmark.core.source.survey import FoundTable
+from floodmark.core.source.survey import SurveyedTable
 from floodmark.wiring.places import config_path
 from floodmark.wiring.sources import survey
 
@@ -45,13 +45,15 @@ def init(
         script = enabling_script(found, tables)
     print_line(out, f"\n{path} is written. Read it, and remove the tables that you do not need.")
     if script:
-        print_line(out, "Enable change data capture, as a member of db_owner (sysadmin for the database):\n")
+        who = "a member of db_owner" if found.has_cdc else "a member of sysadmin"
+        print_line(out, f"Enable change data capture, as {who}:\n")
         typer.echo(script)
-    print_line(out, f"\nThen: floodmark doctor {name}, which shows what is missing.")
-    print_line(out, f"The rights that Floodmark's login needs: floodmark doctor {name} --grants LOGIN")
+    doctor = f"floodmark doctor {name}" + (f" --config {output}" if output else "")
+    print_line(out, f"\nThen run this, which shows what is missing: {doctor}")
+    print_line(out, f"The rights that Floodmark's login needs: {doctor} --grants LOGIN")
 
 
-def _print_tables(database: str, tables: list[FoundTable]) -> None:
+def _print_tables(database: str, tables: list[SurveyedTable]) -> None:
     rows = [
         GridRow(
             (

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from floodmark.core.schema import TableName
-from floodmark.core.source.survey import FoundTable
+from floodmark.core.source.survey import SurveyedTable
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 _WORD_BEGINS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -30,7 +30,7 @@ pipelines:
 {tables}"""
 
 
-def first_config(name: str, source: str, warehouse: str, tables: Sequence[FoundTable]) -> str:
+def first_config(name: str, source: str, warehouse: str, tables: Sequence[SurveyedTable]) -> str:
     """Return the text of a configuration with one pipeline.
 
     name: of the source, the pipeline and the schema of the targets. source, warehouse: ids of connections. A table
@@ -41,7 +41,7 @@ def first_config(name: str, source: str, warehouse: str, tables: Sequence[FoundT
     return _TEXT.format(name=_scalar(name), source=_scalar(source), warehouse=_scalar(warehouse), tables="".join(lines))
 
 
-def _lines(table: FoundTable, target: str) -> str:
+def _lines(table: SurveyedTable, target: str) -> str:
     rows = "" if table.rows is None else f"    # {table.rows:,} rows"
     if table.key:
         return f"      - source: {_scalar(str(table.name))}{rows}\n        target: {_scalar(target)}\n"

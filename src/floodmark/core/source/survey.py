@@ -8,7 +8,7 @@ from floodmark.core.schema import TableName
 
 
 @dataclass(frozen=True, slots=True)
-class FoundTable:
+class SurveyedTable:
     """A table that the login may see."""
 
     name: TableName
@@ -25,4 +25,4 @@ class Survey:
 
     database: str
     has_cdc: bool
-    tables: tuple[FoundTable, ...]
+    tables: tuple[SurveyedTable, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from floodmark.core.schema import TableName
-from floodmark.core.source.survey import FoundTable, Survey
+from floodmark.core.source.survey import Survey, SurveyedTable
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import connect
 from floodmark.sources.sqlserver.sql_files import read_sql
@@ -18,7 +18,7 @@ def survey_database(at: SqlServerConnection) -> Survey:
         keys.setdefault(object_id, []).append(column)
     ((database, has_cdc),) = databases
     found = tuple(
-        FoundTable(
+        SurveyedTable(
             TableName(schema, name),
             None if rows is None else int(rows),
             tuple(keys.get(object_id, ())),
