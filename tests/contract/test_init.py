@@ -53,6 +53,13 @@ def init(monkeypatch: pytest.MonkeyPatch, emulator: Emulator, source: CdcDatabas
     return run
 
 
+def test_words_of_yaml_are_names(init: Init, tmp_path: Path) -> None:
+    result = init("--source", "shop_mssql", "--warehouse", "null", "--name", "null")
+    assert result.exit_code == 0, result.output
+    config = load_config(tmp_path / "include" / "pipelines.yaml")
+    assert (list(config.pipelines), config.warehouse.conn_id) == (["null"], "null")
+
+
 FLAGS = ("--source", "shop_mssql", "--warehouse", "warehouse", "--name", "my-shop")
 
 
@@ -107,7 +114,7 @@ def test_file_that_exists_is_kept(init: Init, tmp_path: Path) -> None:
     [
         (("--table", "dbo.Nothing"), "there is no table dbo.Nothing"),
         (("--table", "dbo.Keyless"), "none of the tables has a primary key"),
-        (("--name", "a b"), "pipelines.a b"),
+        (("--name", "a b"), "include/pipelines.yaml: "),
         (("--source", "unknown"), "unknown"),
     ],
 )

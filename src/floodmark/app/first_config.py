@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from floodmark.config.first import first_config
 from floodmark.config.loading import load_config
@@ -32,19 +32,32 @@ def write_config(path: Path, name: str, source: str, warehouse: str, tables: Seq
         raise ConfigError(
             str(path), "none of the tables has a primary key.", "Write it by hand, and declare the `key` of each table."
         )
-    part = path.with_name(f".{path.name}.part")
+    text = first_config(name, source, warehouse, tables)
+    _check(text, path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(first_config(name, source, warehouse, tables), encoding="utf-8")
-        load_config(part)
-        # Not a rename, which would replace a file that another command has written meanwhile.
-        os.link(part, path)
+        opened = path.open("x", encoding="utf-8")
     except FileExistsError:
         raise ConfigError(str(path), "the file exists already.", "Choose another with --output.") from None
     except OSError as error:
         raise ConfigError(str(path), f"the file could not be written: {error.strerror}.") from None
-    finally:
-        part.unlink(missing_ok=True)
+    try:
+        with opened:
+            opened.write(text)
+    except OSError as error:
+        path.unlink()
+        raise ConfigError(str(path), f"the file could not be written: {error.strerror}.") from None
+
+
+def _check(text: str, path: Path) -> None:
+    """Raise ConfigError where the text would not be a valid configuration."""
+    with TemporaryDirectory() as folder:
+        tried = Path(folder, path.name)
+        tried.write_text(text, encoding="utf-8")
+        try:
+            load_config(tried)
+        except ConfigError as error:
+            raise ConfigError(str(path), error.message, error.hint) from None
 
 
 def enabling_script(survey: Survey, tables: Sequence[SurveyedTable]) -> str:

@@ -7,6 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+import yaml
+
 from floodmark.core.schema import TableName
 from floodmark.core.source.survey import SurveyedTable
 
@@ -70,5 +72,5 @@ def _spelled(name: str) -> str:
 
 
 def _scalar(text: str) -> str:
-    # A string of JSON is one of YAML.
-    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+    # Plain "null" is no text in YAML. A string of JSON is one of YAML.
+    return text if _PLAIN.fullmatch(text) and yaml.safe_load(text) == text else json.dumps(text, ensure_ascii=False)
