@@ -61,6 +61,11 @@ def change_tables_text(table: TableStatus) -> str:
     return "\n".join(lines) or "-"
 
 
+def changed_text(inserted: int, updated: int, deleted: int) -> str:
+    """Return how many rows a window changed, for a page."""
+    return f"+{inserted:,} ~{updated:,} \N{MINUS SIGN}{deleted:,}"
+
+
 def headroom_text(table: TableStatus) -> str:
     """Return the headroom as a time; where that is unknown, as a number of transactions."""
     if table.headroom_seconds is None and table.headroom_transactions is not None:

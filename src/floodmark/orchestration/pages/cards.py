@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import quote
 
-from floodmark.app.status_texts import duration_text
+from floodmark.app.status_texts import changed_text, duration_text
 from floodmark.core.status.report import PipelineStatus, TableStatus
 from floodmark.orchestration.pages.dag_states import DagState
 
@@ -99,10 +99,8 @@ def _last_window(tables: Sequence[TableStatus], now: datetime) -> str:
         return "none yet"
     number = max((each.last_window.window_id for each in tables if each.last_window), default=None)
     last = [each.last_window for each in tables if each.last_window and each.last_window.window_id == number]
-    inserted, updated, deleted = (
-        sum(getattr(each, f"{name}_rows") for each in last) for name in ("inserted", "updated", "deleted")
-    )
-    return f"{_ago(at, now)}: +{inserted:,} ~{updated:,} \N{MINUS SIGN}{deleted:,}"
+    counts = (sum(getattr(each, f"{name}_rows") for each in last) for name in ("inserted", "updated", "deleted"))
+    return f"{_ago(at, now)}: {changed_text(*counts)}"
 
 
 def _next_run(dag: DagState | None, now: datetime) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from floodmark.app.status_texts import duration_text
+from floodmark.app.status_texts import changed_text, duration_text
 from floodmark.core.status.history import TableWindow
 
 _STEPS = (
@@ -72,7 +72,7 @@ def _row(window: TableWindow) -> WindowRow:
         state="published" if window.state == "advanced" else f"{window.state}, attempt {window.attempt}",
         opened_at=f"{window.opened_at:%Y-%m-%d %H:%M:%S}",
         read=f"{window.read_rows:,}",
-        changed=f"+{window.inserted_rows:,} ~{window.updated_rows:,} \N{MINUS SIGN}{window.deleted_rows:,}",
+        changed=changed_text(window.inserted_rows, window.updated_rows, window.deleted_rows),
         quarantined=f"{window.quarantined_rows:,}" if window.quarantined_rows else "",
         **took,
     )

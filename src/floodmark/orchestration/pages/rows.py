@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from floodmark.app.status_texts import duration_text, headroom_text, state_text
+from floodmark.app.status_texts import changed_text, duration_text, headroom_text, state_text
 from floodmark.core.status.report import TableStatus
 
 _ORDER = ("incident", "attention", "fine")
@@ -50,7 +50,7 @@ def _row(table: TableStatus) -> Row:
         behind="-" if table.transactions_behind is None else f"{table.transactions_behind:,} tx",
         headroom=headroom_text(table),
         read=f"{last.read_rows:,}" if last else "-",
-        changed=f"+{last.inserted_rows:,} ~{last.updated_rows:,} \N{MINUS SIGN}{last.deleted_rows:,}" if last else "-",
+        changed=changed_text(last.inserted_rows, last.updated_rows, last.deleted_rows) if last else "-",
         quarantined=f"{last.quarantined_rows:,}" if last and last.quarantined_rows else "",
         watermark=table.watermark or "-",
         watermark_at=f"{table.watermark_at:%Y-%m-%d %H:%M:%S}" if table.watermark_at else "",
