@@ -6,7 +6,7 @@ export VENV
 PY := $(VENV)/bin/python
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help setup run run-sources up down check check-pythons test test-clients torture bench bench-peers fuzz format
+.PHONY: help setup run run-sources up down check check-pythons test test-clients torture bench bench-peers fuzz format docs reference
 .PHONY: check-lint check-types check-units
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -76,6 +76,12 @@ bench-peers: setup $(CLASSES) ## Floodmark next to Debezium, which it fetches; n
 fuzz: setup ## random bytes for everything that reads a client's, for FUZZ_SECONDS (60)
 	@$(PY) -c "import atheris" 2>/dev/null || bin/setup --group fuzz
 	@PYTHONPATH=emulator $(PY) -m fuzz
+
+docs: setup ## build the site of the documents into build/site
+	@$(PY) -m documents site
+
+reference: setup ## write the pages that are generated from the code
+	@$(PY) -m documents reference
 
 format: setup ## put the code into its form
 	@$(VENV)/bin/ruff check --no-cache --fix .

@@ -26,10 +26,10 @@ def init(
         str, typer.Option(prompt="Name of the pipeline, and of the schema of its targets", help="Of the pipeline.")
     ] = "shop",
     table: Annotated[
-        list[str] | None, typer.Option(help="A table, schema.name [default: all]. May be repeated.")
+        list[str] | None, typer.Option(help="A table, schema.name (default: all). May be repeated.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="The file to write [default: FLOODMARK_CONFIG, include/pipelines.yaml].")
+        Path | None, typer.Option(help="The file to write (default: FLOODMARK_CONFIG, include/pipelines.yaml).")
     ] = None,
 ) -> None:
     """List the tables of a source, write a configuration for them, and print the T-SQL that enables CDC.

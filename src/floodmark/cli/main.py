@@ -48,7 +48,7 @@ app.add_typer(alerts_app, name="alerts")
 
 @config_app.command("check")
 def check_config(
-    file: Annotated[Path | None, typer.Argument(help="[default: FLOODMARK_CONFIG, include/pipelines.yaml]")] = None,
+    file: Annotated[Path | None, typer.Argument(help="(default: FLOODMARK_CONFIG, include/pipelines.yaml)")] = None,
     show: Annotated[bool, typer.Option("--show", help="Print the configuration with all defaults.")] = False,
 ) -> None:
     """Read the configuration and report all its errors. Connects to neither source nor warehouse."""

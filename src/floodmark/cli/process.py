@@ -28,7 +28,7 @@ _err = Console(stderr=True, soft_wrap=True, highlight=False)
 
 Pipeline = Annotated[str, typer.Argument(help="Name of the pipeline in the configuration.")]
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="The configuration [default: FLOODMARK_CONFIG, include/pipelines.yaml].")
+    Path | None, typer.Option("--config", help="The configuration (default: FLOODMARK_CONFIG, include/pipelines.yaml).")
 ]
 Wide = Annotated[bool, typer.Option("--wide", help="Print all columns, however long the lines.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -23,7 +23,7 @@ _COLUMNS = (
 
 @quarantine_app.command("list")
 def list_rules(
-    pipeline: Annotated[str | None, typer.Argument(help="One pipeline [default: all].")] = None,
+    pipeline: Annotated[str | None, typer.Argument(help="One pipeline (default: all).")] = None,
     as_json: AsJson = False,
     wide: Wide = False,
     config: ConfigFile = None,

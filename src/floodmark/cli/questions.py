@@ -28,7 +28,7 @@ STANDING_EXITS = {"fine": 0, "attention": 3, "incident": 4}
 
 
 def status(  # noqa: PLR0917  (typer gives them by name)
-    pipeline: Annotated[str | None, typer.Argument(help="One pipeline [default: all].")] = None,
+    pipeline: Annotated[str | None, typer.Argument(help="One pipeline (default: all).")] = None,
     live: Annotated[bool, typer.Option("--live", help="Query the source too: current verdict, lag, headroom.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="For monitoring: exit status 3 for attention, 4 for an incident.")

@@ -45,7 +45,7 @@ def build_dag(config: Config, name: str, config_path: Path) -> DAG:
         config_path=config_path,
         failed=RUN_FAILED,
         subject=name,
-        description=f"SQL Server changes of {len(pipeline.tables)} tables into the warehouse, window by window",
+        description=f"Changes of source {pipeline.source} into the warehouse, window by window",
         doc_md=describe_pipeline(name, pipeline, wiring),
         schedule=CronDataIntervalTimetable(pipeline.schedule, timezone="UTC") if pipeline.schedule else None,
         deadline=deadline_of(config_path, name, pipeline),

@@ -1,0 +1,32 @@
+"""Every DAG of a configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from floodmark.orchestration.dags.capture import build_capture_dags
+from floodmark.orchestration.dags.cdc import build_dags
+from floodmark.orchestration.dags.drift import build_drift_dags
+from floodmark.orchestration.dags.load import build_load_dags
+from floodmark.orchestration.dags.retention import build_retention_dags
+from floodmark.orchestration.dags.switch import build_switch_dags
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+    from floodmark.config.models import Config
+
+_BUILDERS = (
+    build_dags,
+    build_capture_dags,
+    build_drift_dags,
+    build_load_dags,
+    build_retention_dags,
+    build_switch_dags,
+)
+
+
+def build_every_dag(config: Config, config_path: Path) -> dict[str, DAG]:
+    """Return all DAGs of the configuration, by id; in the process of a task, that of the task."""
+    return {name: dag for build in _BUILDERS for name, dag in build(config, config_path).items()}
