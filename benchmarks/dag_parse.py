@@ -66,16 +66,17 @@ def measure(stack: Stack, report: Report, folder: Path) -> None:
     config = folder / "pipelines.yaml"
     config.write_text(yaml.safe_dump(_document()), encoding="utf-8")
     base = parse(empty, config)
-    cdc = REPOSITORY / "dags" / "cdc.py"
+    file = REPOSITORY / "dags" / "floodmark_dags.py"
     cases = [("one trivial DAG", base)]
-    cases += [(f"dags/{path.name}", parse(path, config)) for path in sorted(cdc.parent.glob("*.py"))]
-    cases += [("dags/cdc.py, by a task of one pipeline", parse(cdc, config, "cdc_p000"))]
+    cases += [(f"dags/{file.name}", parse(file, config))]
+    cases += [(f"dags/{file.name}, by a task of one pipeline", parse(file, config, "cdc_p000"))]
     report.add(f"## DAG files of {PIPELINES} pipelines and {PIPELINES} sources, {_TABLES} tables each")
     rows: list[tuple[object, ...]] = [
         (name, each.dags, f"{each.cpu_seconds:.2f}", f"{each.cpu_seconds / base.cpu_seconds:.2f}")
         for name, each in cases
     ]
     report.table(("file", "DAGs", "seconds of CPU, whole process", f"/ trivial (at most {LIMIT:.0f})"), rows)
+    report.add("One file has the DAGs of all families. They were five files, of together 7.1 times the trivial one.")
 
 
 def _document() -> dict[str, object]:

@@ -117,15 +117,16 @@ def test_dag_file_is_one_that_airflow_looks_into(path: Path) -> None:
     assert "airflow" in text
 
 
-def test_dag_file_makes_one_dag_per_pipeline(dag_process: DagProcess, tmp_path: Path) -> None:
+def test_dag_file_makes_the_dags_of_each_pipeline_and_source(dag_process: DagProcess, tmp_path: Path) -> None:
     table = "{source: dbo.A, target: a.a%s}"
     pipelines = "\n".join(f"  p{number}: {{source: s, tables: [{table % number}]}}" for number in (1, 2))
     config = tmp_path / "two.yaml"
     config.write_text(f"sources: {{s: {{conn_id: c}}}}\nwarehouse: {{conn_id: w}}\npipelines:\n{pipelines}\n")
-    code = PARSE.format(paths=[str(REPOSITORY / "dags" / "cdc.py")])
+    code = PARSE.format(paths=[str(REPOSITORY / "dags" / "floodmark_dags.py")])
     done = dag_process.run(code, FLOODMARK_CONFIG=str(config))
     assert done.returncode == 0, done.stderr
-    assert [result["dags"] for result in results(done.stdout)] == [["cdc_p1", "cdc_p2"]]
+    made = ["cdc_drift_s", "cdc_load_p1", "cdc_load_p2", "cdc_p1", "cdc_p2", "cdc_switch_s"]
+    assert [result["dags"] for result in results(done.stdout)] == [made]
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +155,7 @@ def test_a_wrong_configuration_is_one_import_error_that_lists_every_problem(
 ) -> None:
     config = tmp_path / "wrong.yaml"
     config.write_text("sources: {s: {conn_id: 3}}\npipelines: {}\nnonsense: 1\n")
-    code = PARSE.format(paths=[str(REPOSITORY / "dags" / "cdc.py")])
+    code = PARSE.format(paths=[str(REPOSITORY / "dags" / "floodmark_dags.py")])
     done = dag_process.run(code, FLOODMARK_CONFIG=str(config))
     assert done.returncode == 1
     _, _, message = done.stderr.rpartition("ConfigError: ")
@@ -168,7 +169,7 @@ def test_dags_survive_serialization(dag_process: DagProcess) -> None:
     code = f"""
 import json, runpy
 from airflow.serialization.serialized_objects import DagSerialization
-dag = runpy.run_path({str(REPOSITORY / "dags" / "cdc.py")!r})["cdc_shop"]
+dag = runpy.run_path({str(DAG_FILES[0])!r})["cdc_shop"]
 print("RESULT " + json.dumps(DagSerialization.to_dict(dag), default=str))
 """
     secret = json.dumps({"conn_type": "mssql", "host": "h", "password": "s3cret-s3cret"})
