@@ -27,6 +27,7 @@ _FILES = (
     "benchmarks/report.md",
     "benchmarks/peers/report.md",
     "compact_tracking/README.md",
+    "documents/site.css",
     "emulator/CONTRIBUTING.md",
     "emulator/README.md",
 )

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Annotated
 
+import pymssql
 import typer
 from rich.console import Console
 
@@ -27,6 +28,7 @@ from floodmark_laptop.main_job import (
     BackgroundWorkload,
     create_shop,
     run_main_job,
+    run_window,
 )
 from floodmark_laptop.processes import LaptopError, tail
 from floodmark_laptop.stack import REPOSITORY, Stack, default_state_dir, running_pid
@@ -35,6 +37,8 @@ from floodmark_laptop.streaming_job import CapturedHub, sources_job
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
 _NARROWEST = 130
 _console = Console(highlight=False, soft_wrap=True, width=max(shutil.get_terminal_size().columns, _NARROWEST))
+_UP = "up; stop with: make down"
+"""The last line that ``up`` shows."""
 _UP_SECONDS = 180.0
 _DOWN_SECONDS = 90.0
 
@@ -145,20 +149,32 @@ def supervise() -> None:
             for dag_id in (DAG_ID, *DAG_IDS_BESIDE):
                 stack.airflow.wait_for_dag(dag_id)
                 stack.airflow.unpause(dag_id)
-            stack.airflow.trigger(DAG_ID)
             airflow = stack.airflow
             stack.say(f"Airflow UI: {airflow.url}  user: admin  password: {airflow.password}")
             stack.say(f"status page: {airflow.url}/plugin/floodmark_status")
             stack.say(f"data docs: {stack.data_docs_dir}   logs: {stack.logs_dir}")
             environment = state_dir / "environment"
             airflow.write_environment(environment)
+            stack.say("after the first load a column is added to dbo.Customers; approve it under Required Actions")
             stack.say(f"to use the floodmark command in a shell: . {environment}")
-            stack.say("up; stop with: make down")
+            stack.say(_UP)
+            _show_drift(stack)
             threading.Event().wait()
     except LaptopError as error:
         _fail(str(error))
     except KeyboardInterrupt:
         _console.print("stopped")
+
+
+def _show_drift(stack: Stack) -> None:
+    """Load the tables, then add a column at the source: a drift to approve. A failure ends nothing."""
+    try:
+        run_window(stack, "first load")
+        with stack.connect_source() as connection, connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE dbo.Customers ADD Newsletter bit NULL")
+        stack.say("column dbo.Customers.Newsletter was added at the source: the drift DAG finds it within five minutes")
+    except (LaptopError, pymssql.Error) as error:
+        stack.say(f"no sample of drift: {error}")
 
 
 @app.command()
@@ -186,7 +202,7 @@ def _follow(output: Path, supervisor: subprocess.Popen[bytes]) -> bool:
             line = lines.readline()
             if line:
                 _console.print(line.rstrip("\n"), markup=False)
-                if "up; stop with: make down" in line:
+                if _UP in line:
                     return True
             elif supervisor.poll() is not None:
                 _console.print(tail(output), markup=False)
