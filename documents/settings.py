@@ -9,10 +9,11 @@ from enum import Enum
 from importlib import import_module
 
 import griffe
-from pydantic import BaseModel
+from pydantic import BaseModel, ByteSize
 from pydantic.fields import FieldInfo
 
 from documents.source_text import as_markdown, module_of, table, text_of
+from floodmark.core.policies import ALLOWED, DriftClass
 
 _FORMS = {
     "SourceTableName": "a table of the source, `schema.table`",
@@ -66,7 +67,7 @@ def _add_section(model: type[BaseModel] | type[Enum], sections: dict[str, list[s
     if model.__name__ in sections:
         return
     written = module_of(model.__module__).classes[model.__name__]
-    lines = [f"## {_title(model)}", "", as_markdown(model.__doc__ or ""), ""]
+    lines = [f"## {_title(model)}", "", as_markdown(model.__doc__ or "").replace("None", "`null`"), ""]
     sections[model.__name__] = lines
     if issubclass(model, Enum):
         rows = [[f"`{each.value}`", text_of(written.attributes[each.name])] for each in model]
@@ -96,7 +97,19 @@ def _annotation(model: type[BaseModel], name: str) -> str:
 
 
 def _meaning(model: type[BaseModel], name: str) -> str:
-    return text_of(_field(model, name))
+    """Return the words for a key: its own, else those of the pipeline's key that it replaces, else of its section."""
+    own = text_of(_field(model, name))
+    if own:
+        return own.replace("None", "`null`")
+    if model.__name__ == "DriftConfig":
+        first, *others = (f"`{each.value}`" for each in ALLOWED[DriftClass(name)])
+        return f"{first} where it is not set; allowed: " + ", ".join((first, *others))
+    pipeline = import_module("floodmark.config.models").PipelineConfig
+    if model.__name__ == "TableConfig" and name in pipeline.model_fields:
+        return _meaning(pipeline, name)
+    for referred in _referred(_annotation(model, name), model):
+        return as_markdown(referred.__doc__ or "").partition("\n")[0]
+    return "The kind of this section." if name == "kind" else ""
 
 
 def _title(model: type[BaseModel] | type[Enum]) -> str:
@@ -133,14 +146,21 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.default
-    if value is None or value == ():
+    if value is None:
+        return "`null`"
+    if value == ():
         return "none"
     if isinstance(value, BaseModel):
         return "its defaults"
+    return f"`{_written(value)}`"
+
+
+def _written(value: object) -> object:
+    """Return a value as a file has it."""
     if isinstance(value, Enum):
-        return f"`{value.value}`"
+        return value.value
     if isinstance(value, timedelta):
         seconds = int(value.total_seconds())
         unit, size = next(each for each in _UNITS if seconds % each[1] == 0)
-        return f"`{seconds // size}{unit}`"
-    return f"`{value.human_readable(decimal=True)}`" if hasattr(value, "human_readable") else f"`{value}`"
+        return f"{seconds // size}{unit}"
+    return value.human_readable(decimal=True) if isinstance(value, ByteSize) else value

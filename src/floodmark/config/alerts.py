@@ -33,6 +33,7 @@ class _Channel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     conn_id: ConnectionId
+    """The connection of the channel."""
     name: ChannelName | None = None
     """The channel's name in the log and the ledger; None: the connection's."""
 
@@ -47,8 +48,9 @@ class EmailConfig(_Channel):
 
     kind: Literal["email"]
     to: tuple[EmailAddress, ...] = Field(min_length=1)
+    """The receivers."""
     sender: EmailAddress | None = None
-    """None: the connection's ``from_email``."""
+    """The sender; None: the connection's ``from_email``."""
 
 
 class WebhookConfig(_Channel):

@@ -22,7 +22,7 @@ class DriftWatchConfig(BaseModel):
 class DriftConfig(BaseModel):
     """A policy for each class of drift.
 
-    What is None comes from the pipeline, and otherwise from ``core.policies.ALLOWED``.
+    A policy of a table that is not set comes from the pipeline, and otherwise from ``core.policies.ALLOWED``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

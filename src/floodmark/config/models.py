@@ -80,6 +80,7 @@ class WarehouseConfig(_Frozen):
     conn_id: ConnectionId
     """An Airflow connection of type postgres."""
     kind: Literal["postgres"] = "postgres"
+    """Only PostgreSQL so far."""
 
 
 class LedgerConfig(_Frozen):
@@ -93,6 +94,7 @@ class RuleConfig(_Frozen):
     """A data quality rule."""
 
     name: RuleName
+    """It names the rule in quarantine, findings and messages."""
     sql: RuleSql
     """A condition over the table's columns, in PostgreSQL's SQL; a row for which it is false breaks the rule."""
     on_failure: OnFailure = OnFailure.QUARANTINE
@@ -116,10 +118,13 @@ class TableConfig(_Frozen):
     """A table of a pipeline. A setting that is None comes from the pipeline."""
 
     source: SourceTableName
+    """The table at the source."""
     target: TargetTableName
+    """The table in the warehouse; it is created where it does not exist."""
     key: tuple[ColumnName, ...] = ()
     """The columns to merge by, where the table has no primary key."""
     capture_instance: str | None = Field(default=None, min_length=1, max_length=100)
+    """The capture instance to read; None: the one that was read before, else the table's newest."""
     rules: tuple[RuleConfig, ...] = ()
     deletes: Deletes | None = None
     net: NetSource | None = None
@@ -141,6 +146,7 @@ class PipelineConfig(_Frozen):
     """A pipeline: the tables of one source that are loaded together."""
 
     source: str
+    """The name of its source."""
     schedule: Cron | None = None
     """A cron expression; None to run on demand only."""
     deletes: Deletes = Deletes.SOFT
@@ -149,7 +155,7 @@ class PipelineConfig(_Frozen):
     unstorable: UnstorablePolicy = UnstorablePolicy.QUARANTINE
     """What is done with a text that the warehouse cannot store."""
     partitions: NonNegativeInt = 0
-    """0 lets the reader choose."""
+    """The number of statements that read a window of a table; 0 lets the reader choose."""
     lob_batch: LobBatch = ByteSize(DEFAULT_LOB_BATCH_BYTES)
     """The size at which a batch of rows with LOBs ends."""
     first_load: FirstLoadConfig = FirstLoadConfig()

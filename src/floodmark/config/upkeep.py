@@ -31,7 +31,9 @@ class StopConfig(_Frozen):
     """A period without capture: from each firing of ``stop`` to the next firing of ``start``."""
 
     stop: Cron
+    """When capture stops, in the time zone of the section."""
     start: Cron
+    """When it starts again."""
 
 
 class CaptureJobConfig(_Frozen):
@@ -41,8 +43,11 @@ class CaptureJobConfig(_Frozen):
     """
 
     maxtrans: PositiveInt | None = None
+    """The most transactions of one scan of the log."""
     maxscans: PositiveInt | None = None
+    """The most scans of one cycle."""
     pollinginterval: int | None = Field(default=None, ge=1, le=86_399)
+    """The seconds between two cycles."""
 
 
 class CaptureConfig(_Frozen):

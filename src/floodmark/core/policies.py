@@ -29,7 +29,9 @@ class TemporalPolicy(Enum):
     """The treatment of a fraction finer than a microsecond (datetime2(7), time(7), datetimeoffset(7))."""
 
     TRUNCATE = "truncate"
+    """It is cut off."""
     TEXT = "text"
+    """The column is text in the target, with all digits."""
 
 
 class UnstorablePolicy(Enum):
@@ -122,7 +124,9 @@ class DriftPolicy(Enum):
     """The reaction of Floodmark to a drift. Every event is recorded in the ledger, whatever the policy."""
 
     IGNORE = "ignore"
+    """Nothing else."""
     ALERT = "alert"
+    """An alert is raised."""
     HOLD = "hold"
     """The table is left out of the pipeline's windows until the operator ends the hold; the others go on."""
     EVOLVE = "evolve"

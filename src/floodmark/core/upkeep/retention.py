@@ -38,8 +38,11 @@ class OnLow(Enum):
     """The action, in addition to the alert, when the headroom is short."""
 
     ALERT = "alert"
+    """Nothing else."""
     RAISE_RETENTION = "raise_retention"
+    """The retention is raised by quarters of ``keep``, up to ``ceiling``, and restored later."""
     HOLD_CLEANUP = "hold_cleanup"
+    """The retention is set to a hundred years meanwhile, so that cleanup finds nothing."""
 
 
 @dataclass(frozen=True, slots=True)
