@@ -5,7 +5,7 @@
     # Airflow reads this file, because it holds the words Airflow and DAG.
     from floodmark.dags import *
 
-The configuration is read at each such import, and not kept: a process that reads its DAG files again has them as the
+Each such import reads the configuration again: a process that reads its DAG files twice has the DAGs as the
 configuration is then. In the process of a task there is only the DAG of the task.
 
 Raises ConfigError where the configuration is wrong.
@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from floodmark.config.loading import load_config
+from floodmark.core.errors import FloodmarkBugError
 from floodmark.orchestration.dags.every import build_every_dag
 from floodmark.wiring.places import config_path
 
@@ -30,7 +31,11 @@ def __getattr__(name: str) -> object:
     if name == "__all__":
         path = config_path()
         _built.clear()
-        _built.update(build_every_dag(load_config(path, parse_rules=False), path))
+        try:
+            _built.update(build_every_dag(load_config(path, parse_rules=False), path))
+        except AttributeError as error:
+            # Python would take it for a module without __all__: the file would have no DAG, and no import error.
+            raise FloodmarkBugError(str(path), f"the DAGs could not be built: {error}.") from error
         return sorted(_built)
     if name in _built:
         return _built[name]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dag_process import REPOSITORY, DagProcess
+
+from floodmark.core.errors import FloodmarkBugError
 
 DAG_FILES = sorted((REPOSITORY / "dags").glob("*.py"))
 # Airflow and the Spark provider are there anyway; what counts is what our file adds.
@@ -162,6 +165,17 @@ def test_a_wrong_configuration_is_one_import_error_that_lists_every_problem(
     assert message.startswith(f"{config}: ")
     for problem in ("sources.s.conn_id", "nonsense: unknown key", "warehouse: is missing"):
         assert problem in message
+
+
+def test_a_fault_while_dags_are_built_is_an_import_error_and_not_a_file_without_dags(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise AttributeError("'X' object has no attribute 'y'")
+
+    monkeypatch.setattr("floodmark.dags.build_every_dag", fail)
+    with pytest.raises(FloodmarkBugError, match="the DAGs could not be built: 'X' object has no attribute 'y'"):
+        runpy.run_path(str(DAG_FILES[0]))
 
 
 def test_dags_survive_serialization(dag_process: DagProcess) -> None:
