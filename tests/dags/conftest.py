@@ -12,12 +12,7 @@ from dag_process import DagProcess
 
 from alert_receivers import Posts, http_receiver
 from floodmark.config.loading import load_config
-from floodmark.orchestration.dags.capture import build_capture_dags
-from floodmark.orchestration.dags.cdc import build_dags
-from floodmark.orchestration.dags.drift import build_drift_dags
-from floodmark.orchestration.dags.load import build_load_dags
-from floodmark.orchestration.dags.retention import build_retention_dags
-from floodmark.orchestration.dags.switch import build_switch_dags
+from floodmark.orchestration.dags.every import build_every_dag
 
 
 @pytest.fixture
@@ -37,16 +32,7 @@ def config_file(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 @pytest.fixture
 def dags(config_file: Path) -> dict[str, DAG]:
     """Return all DAGs of the configuration, by their ids."""
-    config = load_config(config_file)
-    builders = (
-        build_dags,
-        build_capture_dags,
-        build_drift_dags,
-        build_load_dags,
-        build_retention_dags,
-        build_switch_dags,
-    )
-    return {name: dag for build in builders for name, dag in build(config, config_file).items()}
+    return build_every_dag(load_config(config_file), config_file)
 
 
 @pytest.fixture
