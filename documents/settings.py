@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from datetime import timedelta
 from enum import Enum
 from importlib import import_module
+from typing import get_args
 
 import griffe
 from pydantic import BaseModel, ByteSize
 from pydantic.fields import FieldInfo
 
 from documents.source_text import as_markdown, module_of, table, text_of
+from floodmark.config.drift import DriftConfig
+from floodmark.config.models import Config, PipelineConfig, TableConfig
 from floodmark.core.policies import ALLOWED, DriftClass
 
 _FORMS = {
@@ -43,9 +46,8 @@ _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 def settings_page() -> str:
     """Return the page. Raises KeyError for a form of a value that has no words here."""
-    root: type[BaseModel] = import_module("floodmark.config.models").Config
     sections: dict[str, list[str]] = {}
-    _add_section(root, sections)
+    _add_section(Config, sections)
     return (
         "\n".join(
             [
@@ -101,12 +103,11 @@ def _meaning(model: type[BaseModel], name: str) -> str:
     own = text_of(_field(model, name))
     if own:
         return own.replace("None", "`null`")
-    if model.__name__ == "DriftConfig":
+    if model is DriftConfig:
         first, *others = (f"`{each.value}`" for each in ALLOWED[DriftClass(name)])
         return f"{first} where it is not set; allowed: " + ", ".join((first, *others))
-    pipeline = import_module("floodmark.config.models").PipelineConfig
-    if model.__name__ == "TableConfig" and name in pipeline.model_fields:
-        return _meaning(pipeline, name)
+    if model is TableConfig and name in PipelineConfig.model_fields:
+        return _meaning(PipelineConfig, name)
     for referred in _referred(_annotation(model, name), model):
         return as_markdown(referred.__doc__ or "").partition("\n")[0]
     return "The kind of this section." if name == "kind" else ""
@@ -119,14 +120,15 @@ def _title(model: type[BaseModel] | type[Enum]) -> str:
 def _referred(annotation: str, model: type) -> Iterator[type[BaseModel] | type[Enum]]:
     """Yield the models and enumerations of Floodmark that an annotation names."""
     for name in re.findall(r"\w+", annotation):
-        named = getattr(import_module(model.__module__), name, None)
-        if isinstance(named, type) and issubclass(named, (BaseModel, Enum)):
-            yield named
-        elif name == "ChannelConfig":
-            yield from (import_module("floodmark.config.alerts").__dict__[each] for each in _CHANNELS)
+        yield from _classes(getattr(import_module(model.__module__), name, None))
 
 
-_CHANNELS = ("EmailConfig", "WebhookConfig", "AppriseConfig")
+def _classes(named: object) -> Iterator[type[BaseModel] | type[Enum]]:
+    """Yield the models and enumerations of a class, or of an alias for several."""
+    if isinstance(named, type) and issubclass(named, (BaseModel, Enum)):
+        yield named
+    for each in get_args(named):
+        yield from _classes(each)
 
 
 def _form(annotation: str, model: type, sections: dict[str, list[str]]) -> str:

@@ -9,14 +9,13 @@ from pathlib import Path
 import griffe
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-_PATHS = ("src", "emulator/src")
-_ROLE = re.compile(r"``([^`]*)``")
+_CODE = re.compile(r"``([^`]*)``")
 
 
 @cache
 def module_of(name: str) -> griffe.Module:
     """Return a module by its full name, such as ``floodmark.config.models``."""
-    found = griffe.load(name, search_paths=[str(REPOSITORY / path) for path in _PATHS], resolve_aliases=False)
+    found = griffe.load(name, search_paths=[str(REPOSITORY / "src")], resolve_aliases=False)
     if not isinstance(found, griffe.Module):
         raise TypeError(f"{name} is not a module")
     return found
@@ -30,7 +29,7 @@ def text_of(element: griffe.Object | griffe.Alias) -> str:
 def as_markdown(docstring: str) -> str:
     """Return a docstring with each paragraph in one line, and code in single backticks."""
     paragraphs = re.split(r"\n\s*\n", docstring.strip())
-    return "\n\n".join(_ROLE.sub(r"`\1`", " ".join(paragraph.split())) for paragraph in paragraphs)
+    return "\n\n".join(_CODE.sub(r"`\1`", " ".join(paragraph.split())) for paragraph in paragraphs)
 
 
 def cell(text: str) -> str:
