@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
-from floodmark.sources.event_stream.change import read_data
+from floodmark.sources.event_stream.change import read_data, read_event_columns, read_object
 from floodmark.sources.event_stream.envelope import Data, Envelope, Segment, Split, is_alone
 from floodmark.sources.event_stream.faults import PoisonError
 
@@ -193,12 +193,13 @@ def _is_beginning(data: Data) -> bool:
     """Return whether data begins as that of an event does."""
     if isinstance(data, str):
         return _BEGINNING.match(data) is not None
+    # The last part of a datum may be an image alone, which is an object of JSON too: its values are texts. It may also
+    # be a datum: the end of the list of columns is read as three names, and then there are no columns.
     try:
-        found = read_data(data)
+        read_event_columns(read_object(read_data(data), "eventsource").get("cols"))
     except PoisonError:
         return False
-    # The last part of a datum may be an image alone, which is an object of JSON too: its values are texts.
-    return isinstance(found.get("eventsource"), dict)
+    return True
 
 
 def _contradiction(group: _Group, envelope: Envelope) -> str:

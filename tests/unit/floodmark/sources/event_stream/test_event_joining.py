@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastavro import schemaless_writer
 
+from floodmark.sources.event_stream.avro import read_avro_data
 from floodmark.sources.event_stream.change import parse_change
 from floodmark.sources.event_stream.envelope import Segment, parse_envelope
 from floodmark.sources.event_stream.joining import FaultyGroup, JoinedEvent, SegmentJoiner, StreamMessage
+from floodmark.sources.event_stream.schemas import DATA_SCHEMA
 
 WHOLE = json.loads((Path(__file__).parent / "examples" / "update.json").read_bytes())
 DATA: str = WHOLE["data"]
 OTHER_ID = WHOLE["logicalid"].replace("0350", "0351")
+TIME = "2026-01-01T00:00:00.000Z"
 Outcomes = tuple[JoinedEvent | FaultyGroup, ...]
 
 
@@ -73,6 +79,29 @@ def test_group_without_segment_0_waits_although_its_indices_seem_whole() -> None
     add_all(joiner, segments(3, 1, logicalid=OTHER_ID))
     assert add_all(joiner, [sent[2], sent[1]]) == []
     assert only_event(add_all(joiner, [sent[0]])).envelope.data == DATA
+
+
+def test_end_of_a_datum_that_is_a_datum_too_waits_for_its_beginning() -> None:
+    """Hypothesis found it: the name and type of the last column, and what follows, are read as database to table."""
+    lsn = "00000001:00000000:0000"
+    transaction = {"commitlsn": lsn, "beginlsn": lsn, "sequencenumber": 1, "finalevent": False, "committime": TIME}
+    columns = [{"name": name, "type": "int", "index": index} for index, name in ((0, "1"), (4, "0"))]
+    names = {"db": "d", "schema": "s", "tbl": "t", "cols": columns, "pkkey": [{"columnname": "1", "value": ""}]}
+    row = {"old": "{}", "current": '{"1": "", "0": null}'}
+    written = BytesIO()
+    schemaless_writer(written, DATA_SCHEMA, {"eventsource": names | {"transaction": transaction}, "eventrow": row})
+    data = written.getvalue()
+    cut = data.rindex(b"\x020\x06int")
+    assert read_avro_data(data[cut:])["eventsource"]["schema"] == "int"
+    whole = message(0, DATA, segmentindex=0, finalsegment=True)
+    for parts in ((data[:cut], data[cut:]), (data[:cut], data[cut : cut + 30], data[cut + 30 :])):
+        joiner = SegmentJoiner()
+        sent = [
+            replace(whole, envelope=replace(whole.envelope, data=part, place=Segment(place, place == len(parts) - 1)))
+            for place, part in enumerate(parts)
+        ]
+        assert add_all(joiner, sent[1:]) == []
+        assert only_event(add_all(joiner, sent[:1])).envelope.data == data
 
 
 def test_second_segment_of_two_is_no_whole_event() -> None:
