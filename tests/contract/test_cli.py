@@ -11,13 +11,14 @@ from pathlib import Path
 import psycopg
 import pytest
 from typer.testing import CliRunner
+from warehouse_shop import INSERT, UPDATE, Row, Shop, changes, first_load
 
 from floodmark.cli.main import app
 from floodmark.cli.process import out
 from floodmark.core.alert import Alert
 from floodmark.core.errors import LoadKilledError, WindowBusyError
 from floodmark.core.lsn import Lsn, LsnAbsence
-from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
+from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.source.database import DatabaseIdentity
 from floodmark.core.source.feed import InstanceIdentity
@@ -174,6 +175,26 @@ def test_quarantine_is_counted_by_table_and_rule(
     }
     unknown = cli.invoke(app, ["quarantine", "list", "nothing"])
     assert (unknown.exit_code, "nothing" in unknown.stderr) == (2, True)
+
+
+def test_quarantined_rows_are_released_and_discarded(
+    cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection
+) -> None:
+    shop = Shop(database, ledger)
+    rule = Rule("positive", "amount > 0", OnFailure.QUARANTINE)
+    shop.run(first_load(rules=(rule,)), 10, [Row(1, INSERT, 10, -4711), Row(2, INSERT, 10, 5)])
+    released = cli.invoke(app, ["quarantine", "release", "shop", "DBO.orders"])
+    assert released.exit_code == 0, released.stderr
+    assert "entries released: 1; overtaken by later changes: 0." in released.stdout
+    assert "rows inserted: 1; updated: 0." in released.stdout
+    assert "4711" not in released.stdout
+    assert "no row in quarantine" in cli.invoke(app, ["quarantine", "release", "shop", "dbo.Orders"]).stdout
+    shop.run(changes(10, 20, rules=(rule,)), 20, [Row(2, UPDATE, 15, -5)])
+    discarded = cli.invoke(app, ["quarantine", "discard", "shop", "dbo.Orders", "--rule", "positive"])
+    assert "dbo.Orders: entries of rule positive discarded: 1." in discarded.stdout
+    assert "There is no row in quarantine." in cli.invoke(app, ["quarantine", "list"]).stdout
+    unknown = cli.invoke(app, ["quarantine", "release", "shop", "dbo.Nothing"])
+    assert (unknown.exit_code, "dbo.Nothing" in unknown.stderr) == (2, True)
 
 
 def test_status_before_the_first_run_says_so_and_makes_nothing(cli: CliRunner, database: WarehouseConnection) -> None:

@@ -15,11 +15,8 @@ from floodmark.sync.status.reader import Limits, LiveSource, StatusReader
 from floodmark.wiring.pipelines import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from floodmark.app.context import AppContext
     from floodmark.core.schema import TableName
-    from floodmark.core.status.history import RuleCount
     from floodmark.core.status.report import PipelineStatus
     from floodmark.sync.ports.drift import DriftEvent
 
@@ -49,11 +46,6 @@ def read_history(app: AppContext, pipeline: str, table: TableName, at_most: int)
     ]
     newest = sorted(events, key=lambda each: each.event_id, reverse=True)[:at_most]
     return replace(history, drift=tuple(_drift_note(each) for each in newest))
-
-
-def list_quarantined(app: AppContext, pipeline: str) -> Sequence[RuleCount]:
-    """Return what is in quarantine of a pipeline, by table and rule, the newest first."""
-    return wire(app.config, pipeline).ledger.status().list_quarantined(pipeline)
 
 
 def _drift_note(event: DriftEvent) -> DriftNote:

@@ -1,17 +1,20 @@
-"""``floodmark quarantine``: the rows that broke a rule and are not in the targets."""
+"""``floodmark quarantine``: the rows that broke a rule and are not in the targets, and what becomes of them."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from floodmark.app.status import list_quarantined
+from floodmark.app.quarantine import discard_rows, list_quarantined, release_rows
 from floodmark.app.status_json import json_text
 from floodmark.cli.grid import Column, Grid, GridRow, print_line
-from floodmark.cli.process import AsJson, ConfigFile, Wide, explained, open_app, out
+from floodmark.cli.process import AsJson, ConfigFile, Pipeline, Wide, explained, open_app, out
+from floodmark.core.recovery.release import Release
 
 quarantine_app = typer.Typer(no_args_is_help=True, help="Rows that broke a rule.")
+Table = Annotated[str, typer.Argument(help="schema.table at the source.")]
 _COLUMNS = (
     Column("table", 5),
     Column("rule", 4),
@@ -28,10 +31,8 @@ def list_rules(
     wide: Wide = False,
     config: ConfigFile = None,
 ) -> None:
-    """Count the rows in quarantine by table and rule. Keys and values are in floodmark.quarantine of the warehouse.
-
-    A row stays in quarantine when a later change of it was loaded.
-    """
+    """Count the rows that wait in quarantine, by table and rule. Keys and values are in floodmark.quarantine of the
+    warehouse."""
     with explained():
         app = open_app(config)
         names = [pipeline] if pipeline else list(app.config.pipelines)
@@ -48,3 +49,51 @@ def list_rules(
         for name, each in found
     ]
     Grid("quarantine", _COLUMNS, rows).print(out, wide=wide)
+
+
+@quarantine_app.command("release")
+def release(pipeline: Pipeline, table: Table, as_json: AsJson = False, config: ConfigFile = None) -> None:
+    """Merge the rows of TABLE that break no rule any more, because the rule or the row was corrected.
+
+    The other rows stay in quarantine. A row that has a later change in the target is overtaken, and needs nothing.
+    """
+    with explained():
+        found = release_rows(open_app(config), pipeline, table)
+    if as_json:
+        typer.echo(json_text(asdict(found)))
+        return
+    for line in _release_lines(pipeline, table, found):
+        print_line(out, line)
+
+
+@quarantine_app.command("discard")
+def discard(
+    pipeline: Pipeline,
+    table: Table,
+    rule: Annotated[str | None, typer.Option(help="Only the rows that broke this rule.")] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Settle the rows of TABLE without a merge. The target stays as it is; later changes of the rows are loaded."""
+    with explained():
+        count = discard_rows(open_app(config), pipeline, table, rule)
+    which = f" of rule {rule}" if rule else ""
+    print_line(out, f"{table}: entries{which} discarded: {count:,}.")
+
+
+def _release_lines(pipeline: str, table: str, found: Release) -> list[str]:
+    remaining = sum(found.remaining.values())
+    if not (found.released or found.overtaken or remaining):
+        return [f"{table}: there is no row in quarantine."]
+    lines = [f"{table}: entries released: {found.released:,}; overtaken by later changes: {found.overtaken:,}."]
+    if found.window_id is not None:
+        counts = f"rows inserted: {found.inserted_rows:,}; updated: {found.updated_rows:,}"
+        lines.append(f"Window {found.window_id}: {counts}.")
+    if remaining:
+        rules = ", ".join(f"{rule}: {count:,}" for rule, count in found.remaining.items())
+        lines.append(f"Entries that stay: {remaining:,} ({rules}).")
+    if found.unfit:
+        lines.append(
+            f"Rows that break no rule and cannot be merged: {found.unfit:,}. They lack a column or a LOB, or their key "
+            f"was changed. Load them from the source: floodmark reload {pipeline} {table} --where ..."
+        )
+    return lines

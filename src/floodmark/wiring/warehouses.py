@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from floodmark.sync.ports.capture import StopLedger
     from floodmark.sync.ports.drift import DriftLedger
     from floodmark.sync.ports.ledger import Ledger
+    from floodmark.sync.ports.quarantine import Quarantine
     from floodmark.sync.ports.status import StatusLedger
     from floodmark.sync.ports.switch import SwitchLedger, Targets
     from floodmark.sync.ports.warehouse import RowComparer, Warehouse
@@ -140,6 +141,11 @@ class PostgresWarehouseWiring:
         from floodmark.postgres.warehouse.verify import PostgresRowComparer
 
         return PostgresRowComparer(self.connection())
+
+    def quarantine(self) -> Quarantine:
+        from floodmark.postgres.warehouse.release import PostgresQuarantine
+
+        return PostgresQuarantine(self.connection())
 
     def targets(self) -> Targets:
         from floodmark.postgres.warehouse.targets import PostgresTargets

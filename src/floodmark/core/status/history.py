@@ -43,7 +43,7 @@ class TableGap:
 
 @dataclass(frozen=True, slots=True)
 class RuleCount:
-    """The rows of a table in quarantine that broke a rule. A row stays there when a later change has corrected it."""
+    """The rows of a table that wait in quarantine because they broke a rule."""
 
     table: str
     rule: str

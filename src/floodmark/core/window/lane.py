@@ -1,7 +1,8 @@
 """Lanes: windows of one pipeline run in parallel on several lanes, with at most one unfinished window on each.
 
 The main lane plans from the watermarks and advances them. A load lane reloads one table while the main lane goes on
-without it. A replay lane merges an interval again that was read before.
+without it. A replay lane merges an interval again that was read before. A release lane merges rows from quarantine, in
+one transaction, so that no window on it is ever unfinished.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from floodmark.core.schema import TableName
 MAIN_LANE = ""
 _LOAD = "load "
 _REPLAY = "replay "
+_RELEASE = "release "
 
 
 def load_lane(table: TableName) -> str:
@@ -33,6 +35,11 @@ def replay_lane(interval: Interval) -> str:
 def is_replay_lane(lane: str) -> bool:
     """Return whether windows of the lane merge an interval again."""
     return lane.startswith(_REPLAY)
+
+
+def release_lane(table: TableName) -> str:
+    """Return the lane on which rows of a source table are released from quarantine."""
+    return f"{_RELEASE}{table}"
 
 
 def finishing_command(pipeline: str, lane: str) -> str:

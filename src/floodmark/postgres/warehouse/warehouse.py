@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from zlib import crc32
 
 import psycopg
 from psycopg.rows import dict_row
@@ -38,14 +37,13 @@ from floodmark.postgres.warehouse.staging import (
     list_staging,
 )
 from floodmark.postgres.warehouse.sweep import lower_positions, sweep_members, sweep_target
+from floodmark.postgres.warehouse.target_locks import lock_targets
 from floodmark.postgres.warehouse.targets import LOCK_TIMEOUT, column_types, ensure_target, read_columns
 from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.ports.staging import StagingSink
 from floodmark.sync.ports.warehouse import CheckedRows, WarehouseTraits
 
 _LOG = logging.getLogger(__name__)
-# Separates Floodmark's advisory locks from those of other programs. Arbitrary, and fixed.
-_MERGE_LOCK = 0x46_4C_4F_45
 _EXAMPLES = 3
 # Reset when the transaction ends. Memory enough to sort a million staged rows and to hash their keys. The default cost
 # of a random page is that of a disk that turns: PostgreSQL would read all of a large target for a few changes.
@@ -102,7 +100,7 @@ class PostgresWarehouse:
     ) -> Mapping[TableName, TableCounts]:
         with open_transaction(self._at, plan.pipeline) as session:
             _lock_planned(session, plan)
-            _lock_targets(session, plan)
+            lock_targets(session, [planned.target for planned in plan.tables])
             _refuse_overtaken_replay(session, plan)
             session.execute(_MERGE_SETTINGS)
             counts = {
@@ -162,16 +160,6 @@ def _lock_planned(session: psycopg.Connection, plan: WindowPlan) -> None:
             f"this load is attempt {plan.attempt}, and attempt {row['attempt']} has begun since.",
             "Nothing was merged; the later attempt merges the window.",
         )
-
-
-def _lock_targets(session: psycopg.Connection, plan: WindowPlan) -> None:
-    """Lock the targets until the transaction ends, so that merges of several lanes run one after another.
-
-    Each merge then counts correctly. Readers are not blocked.
-    """
-    # In the order of the numbers, without duplicates: two targets may share a number.
-    for number in sorted({crc32(str(planned.target).encode()) - 2**31 for planned in plan.tables}):
-        session.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_MERGE_LOCK, number])
 
 
 def _refuse_overtaken_replay(session: psycopg.Connection, plan: WindowPlan) -> None:

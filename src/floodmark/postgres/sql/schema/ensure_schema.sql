@@ -67,7 +67,7 @@ DROP INDEX IF EXISTS floodmark.one_unfinished_window_per_pipeline;
 CREATE UNIQUE INDEX IF NOT EXISTS one_unfinished_window_per_lane
     ON floodmark.windows (pipeline, lane) WHERE state <> 'advanced';
 COMMENT ON COLUMN floodmark.windows.lane IS
-    'Empty for the windows that follow the log; "load schema.table", "replay from-to" for parallel ones';
+    'Empty for the windows that follow the log; "load schema.table", "replay from-to", "release schema.table" for others';
 
 CREATE TABLE IF NOT EXISTS floodmark.window_tables (
     window_id        bigint    NOT NULL REFERENCES floodmark.windows ON DELETE CASCADE,
@@ -232,6 +232,20 @@ CREATE TABLE IF NOT EXISTS floodmark.quarantine (
 DROP INDEX IF EXISTS floodmark.quarantine_by_key;
 CREATE INDEX IF NOT EXISTS quarantine_by_key_hash
     ON floodmark.quarantine (target_schema, target_name, jsonb_hash_extended(key, 0));
+-- Version 11.
+ALTER TABLE floodmark.quarantine ADD COLUMN IF NOT EXISTS settled_at timestamptz;
+ALTER TABLE floodmark.quarantine ADD COLUMN IF NOT EXISTS settled_by text;
+ALTER TABLE floodmark.quarantine ADD COLUMN IF NOT EXISTS outcome text
+    CONSTRAINT known_outcome CHECK (outcome IN ('released', 'overtaken', 'discarded'));
+COMMENT ON TABLE floodmark.quarantine IS 'Rows that broke a rule, one for each rule; a settled row stays as a record';
+COMMENT ON COLUMN floodmark.quarantine.window_id IS 'The window that read it';
+COMMENT ON COLUMN floodmark.quarantine.key IS 'The values of its key, in the order of the key';
+COMMENT ON COLUMN floodmark.quarantine.row_data IS
+    'The row as it was staged. Values other than the key may be corrected before it is released';
+COMMENT ON COLUMN floodmark.quarantine.settled_at IS 'NULL while the row waits for a decision';
+COMMENT ON COLUMN floodmark.quarantine.settled_by IS 'The operator who released or discarded it';
+COMMENT ON COLUMN floodmark.quarantine.outcome IS
+    'released: it was merged; overtaken: a later change was; discarded: the target stays as it is';
 
 CREATE TABLE IF NOT EXISTS floodmark.alerts (
     alert_id      bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -17,7 +17,8 @@ LEFT JOIN (
         sum(x.quarantined_rows)::bigint AS quarantined_rows
     FROM floodmark.windows AS w
     JOIN floodmark.window_tables AS x USING (window_id)
-    WHERE w.state = 'advanced' AND w.pipeline = %(pipeline)s AND NOT starts_with(w.lane, 'replay ')
+    WHERE w.state = 'advanced' AND w.pipeline = %(pipeline)s
+      AND NOT starts_with(w.lane, 'replay ') AND NOT starts_with(w.lane, 'release ')
     GROUP BY w.pipeline, x.source_schema, x.source_name
 ) AS d USING (pipeline, source_schema, source_name)
 LEFT JOIN floodmark.window_tables AS l

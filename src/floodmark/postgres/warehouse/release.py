@@ -1,0 +1,206 @@
+"""The release of rows from quarantine: a window of its own, merged and finished in one transaction.
+
+The newest row of each key is staged again with its present values, and goes through the same gate and the same
+merge as every other. A change that the target already has a later one of is not staged: the guard of the merge would
+refuse it. So is one from before the newest load of the whole table. That load has read every row as it was later, and
+a row that was gone by then has left no tombstone where it was never in the target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+from sqlglot import exp
+
+from floodmark.core.errors import OperatorError
+from floodmark.core.naming import keep_column, quote_table
+from floodmark.core.policies import UnstorablePolicy
+from floodmark.core.recovery.release import Release, release_rules
+from floodmark.core.schema import TableName
+from floodmark.core.settings import TableSettings
+from floodmark.core.window.lane import release_lane
+from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
+from floodmark.core.window.plan_json import plan_to_json
+from floodmark.postgres.ledger.claims import refuse_loads
+from floodmark.postgres.ledger.opened import opened_window
+from floodmark.postgres.ledger.schema import ensure_schema
+from floodmark.postgres.session import Reachable, open_transaction
+from floodmark.postgres.sql import read_sql
+from floodmark.postgres.statements import query, source_parameters
+from floodmark.postgres.warehouse.counts import count_merge
+from floodmark.postgres.warehouse.gate import apply_rules, in_bound, recover_kept_values
+from floodmark.postgres.warehouse.merge import Merge, merge_of, same_key, staged, table, tombstone_key
+from floodmark.postgres.warehouse.merging import key_rules, run_merge, text_rules
+from floodmark.postgres.warehouse.staging import create_staging
+from floodmark.postgres.warehouse.target_locks import lock_targets
+from floodmark.postgres.warehouse.targets import column_types
+
+
+class PostgresQuarantine:
+    """``sync.ports.quarantine.Quarantine``. It holds no session: each method is one transaction of its own."""
+
+    def __init__(self, connection: Reachable) -> None:
+        self._at = connection
+
+    def release(self, pipeline: str, table: TableSettings, by: str) -> Release:
+        ensure_schema(self._at)
+        with open_transaction(self._at, str(table.source)) as session:
+            last = _last_plan(session, pipeline, table.source)
+            planned = _planned(last, table)
+            # After the lock no load of the whole table can be merged: it waits for the same lock.
+            lock_targets(session, [planned.target])
+            lane = release_lane(planned.source)
+            refuse_loads(session, pipeline, lane, [planned.source])
+            opened = query(
+                session,
+                "open_window",
+                pipeline=pipeline,
+                lane=lane,
+                to_lsn=last.to_lsn.value,
+                to_lsn_at=last.to_lsn_at,
+            )[0]
+            plan = replace(last, window_id=opened["window_id"], tables=(planned,), lane=lane, attempt=0)
+            return _Release(session, plan, planned, merge_of(plan, 0, has_tombstones=True), by).run()
+
+    def discard(self, pipeline: str, table: TableName, rule: str | None, by: str) -> int:
+        ensure_schema(self._at)
+        with open_transaction(self._at, str(table)) as session:
+            named = {"pipeline": pipeline, "rule": rule, "by": by, **source_parameters(table)}
+            return session.execute(read_sql("discard_rows"), named).rowcount
+
+
+@dataclass(frozen=True)
+class _Release:
+    session: psycopg.Connection
+    plan: WindowPlan
+    planned: TablePlan
+    merge: Merge
+    by: str
+
+    def run(self) -> Release:
+        self._stage()
+        self._settle("settle_overtaken")
+        recover_kept_values(self.session, self.planned, self.merge, column_types(self.planned))
+        gate = apply_rules(self.session, self.plan, self.planned, self.merge)
+        self._drop_incomplete()
+        counted = count_merge(self.session, self.merge)
+        run_merge(self.session, self.planned, self.merge, counted.staged)
+        self._settle("settle_released")
+        self.session.execute(f"DROP TABLE {quote_table(self.merge.staging)}")
+        window_id = None
+        if counted.staged:
+            unchanged = counted.staged - counted.inserted - counted.updated
+            window_id = self._record(
+                TableCounts(
+                    staged_rows=counted.staged,
+                    inserted_rows=counted.inserted,
+                    updated_rows=counted.updated,
+                    unchanged_rows=unchanged,
+                    warned_rows=gate.warned,
+                )
+            )
+        else:
+            query(self.session, "drop_window", window_id=self.plan.window_id)
+        return replace(
+            self._outcome(gate.quarantined),
+            window_id=window_id,
+            inserted_rows=counted.inserted,
+            updated_rows=counted.updated,
+        )
+
+    def _stage(self) -> None:
+        source = self.planned.source
+        whole = query(self.session, "list_whole_loads", pipeline=self.plan.pipeline)
+        loads = {TableName(row["source_schema"], row["source_name"]): row["window_id"] for row in whole}
+        named = self._target() | {"by": self.by, "load_window_id": loads.get(source, 0)}
+        self.session.execute(read_sql("settle_older"), named)
+        self.session.execute(create_staging(self.plan, 0))
+        values = {
+            "key": list(self.merge.key),
+            "columns": list(column_types(self.planned)),
+            "is_replaced": self.planned.unstorable is UnstorablePolicy.REPLACE,
+        }
+        try:
+            self.session.execute(self._filled("stage_newest"), self._target() | values)
+        except psycopg.DataError as error:  # its message may quote the value
+            raise OperatorError(
+                str(source),
+                f"a value in quarantine does not have the type of its column in {self.planned.target}.",
+                "Nothing was released. Correct the value in floodmark.quarantine (the log has the server's message), "
+                "or discard the row.",
+                error.diag.message_primary or "",
+            ) from error
+
+    def _drop_incomplete(self) -> None:
+        """Remove rows from staging whose changes left out a LOB that neither target nor quarantine has."""
+        if not self.merge.optional:
+            return
+        kept = [exp.func("COALESCE", staged(keep_column(name)), exp.false()) for name in self.merge.optional]
+        absent = exp.not_(
+            exp.Exists(this=exp.select("1").from_(table(self.merge.target, "t")).where(same_key(self.merge)))
+        )
+        dropped = exp.delete(table(self.merge.staging, "s")).where(exp.and_(exp.or_(*kept), absent))
+        self.session.execute(dropped.sql(dialect="postgres"))
+
+    def _record(self, counts: TableCounts) -> int:
+        """Write the window to the ledger as one that is finished. No watermark moves. Return its id."""
+        named: dict[str, Any] = {"window_id": self.plan.window_id, **source_parameters(self.planned.source)}
+        query(self.session, "store_plan", window_id=self.plan.window_id, plan=Jsonb(plan_to_json(self.plan)))
+        query(self.session, "open_window_table", **named, kind=self.planned.kind.value, after_lsn=None)
+        query(self.session, "record_counts", **named | asdict(counts))
+        for step in ("mark_merged", "mark_checked", "mark_advanced"):
+            query(self.session, step, window_id=self.plan.window_id)
+        return self.plan.window_id
+
+    def _outcome(self, broken_rows: int) -> Release:
+        rows = query(self.session, "count_outcomes", **self._target())
+        settled = {
+            outcome: sum(row["rows"] for row in rows if row["outcome"] == outcome)
+            for outcome in ("released", "overtaken")
+        }
+        remaining = {row["rule"]: row["rows"] for row in rows if row["outcome"] is None}
+        keys = self.session.execute(read_sql("count_open_keys"), self._target()).fetchone()
+        return Release(settled["released"], settled["overtaken"], remaining, (keys[0] if keys else 0) - broken_rows)
+
+    def _settle(self, statement: str) -> None:
+        self.session.execute(self._filled(statement), self._target() | {"by": self.by})
+
+    def _filled(self, statement: str) -> str:
+        merge = self.merge
+        # An INSERT names its table without an alias.
+        staging = quote_table(merge.staging) if statement == "stage_newest" else in_bound(table(merge.staging, "s"))
+        return read_sql(statement).format(
+            staging=staging,
+            target=in_bound(table(merge.target, "t")),
+            same_key=in_bound(same_key(merge)),
+            key=in_bound(tombstone_key(merge)),
+        )
+
+    def _target(self) -> dict[str, Any]:
+        return {"target_schema": self.planned.target.schema, "target_name": self.planned.target.name}
+
+
+def _last_plan(session: psycopg.Connection, pipeline: str, source: TableName) -> WindowPlan:
+    found = query(session, "newest_plan", pipeline=pipeline, **source_parameters(source))
+    if not found:
+        raise OperatorError(str(source), "no window has merged it yet, so nothing of it is in quarantine.")
+    return opened_window(found[0]).plan
+
+
+def _planned(last: WindowPlan, settings: TableSettings) -> TablePlan:
+    """Return the table as it was last merged, with the rules of the configuration."""
+    planned = next(each for each in last.tables if each.source == settings.source)
+    if planned.feed.member_column:
+        raise OperatorError(
+            str(settings.source),
+            f"its rows belong to members ({planned.feed.member_column}), which are also read one by one as a whole: a "
+            "row in quarantine may be of a member that no longer has it.",
+            "Correct the row where it comes from, or reload the table.",
+        )
+    planned = replace(
+        planned, kind=LoadKind.CHANGES, interval=None, is_reload=False, where="", unstorable=settings.unstorable
+    )
+    return replace(planned, rules=(*key_rules(planned), *text_rules(planned), *release_rules(settings.rules)))
