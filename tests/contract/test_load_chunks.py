@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -214,7 +216,20 @@ def test_progress_stands_in_the_log_while_it_changes(
     plan = planned(shop)
     with caplog.at_level(logging.INFO), progress_logged(plan, shop.ledger, seconds=0.01):
         SmallStager(shop, source).stage_chunks(plan, 0, plan_chunks(BOUNDS)[:2], 1)
-        wait_until(lambda: "66 %, 4 rows, 2 of 3 chunks" in caplog.text)
+        wait_until(lambda: "66 %, 4 rows, 2 of 3 chunks, " in caplog.text)
+    assert re.search(r"2 of 3 chunks, [\d,]+ rows/s, about 1 s left\.", caplog.text)
+
+
+def test_rows_of_an_earlier_load_do_not_count_for_the_rate(
+    shop: Shop, source: SmallSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = planned(shop)
+    SmallStager(shop, source).stage_chunks(plan, 0, plan_chunks(BOUNDS)[:2], 1)
+    with caplog.at_level(logging.INFO), progress_logged(plan, shop.ledger, seconds=0.01):
+        time.sleep(0.05)
+        assert "chunks" not in caplog.text
+        SmallStager(shop, source).stage_chunks(plan, 0, plan_chunks(BOUNDS)[2:], 1)
+        wait_until(lambda: "100 %, 6 rows, 3 of 3 chunks, " in caplog.text)
 
 
 def test_chunks_of_a_window_go_with_it(shop: Shop) -> None:

@@ -51,6 +51,11 @@ class LoadProgress:
         """
         return 100 * self.staged_chunks // self.chunks if self.chunks else 0
 
+    @property
+    def rows_left(self) -> float | None:
+        """Return about how many rows are not staged; None before the first chunk."""
+        return self.rows / self.staged_chunks * (self.chunks - self.staged_chunks) if self.staged_chunks else None
+
     def __str__(self) -> str:
         return f"{self.percent} %, {self.rows:,} rows"
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.schema import TableName
+from floodmark.core.status.pace import Pace
 from floodmark.core.window.chunks import LoadProgress, StoredChunk, plan_chunks, progress_of, select_lost
 from floodmark.core.window.plan import LoadKind, WindowPlan
 from floodmark.sync.ports.ledger import Ledger
@@ -22,6 +24,37 @@ from floodmark.sync.run.read_slots import ReadSlots
 
 _LOG = logging.getLogger(__name__)
 PROGRESS_SECONDS = 10.0
+
+
+class _ProgressWatch:
+    """The progress of the first loads of a window, from one reading to the next."""
+
+    def __init__(self, window_id: int, ledger: Ledger) -> None:
+        self._window_id = window_id
+        self._ledger = ledger
+        self._read_at = time.monotonic()
+        self._is_first = True
+        self._known: Mapping[TableName, LoadProgress] = {}
+        self._begun: dict[TableName, tuple[float, int]] = {}
+        """When a table was first seen, at the latest, and the rows that an earlier load had staged by then."""
+
+    def read(self) -> list[str]:
+        """Return a line for each table whose progress has changed."""
+        now = time.monotonic()
+        try:
+            seen = self._ledger.read_load_progress(self._window_id)
+        except FloodmarkError as error:
+            _LOG.warning("Could not read the progress of the load: %s", error)
+            return []
+        changed = []
+        for source, progress in seen.items():
+            begun, rows = self._begun.setdefault(source, (self._read_at, progress.rows if self._is_first else 0))
+            if progress != self._known.get(source):
+                pace = Pace(progress.rows - rows, now - begun).describe(progress.rows_left)
+                done = f"{progress.staged_chunks} of {progress.chunks} chunks"
+                changed.append(f"{source}: first load {progress}, {done}{pace}.")
+        self._read_at, self._known, self._is_first = now, seen, False
+        return changed
 
 
 def slots_of(plan: WindowPlan) -> ReadSlots:
@@ -88,22 +121,13 @@ def progress_logged(plan: WindowPlan, ledger: Ledger, seconds: float = PROGRESS_
     if all(table.kind is not LoadKind.FIRST_LOAD for table in plan.tables):
         yield
         return
-    ended = threading.Event()
+    ended, watch = threading.Event(), _ProgressWatch(plan.window_id, ledger)
 
     def log_progress() -> None:
-        known: Mapping[TableName, LoadProgress] = {}
+        watch.read()
         while not ended.wait(seconds):
-            try:
-                seen = ledger.read_load_progress(plan.window_id)
-            except FloodmarkError as error:
-                _LOG.warning("Could not read the progress of the load: %s", error)
-                continue
-            for source, progress in seen.items():
-                if progress != known.get(source):
-                    _LOG.info(
-                        "%s: first load %s, %s of %s chunks.", source, progress, progress.staged_chunks, progress.chunks
-                    )
-            known = seen
+            for line in watch.read():
+                _LOG.info("%s", line)
 
     reporter = threading.Thread(target=log_progress, name="progress", daemon=True)
     reporter.start()

@@ -6,7 +6,10 @@ there now: while the source is written to, it differs from its target.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from floodmark.core.errors import NotCapturedYetError
 from floodmark.core.position import Position
@@ -14,6 +17,7 @@ from floodmark.core.settings import PipelineSettings
 from floodmark.core.source.history import LogEntry
 from floodmark.core.source.snapshot import Verdict
 from floodmark.core.source.verdicts import incident
+from floodmark.core.status.pace import Pace
 from floodmark.core.status.verification import TableVerification
 from floodmark.core.window.chunks import LoadChunk
 from floodmark.core.window.plan import TablePlan
@@ -24,6 +28,11 @@ from floodmark.sync.ports.source import Source
 from floodmark.sync.ports.warehouse import DEFAULT_LISTED_KEYS, RowComparer
 from floodmark.sync.window.origin import require_origin
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PROGRESS_SECONDS = 10.0
+_LOG = logging.getLogger(__name__)
 _WHOLE_TABLE = LoadChunk(0, None, None)
 
 
@@ -39,7 +48,23 @@ def verify_tables(
     """Yield one result after the other, in the order of the configuration. Raises from ``core.errors``."""
     end, tables = _plan(settings, source, ledger)
     for table in tables:
-        yield comparer.compare_rows(table, open_reader(table, end).read_chunk(_WHOLE_TABLE), listed_keys)
+        batches = open_reader(table, end).read_chunk(_WHOLE_TABLE)
+        yield comparer.compare_rows(table, rows_logged(str(table.source), batches), listed_keys)
+
+
+def rows_logged(
+    table: str, batches: Iterable[pa.RecordBatch], seconds: float = PROGRESS_SECONDS
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches, and log every few seconds how many rows were read."""
+    begun = said = time.monotonic()
+    rows = 0
+    for batch in batches:
+        rows += batch.num_rows
+        now = time.monotonic()
+        if now - said >= seconds:
+            said = now
+            _LOG.info("%s: %s rows read for the comparison%s.", table, f"{rows:,}", Pace(rows, now - begun).describe())
+        yield batch
 
 
 def _plan(settings: PipelineSettings, source: Source, ledger: Ledger) -> tuple[LogEntry, list[TablePlan]]:
