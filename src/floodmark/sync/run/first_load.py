@@ -36,7 +36,7 @@ class _ProgressWatch:
         self._is_first = True
         self._known: Mapping[TableName, LoadProgress] = {}
         self._begun: dict[TableName, tuple[float, int]] = {}
-        """When a table was first seen, at the latest, and the rows that an earlier load had staged by then."""
+        """For each table: the reading before the one that first had it, and the rows that an earlier load staged."""
 
     def read(self) -> list[str]:
         """Return a line for each table whose progress has changed."""
@@ -122,9 +122,9 @@ def progress_logged(plan: WindowPlan, ledger: Ledger, seconds: float = PROGRESS_
         yield
         return
     ended, watch = threading.Event(), _ProgressWatch(plan.window_id, ledger)
+    watch.read()  # before the block, so that what is staged by now counts for no rate
 
     def log_progress() -> None:
-        watch.read()
         while not ended.wait(seconds):
             for line in watch.read():
                 _LOG.info("%s", line)
