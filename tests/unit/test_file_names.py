@@ -1,0 +1,15 @@
+"""The names of the test files: pytest imports each by its name alone, so that it refuses the second of one name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+FOLDERS = ("tests", "compact_tracking/tests", "emulator/tests")
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    names = Counter(path.name for folder in FOLDERS for path in (REPOSITORY / folder).rglob("test_*.py"))
+    assert len(names) > 100
+    assert [name for name, files in names.items() if files > 1] == []
