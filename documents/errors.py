@@ -16,7 +16,7 @@ def errors_page() -> str:
     ]
     classes.sort(key=lambda each: inspect.getsourcelines(each)[1])
     rows = [
-        [f"`{each.__name__}`", _acts(each), "yes" if each.retryable else "no", as_markdown(each.__doc__ or "")]
+        [f"`{each.__name__}`", acts(each), "yes" if each.retryable else "no", as_markdown(each.__doc__ or "")]
         for each in classes[1:]
     ]
     return (
@@ -35,7 +35,7 @@ def errors_page() -> str:
     )
 
 
-def _acts(error: type[errors.FloodmarkError]) -> str:
+def acts(error: type[errors.FloodmarkError]) -> str:
     """Return who acts, from the tree in the docstring of the module: the topmost class has it."""
     top = error.__mro__[error.__mro__.index(errors.FloodmarkError) - 1]
     found = re.search(rf"^[├└]── {top.__name__} +(.+)$", errors.__doc__ or "", flags=re.MULTILINE)

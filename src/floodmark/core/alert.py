@@ -23,7 +23,7 @@ class Alert:
     """
 
     kind: str
-    """One word with underscores, such as ``run_failed``; docs/operations.md has a section for each."""
+    """One word with underscores, such as ``run_failed``; docs/reference/alerts.md has each."""
     subject: str
     """The source or the pipeline."""
     what: str

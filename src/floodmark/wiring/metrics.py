@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     from floodmark.core.status.measures import TableMeasure
     from floodmark.core.window.published import AdvanceResult
 
-_ROWS = ("read_rows", "inserted_rows", "updated_rows", "deleted_rows", "unchanged_rows", "quarantined_rows")
-_GAUGES = ("lag_seconds", "headroom_seconds", "change_rows", "change_bytes")
+ROWS = ("read_rows", "inserted_rows", "updated_rows", "deleted_rows", "unchanged_rows", "quarantined_rows")
+"""The counters: fields of ``TableCounts``, of each table of a published window."""
+GAUGES = ("lag_seconds", "headroom_seconds", "change_rows", "change_bytes")
+"""The gauges: fields of ``TableMeasure``, of each table of the pipeline. One that is unknown is not sent."""
+TABLE_METRIC = "floodmark.table."
+WINDOW_METRIC = "floodmark.window.duration"
+"""The timer: the time from the planning of a window to its publication, failed runs in between included."""
 
 
 class AirflowMetrics:
@@ -32,11 +37,11 @@ class AirflowMetrics:
 
         for table in result.tables:
             counts = asdict(table.counts)
-            for name in _ROWS:
-                stat, tags = _named(f"floodmark.table.{name}", result.pipeline, table.source)
+            for name in ROWS:
+                stat, tags = _named(f"{TABLE_METRIC}{name}", result.pipeline, table.source)
                 stats.incr(stat, counts[name], tags=tags)
         if seconds is not None:
-            stat, tags = _named("floodmark.window.duration", result.pipeline)
+            stat, tags = _named(WINDOW_METRIC, result.pipeline)
             # In milliseconds like StatsD's timers; Airflow passes a number on unchanged.
             stats.timing(stat, seconds * 1000.0, tags=tags)
 
@@ -44,10 +49,10 @@ class AirflowMetrics:
         from airflow.sdk.observability import stats
 
         for each in measures:
-            for name in _GAUGES:
+            for name in GAUGES:
                 value: float | None = getattr(each, name)
                 if value is not None:
-                    stat, tags = _named(f"floodmark.table.{name}", pipeline, each.table)
+                    stat, tags = _named(f"{TABLE_METRIC}{name}", pipeline, each.table)
                     stats.gauge(stat, round(value, 3), tags=tags)
 
 

@@ -10,6 +10,8 @@ from floodmark.core.drift.shapes import Difference
 from floodmark.core.drift.words import CDC_DRIFT_WORDS, DriftWords
 from floodmark.core.policies import GONE, DriftClass, DriftPolicy
 
+SCHEMA_DRIFT = "schema_drift"
+"""The kind of the alert about a drift event."""
 _HAPPENED = {
     DriftClass.COLUMN_ADDED: "column {column} {after} was added",
     DriftClass.COLUMN_DROPPED: "column {column} {before} was dropped",

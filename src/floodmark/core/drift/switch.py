@@ -20,7 +20,7 @@ from floodmark.core.source.feed import InstanceIdentity
 from floodmark.core.source.scripts import EVERY_ROW, TOUCHED, filled_rows, touched_rows
 from floodmark.core.window.plan import WindowState
 
-KIND = "instance_switch"
+INSTANCE_SWITCH = "instance_switch"
 
 
 class SwitchState(Enum):
@@ -169,13 +169,13 @@ def may_switch(watermark: Position, start: Position) -> bool:
 
 def switch_key(switch_id: int) -> str:
     """Return the event key of the alert."""
-    return f"{KIND}:{switch_id}"
+    return f"{INSTANCE_SWITCH}:{switch_id}"
 
 
 def build_switch_alert(switch: InstanceSwitch, problem: str, advice: str) -> Alert:
     """Return the alert for a switch that cannot continue by itself."""
     return Alert(
-        kind=KIND,
+        kind=INSTANCE_SWITCH,
         subject=switch.source,
         table=switch.table,
         what=f"The switch of {switch.table} from capture instance {switch.old.name} to {switch.name} is blocked: "

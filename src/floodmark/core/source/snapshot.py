@@ -133,31 +133,46 @@ class Verdict(Enum):
     """The answer to whether the next window of a table may be read, and if not, why. Only READY moves rows."""
 
     READY = "ready"
+    """The source has changes after the watermark, and the next run reads them."""
     CAUGHT_UP = "caught_up"
+    """The source has nothing after the watermark."""
     NOT_STARTED = "not_started"
-    """No watermark yet: the table needs its first load."""
+    """No watermark yet: the next run loads the whole table."""
     EXPIRED = "expired"
+    """The source has removed changes that no run has read."""
     AHEAD_OF_SOURCE = "ahead_of_source"
+    """The source no longer has what was read: it was restored, or failed over to a copy that was behind."""
     NOT_CAPTURED_YET = "not_captured_yet"
+    """The capture job has not reached the enabling of the table."""
     INSTANCE_MISSING = "instance_missing"
+    """The changes of the table are not recorded, or the table does not exist."""
     INSTANCE_REPLACED = "instance_replaced"
+    """The changes are recorded in another place than before; neither has those in between."""
     OTHER_DATABASE = "other_database"
-    """The connection leads to another database than the one that the watermark is of."""
+    """The connection leads to another database than the one that the watermark is of. Nothing is read, and nothing is
+    repaired."""
     REPLICA_BEHIND = "replica_behind"
-    """A readable replica answered that does not have what was read before."""
+    """A readable replica answered that does not have what was read before. Nothing is concluded from it."""
     NO_PERMISSION = "no_permission"
+    """The login may not read the table or its changes."""
     CAPTURE_STOPPED = "capture_stopped"
+    """The capture job does not run, and all that it captured of the table has been read. Runs fail, also for tables
+    with captured changes left."""
     CAPTURE_LAGGING = "capture_lagging"
+    """The capture job runs and captures nothing new. The run ends as skipped."""
     DAMAGED = "damaged"
     """The file that has the rows is cut off, or its parts do not fit."""
     NOT_PLANNABLE = "not_plannable"
-    """Left out of the pipeline's windows, because its configuration and its capture do not fit."""
+    """The configuration of the table and its capture do not fit, such as no key, a type that cannot be carried, or a
+    target with another key."""
     REFUSED = "refused"
-    """Left out of the last window by its load: staging or the target refused its rows. The next run tries again."""
+    """The last load, or a check after its merge, refused the rows of the table. After a refused load nothing of the
+    table was merged; after a failed check the target has the rows, and the watermark stays."""
     HELD = "held"
-    """Left out of the pipeline's windows because of a schema drift, until the operator ends the hold."""
+    """The schema of the table has drifted, and its policy is to wait until the operator ends the hold."""
     REPAIRING = "repairing"
-    """Left out of the pipeline's windows while another window reloads it; the old rows stay readable."""
+    """A window of its own loads the table, again or for the first time, in parallel to the windows of the others. Its
+    old rows stay readable."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,11 +36,15 @@ class TableMeasure:
 
     table: TableName
     lag_seconds: float | None
+    """The age of the watermark by the source's clock; 0 when the source has nothing newer. Sent also where a task of
+    the run failed, unless the source cannot be queried."""
     headroom_seconds: float | None
+    """The time until cleanup may pass the watermark, if that does not move. Unknown where the login may not see the
+    retention."""
     change_rows: int | None = None
-    """Of all its capture instances."""
+    """The rows in the change tables of all its capture instances. Unknown where the login may not read them."""
     change_bytes: int | None = None
-    """Of all its capture instances."""
+    """The size of these change tables at the source, indexes and large values included. Unknown as well."""
 
 
 def measure_tables(

@@ -125,22 +125,24 @@ class WindowPlan:
 
 @dataclass(frozen=True, slots=True)
 class TableCounts:
-    """The rows that one table's load moved.
-
-    read: change rows (or table rows in a first load) that came from the source. staged: rows after net changes.
-    Of the staged ones, inserted: keys that came to life; updated: living rows replaced; deleted: living rows that died;
-    quarantined: rows set aside by a rule; unchanged: the rest (the target had the row at the same or a higher LSN, or a
-    deleted key was not there). staged = inserted + updated + deleted + quarantined + unchanged.
-    warned: rows that break a rule which only warns, merged all the same.
-    swept: rows of the target that a reload did not find at the source any more.
-    """
+    """The rows that one table's load moved: staged = inserted + updated + deleted + quarantined + unchanged."""
 
     read_rows: int = 0
+    """Change rows that came from the source; in a first load, rows of the table."""
     staged_rows: int = 0
+    """Rows after net changes."""
     inserted_rows: int = 0
+    """Staged rows whose keys came to life in the target."""
     updated_rows: int = 0
+    """Staged rows that replaced living rows of the target."""
     deleted_rows: int = 0
+    """Staged rows that ended living rows of the target."""
     unchanged_rows: int = 0
+    """Staged rows that changed nothing: the target had the row at the same or a higher position, or a deleted key was
+    not there."""
     quarantined_rows: int = 0
+    """Staged rows that a rule set aside."""
     warned_rows: int = 0
+    """Rows that break a rule which only warns; they are merged all the same."""
     swept_rows: int = 0
+    """Rows of the target that a reload did not find at the source any more."""

@@ -29,7 +29,7 @@ from floodmark.core.window.net_source import check_net
 from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.core.window.readers_view import check_readers_view
 
-_PLANNED = (Verdict.READY, Verdict.NOT_STARTED)
+PLANNED = (Verdict.READY, Verdict.NOT_STARTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def check_plans(
 
     def checked(validity: Validity) -> Validity:
         name = validity.table
-        if validity.verdict in _PLANNED:
+        if validity.verdict in PLANNED:
             try:
                 plan_table(tables[name], table_snapshots[name], snapshot, states.get(name))
             except (ConfigError, NoKeyError) as error:
@@ -161,7 +161,7 @@ def decide(
     chosen = [
         plan_table(table, table_snapshots[table.source], snapshot, states.get(table.source))
         for table in settings.tables
-        if verdicts[table.source] in _PLANNED
+        if verdicts[table.source] in PLANNED
     ]
     if not chosen and incidents:
         return Fail(incidents)

@@ -47,7 +47,7 @@ def explain_fault(error: Exception, file: Path, mark: DeviceMark | None) -> Faul
     """Return what one of ``ERRORS`` means that was met in a device's file. It contains no value of a row."""
     if isinstance(error, AnchorRewoundError) and mark is not None:
         return _rewound(error, file, mark)
-    for kind, verdict, hint in _BY_CLASS:
+    for kind, verdict, hint in BY_CLASS:
         if isinstance(error, kind):
             return Fault(verdict, f"{error}.", hint)
     if isinstance(error, sqlite3.Error):
@@ -57,7 +57,7 @@ def explain_fault(error: Exception, file: Path, mark: DeviceMark | None) -> Faul
     return Fault(Verdict.NO_PERMISSION, f"{file} cannot be read ({error}).", "Let Floodmark's user read and write it.")
 
 
-_BY_CLASS: tuple[tuple[type[Exception], Verdict, str], ...] = (
+BY_CLASS: tuple[tuple[type[Exception], Verdict, str], ...] = (
     (OtherKeyError, Verdict.NOT_PLANNABLE, "Give the table the same key on all devices."),
     (TrackingLostError, Verdict.INSTANCE_MISSING, _ENABLE),
     (AnchorReplacedError, Verdict.INSTANCE_REPLACED, _READ_AGAIN),

@@ -118,10 +118,10 @@ class _Marks:
         waits_too_long = met_at is not None and now - met_at > SEGMENTS_WITHIN
         is_quiet = not waits_too_long and marks.keys() == ends.keys()
         is_quiet = is_quiet and all(mark.next == ends[number].high for number, mark in marks.items())
-        return cls(next(_faults(marks, ends), None), is_quiet=bool(marks) and is_quiet)
+        return cls(next(find_faults(marks, ends), None), is_quiet=bool(marks) and is_quiet)
 
 
-def _faults(marks: Mapping[int, PartitionMark], ends: Mapping[int, PartitionEnds]) -> Iterator[FeedFault]:
+def find_faults(marks: Mapping[int, PartitionMark], ends: Mapping[int, PartitionEnds]) -> Iterator[FeedFault]:
     """Yield why changes after marks cannot be read."""
     for number, mark in marks.items():
         end = ends.get(number)

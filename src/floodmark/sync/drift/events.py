@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from floodmark.core.alert import Alert
 from floodmark.core.drift.ddl import DdlEntry, Explained, explain, is_behind, mentions
-from floodmark.core.drift.messages import advise, describe, describe_ddl, describe_effect
+from floodmark.core.drift.messages import SCHEMA_DRIFT, advise, describe, describe_ddl, describe_effect
 from floodmark.core.drift.proposal import build_proposal, takes_along
 from floodmark.core.drift.risk import RowsAtRisk
 from floodmark.core.drift.shapes import (
@@ -28,8 +28,6 @@ from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot
 from floodmark.core.source.words import CDC_WORDS, SourceWords
 from floodmark.sync.ports.drift import DriftEvent, DriftFacts, DriftFinding, DriftLedger, KnownTable
-
-KIND = "schema_drift"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +186,7 @@ class Findings:
 
 def alert_key(event_id: int) -> str:
     """Return the key of the alert about a drift event."""
-    return f"{KIND}:{event_id}"
+    return f"{SCHEMA_DRIFT}:{event_id}"
 
 
 def is_ignored(event: DriftEvent) -> bool:
@@ -234,7 +232,7 @@ def build_drift_alert(
         return None
     difference, ddl = event.explained.difference, describe_ddl(event.explained, words)
     return Alert(
-        kind=KIND,
+        kind=SCHEMA_DRIFT,
         subject=event.source,
         table=event.table,
         what=" ".join(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from floodmark.core.alerts.runs import RUN_FAILED
+from floodmark.core.alerts.kinds import standing_of
 from floodmark.core.drift.messages import describe, describe_hold
 from floodmark.core.policies import DriftPolicy, OnGap
 from floodmark.core.position import Position
@@ -106,7 +106,7 @@ class StatusReader:
             self._main.state.value if self._main else None,
             tuple(tables),
             alerts,
-            max([*standings, *map(_standing_of, alerts), Standing.FINE]).name.lower(),
+            max([*standings, *(standing_of(alert.kind) for alert in alerts), Standing.FINE]).name.lower(),
             self._stop(live),
         )
 
@@ -243,10 +243,6 @@ def _undecided(events: Iterable[DriftEvent], pipeline: str) -> dict[tuple[str, s
 def _change_tables(table: TableName, live: LiveSource | None) -> tuple[ChangeTableStatus, ...]:
     sizes = sizes_of(table, live.progress.sizes) if live else ()
     return tuple(ChangeTableStatus(size.instance, size.rows, size.size_bytes) for size in sizes)
-
-
-def _standing_of(alert: AlertStatus) -> Standing:
-    return Standing.INCIDENT if alert.kind == RUN_FAILED else Standing.ATTENTION
 
 
 def _alert_status(opened: OpenAlert) -> AlertStatus:
