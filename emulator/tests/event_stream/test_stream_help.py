@@ -59,18 +59,40 @@ def test_drivers_read_every_column(open_dir: Path) -> None:
             " N'floods.servicebus.windows.net/h', N'c'"
         )
         cursor.execute("EXEC sp_add_object_to_event_stream_group N'g', N'dbo.a'")
+        cursor.execute("EXEC sys.sp_help_change_feed")
+        assert len(cursor.fetchall()) == 1
         for call in ("table_groups", "table @source_schema = N'dbo', @source_name = N'a'", "settings"):
             cursor.execute(f"EXEC sys.sp_help_change_feed_{call}")
             assert len(cursor.fetchall()) == 1
+        cursor.execute("SELECT * FROM sys.dm_change_feed_log_scan_sessions")
+        cursor.fetchall()
         cursor.execute("SELECT * FROM sys.dm_change_feed_errors")
         cursor.fetchall()
         connection.close()
 
 
-@pytest.mark.parametrize("name", ["table_groups", "settings"])
+@pytest.mark.parametrize(
+    "name", ["feed", "feed_table_groups", "feed_settings", "event_stream_groups", "event_stream_tables"]
+)
 def test_nothing_is_shown_where_nothing_is_enabled(source: Source, name: str) -> None:
     source.run("EXEC sys.sp_disable_event_stream")
     with pytest.raises(SqlServerError) as caught:
-        source.run(f"EXEC sys.sp_help_change_feed_{name}")
+        source.run(f"EXEC sys.sp_help_change_{name}")
     source.run("EXEC sys.sp_enable_event_stream")
     assert caught.value.number == 23636
+
+
+def test_all_tables_are_listed_with_their_groups(source: Source) -> None:
+    source.run("CREATE TABLE dbo.a (id int PRIMARY KEY)", "CREATE TABLE dbo.b (id int PRIMARY KEY)")
+    assert source.run("EXEC sys.sp_help_change_event_stream_tables") == []
+    for group, table in (("second", "a"), ("first", "b")):
+        source.group(group)
+        source.add(group, f"dbo.{table}")
+    rows = source.run("EXEC sys.sp_help_change_event_stream_tables")
+    assert [(row[1], row[3]) for row in rows] == [("first", "b"), ("second", "a")]
+    for row in rows:
+        by_name = f"EXEC sys.sp_help_change_feed_table @source_schema = N'dbo', @source_name = N'{row[3]}'"
+        assert source.run(by_name) == [row]
+    older = source.run("EXEC sys.sp_help_change_feed")
+    assert [row[:4] for row in older] == [(row[0], row[1], row[5], "c") for row in rows]
+    assert [row[6:11] for row in older] == [(row[2], row[3], row[4], row[8], row[7]) for row in rows]

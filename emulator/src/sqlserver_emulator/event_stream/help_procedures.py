@@ -48,6 +48,26 @@ _TABLE_COLUMNS: Listing = (
     ("include_all_columns", BIT),
     ("include_old_lob_values", BIT),
 )
+_FEED_COLUMNS: Listing = (
+    ("table_group_id", _GUID),
+    ("table_group_name", _GROUP_NAME),
+    ("destination_location", TsqlType("nvarchar", 512)),
+    ("destination_credential", SYSNAME),
+    ("workspace_id", TsqlType("nvarchar", 247)),
+    ("synapse_workgroup_name", TsqlType("nvarchar", 50)),
+    ("schema_name", SYSNAME),
+    ("table_name", SYSNAME),
+    ("table_id", _GUID),
+    ("table_object_id", INT),
+    ("state", _TINYINT),
+    ("version", LSN),
+    ("snapshot_phase", _TINYINT),
+    ("snapshot_current_phase_time", DATETIME),
+    ("snapshot_retry_count", INT),
+    ("snapshot_start_time", DATETIME),
+    ("snapshot_end_time", DATETIME),
+    ("snapshot_row_count", INT),
+)
 _GROUP_COLUMNS: Listing = (
     ("table_group_id", _GUID),
     ("table_group_name", _GROUP_NAME),
@@ -88,6 +108,26 @@ def help_table(call: ProcedureCall) -> Iterator[Event]:
     given = [None if value is None else str(value) for value in (*named, *ids)]
     rows = call.engine.fetch_all(_TABLES, (database_id, *given))
     yield from result_set(_TABLE_COLUMNS, [_table_row(row) for row in rows])
+
+
+def help_tables(call: ProcedureCall) -> Iterator[Event]:
+    """Yield every streamed table. Raises 23636."""
+    database_id, _ = _stream(call)
+    rows = call.engine.fetch_all(_TABLES, (database_id, *[None] * 4))
+    yield from result_set(_TABLE_COLUMNS, [_table_row(row) for row in rows])
+
+
+def help_feed(call: ProcedureCall) -> Iterator[Event]:
+    """Yield every streamed table with its group, in the older form. Raises 23636."""
+    database_id, _ = _stream(call)
+    credentials = {row[0]: row[3] for row in call.engine.fetch_all(_GROUPS, (database_id,))}
+    rows = []
+    for group_id, group, schema, table, table_id, location, object_id, *_ in call.engine.fetch_all(
+        _TABLES, (database_id, *[None] * 4)
+    ):
+        known = (group_id, group, location, credentials[group_id], None, None, schema, table, table_id, object_id)
+        rows.append((*known, _ACTIVE, *[None] * 7))
+    yield from result_set(_FEED_COLUMNS, rows)
 
 
 def help_groups(call: ProcedureCall) -> Iterator[Event]:
@@ -135,8 +175,10 @@ JOIN emulator.event_stream_groups g ON g.database_id = t.database_id AND g.name 
 JOIN emulator.objects o USING (object_id)
 JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
 WHERE t.database_id = $1::int
-  AND (lower(s.name) = lower($2::varchar) AND lower(o.name) = lower($3::varchar)
+  AND ($2::varchar IS NULL AND $4::uuid IS NULL
+       OR lower(s.name) = lower($2::varchar) AND lower(o.name) = lower($3::varchar)
        OR g.group_id = $4::uuid AND t.table_id = $5::uuid)
+ORDER BY g.name, s.name, o.name
 """
 _GROUPS = """
 SELECT group_id, name::text, destination_location, credential::text, message_bytes, scheme, column_name::text,

@@ -277,8 +277,10 @@ PROCEDURES: ProcedureRegistry = {
         name: SystemProcedure(name, parameters, listing)
         for name, parameters, listing in (
             ("sp_help_change_feed_table", help_procedures.TABLE_PARAMETERS, help_procedures.help_table),
+            ("sp_help_change_feed", (), help_procedures.help_feed),
             ("sp_help_change_feed_table_groups", (), help_procedures.help_groups),
             ("sp_help_change_event_stream_groups", (), help_procedures.help_groups),
+            ("sp_help_change_event_stream_tables", (), help_procedures.help_tables),
             ("sp_help_change_feed_settings", (), help_procedures.help_settings),
         )
     },

@@ -20,9 +20,11 @@ from sqlserver_emulator.cdc.log.reader import PAYLOAD_AT, LogReader, message_pos
 from sqlserver_emulator.cdc.lsn import lsn_at, parse_position, position_text
 from sqlserver_emulator.cdc.postgres import connect, runner
 from sqlserver_emulator.cdc.rows import changed_places
+from sqlserver_emulator.cdc.scan.scan_sessions import ScanSession
 from sqlserver_emulator.clock import LoggedClock
 from sqlserver_emulator.event_stream.encoding import OutgoingChange, encode_change
 from sqlserver_emulator.event_stream.messages import stream_error
+from sqlserver_emulator.event_stream.scans import ScanRecords
 from sqlserver_emulator.event_stream.tables import (
     StreamedColumn,
     StreamedTable,
@@ -72,6 +74,8 @@ class EventStream:
             self._connection.close()
             raise
         self._clock = LoggedClock(self._run)
+        self._scans = ScanRecords(self._run, database_id)
+        self._scan = ScanSession()
         self._relations: dict[int, Relation] = {}
         self._tables: dict[int, StreamedTable | None] = {}
         self._round_robin = count()
@@ -95,9 +99,11 @@ class EventStream:
             return
         # The options of a table may have changed without a sign in the log.
         self._tables.clear()
+        self._scan = ScanSession()
         asked = False
         while self._reader.position < target or self._is_in_transaction:
             messages = self._reader.receive(_WAIT_SECONDS)
+            self._scan.log_records += len(messages)
             for message in messages:
                 self._take(message)
             if not messages and not asked:
@@ -106,6 +112,7 @@ class EventStream:
         self._publish()
         self._seen_flush = target
         self._reader.confirm(max(self._stored, self._reader.position))
+        self._scans.add(self._scan)
 
     def _take(self, message: bytes) -> None:
         kind = message[PAYLOAD_AT]
@@ -120,10 +127,15 @@ class EventStream:
         elif kind == pgoutput.COMMIT:
             self._end = pgoutput.read_commit(message, PAYLOAD_AT).end_position
             self._is_in_transaction = False
+            if self._sequence:
+                lsns = lsn_at(self._begin_position), lsn_at(self._begin.commit_position)
+                self._scan.note_transaction(*lsns, self._committed_at.timestamp())
+                self._scan.commands += self._sequence
             if self._pending_bytes > _BATCH_BYTES:
                 self._publish()
         elif kind == pgoutput.RELATION:
             relation = pgoutput.read_relation(message, PAYLOAD_AT)
+            self._scan.schema_changes += self._relations.get(relation.object_id, relation) != relation
             self._relations[relation.object_id] = relation
             self._tables.pop(relation.object_id, None)
 

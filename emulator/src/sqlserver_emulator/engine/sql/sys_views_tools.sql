@@ -212,13 +212,24 @@ FROM emulator.credentials c;
 
 -- Change event streaming ------------------------------------------------------------------------------------------------
 
+-- OFFSET 0: the right is checked once, also where there are no rows.
 CREATE VIEW emulator_sys.dm_change_feed_errors AS
-SELECT e.database_id AS database, e.session_id, 3::emulator.tinyint AS source_task, NULL::int AS table_id,
-    NULL::uuid AS table_group_id, NULL::int AS capture_phase_number, e.entry_time::emulator.datetime AS entry_time,
+SELECT d.database_id AS database, e.session_id, 3::emulator.tinyint AS source_task, NULL::int AS table_id,
+    NULL::uuid AS table_group_id, 7 AS capture_phase_number, e.entry_time::emulator.datetime AS entry_time,
     e.error_number, e.error_severity, e.error_state, e.error_message, e.batch_start_lsn,
     NULL::varchar(23) AS batch_end_lsn, NULL::varchar(23) AS tran_begin_lsn, NULL::varchar(23) AS tran_commit_lsn,
     NULL::varchar(23) AS sequence_value, NULL::int AS command_id
-FROM emulator.event_stream_errors e JOIN emulator.databases d USING (database_id) WHERE emulator.may_read_commits(d.name);
+FROM emulator.databases d CROSS JOIN LATERAL (SELECT * FROM emulator.event_stream_errors f
+    WHERE f.database_id = d.database_id AND emulator.may_read_commits(d.name) OFFSET 0) AS e;
+
+CREATE VIEW emulator_sys.dm_change_feed_log_scan_sessions AS
+SELECT d.database_id AS database, s.session_id, s.start_time::emulator.datetime AS start_time,
+    s.end_time::emulator.datetime AS end_time, s.duration, s.batch_processing_phase, s.error_count, s.batch_start_lsn,
+    s.currently_processed_lsn, s.batch_end_lsn, s.tran_count, s.currently_processed_commit_lsn,
+    s.currently_processed_commit_time::emulator.datetime AS currently_processed_commit_time, s.log_record_count,
+    s.schema_change_count, s.command_count, s.latency, s.empty_scan_count, s.failed_sessions_count
+FROM emulator.databases d CROSS JOIN LATERAL (SELECT * FROM emulator.event_stream_scans f
+    WHERE f.database_id = d.database_id AND emulator.may_read_commits(d.name) OFFSET 0) AS s;
 
 -- Change Tracking -----------------------------------------------------------------------------------------------------
 
