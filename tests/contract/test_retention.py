@@ -204,6 +204,18 @@ def test_size_of_each_change_table_is_told(guard: Guard, caplog: pytest.LogCaptu
     assert "change table of dbo_Orders: 2 rows, " in caplog.text
 
 
+def test_size_of_a_change_table_is_recorded_in_the_newest_window_of_the_table(guard: Guard) -> None:
+    guard.write()
+    guard.read_all()
+    guard.write()
+    with psycopg.connect(guard.warehouse.conninfo()) as session:
+        session.execute("UPDATE floodmark.tables SET window_id = (SELECT max(window_id) FROM floodmark.windows)")
+    guard.keep()
+    with psycopg.connect(guard.warehouse.conninfo()) as session:
+        found = session.execute("SELECT change_rows, change_bytes >= 8192 FROM floodmark.window_tables").fetchall()
+    assert found == [(2, True)]
+
+
 def test_change_table_beyond_its_limit_is_told_until_it_is_smaller(guard: Guard) -> None:
     guard.write()
     size = max(each.size_bytes or 0 for each in guard.control.read_retention().sizes)

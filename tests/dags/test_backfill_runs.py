@@ -21,6 +21,7 @@ from floodmark.core.window.plan import WindowState
 from floodmark.orchestration import tasks
 from floodmark.orchestration.dags.cdc import build_dag
 from floodmark.sync.window.opened import OpenResult
+from floodmark.wiring.warehouses import PostgresLedgerWiring
 from lsns import lsn
 
 CONFIG = """
@@ -62,12 +63,23 @@ def dag(tmp_path: Path) -> DAG:
 
 
 @pytest.fixture
-def open_window(dag: DAG) -> Any:
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, str]]:
+    """The runs of Airflow that were recorded for windows."""
+    runs: list[tuple[int, str, str]] = []
+    ledger = SimpleNamespace(record_run=lambda *run: runs.append(run))
+    monkeypatch.setattr(PostgresLedgerWiring, "windows", lambda _: ledger)
+    return runs
+
+
+@pytest.fixture
+def open_window(dag: DAG, recorded: list[tuple[int, str, str]]) -> Any:
     return dag.get_task("open_window").python_callable
 
 
 def run_of(run_type: DagRunType) -> Any:
-    return SimpleNamespace(run_type=run_type, data_interval_start=BEGIN, data_interval_end=END, conf={})
+    return SimpleNamespace(
+        run_type=run_type, data_interval_start=BEGIN, data_interval_end=END, conf={}, dag_id="cdc_shop", run_id="r1"
+    )
 
 
 def use(monkeypatch: pytest.MonkeyPatch, replay: FakeReplay) -> FakeReplay:
@@ -75,20 +87,27 @@ def use(monkeypatch: pytest.MonkeyPatch, replay: FakeReplay) -> FakeReplay:
     return replay
 
 
-def test_a_backfill_opens_the_replay_of_its_data_interval(monkeypatch: pytest.MonkeyPatch, open_window: Any) -> None:
+def test_a_backfill_opens_the_replay_of_its_data_interval(
+    monkeypatch: pytest.MonkeyPatch, open_window: Any, recorded: list[tuple[int, str, str]]
+) -> None:
     replay = use(monkeypatch, FakeReplay(INTERVAL, OpenResult(7, "a replay", WindowState.PLANNED)))
     assert open_window(dag_run=run_of(DagRunType.BACKFILL_JOB)) == 7
     assert replay.asked == [(BEGIN, END)]
+    assert recorded == [(7, "cdc_shop", "r1")]
 
 
 @pytest.mark.parametrize("run_type", [kind for kind in DagRunType if kind is not DagRunType.BACKFILL_JOB])
 def test_any_other_run_does_the_next_window_whatever_its_data_interval(
-    monkeypatch: pytest.MonkeyPatch, open_window: Any, run_type: DagRunType
+    monkeypatch: pytest.MonkeyPatch,
+    open_window: Any,
+    recorded: list[tuple[int, str, str]],
+    run_type: DagRunType,
 ) -> None:
     replay = use(monkeypatch, FakeReplay(INTERVAL))
     monkeypatch.setattr("floodmark.orchestration.tasks.run_open_window", lambda *arguments: 3)
     assert open_window(dag_run=run_of(run_type)) == 3
     assert replay.asked == []
+    assert recorded == [(3, "cdc_shop", "r1")]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from floodmark.core.alerts.runs import LAG, lag
 from floodmark.core.errors import FloodmarkError, NotCapturedYetError, SourceLoginError, SourceUnavailableError
 from floodmark.core.status.measures import measure_tables
 from floodmark.core.status.progress import SourceProgress
+from floodmark.core.upkeep.change_table import table_sizes
 from floodmark.wiring.pipelines import wire, wire_ledger
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ def _measure(app: AppContext, pipeline: str, max_lag: timedelta | None, *, sendi
     progress = SourceProgress({}, None)
     if sending or watermarks:
         progress = wiring.source.read_progress(watermarks)
+    if sizes := table_sizes([mark.table for mark in marks], progress.sizes):
+        wiring.ledger.record_sizes(pipeline, sizes)
     measures = measure_tables(marks, snapshot, progress)
     if sending:
         app.metrics.send_measures(pipeline, measures)

@@ -52,6 +52,13 @@ def run_open_window(config_path: Path, pipeline: str) -> int:
     return opened.window_id
 
 
+def record_run(wiring: PipelineWiring, window_id: int, dag_run: Any) -> int:
+    """Record the run of a window in the ledger, for the link on the window's page. Return the id of the window."""
+    with explained():
+        wiring.ledger.windows().record_run(window_id, dag_run.dag_id, dag_run.run_id)
+    return window_id
+
+
 def measured_step(wiring: PipelineWiring, config_path: Path) -> AbstractContextManager[None]:
     """Return the context manager that measures the lag when a later step of a run fails."""
     return measured(open_app(config_path, parse_rules=False), wiring.settings.name)

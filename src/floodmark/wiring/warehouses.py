@@ -9,11 +9,12 @@ from floodmark.core.errors import ConfigError
 from floodmark.wiring.connections import warehouse_connection
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from sqlalchemy import URL
 
+    from floodmark.core.schema import TableName
     from floodmark.core.status.measures import TableMark
     from floodmark.postgres.connection import WarehouseConnection
     from floodmark.sync.alerts import AlertLedger
@@ -96,6 +97,12 @@ class PostgresLedgerWiring:
         from floodmark.postgres.ledger.measures import list_table_marks
 
         return list_table_marks(self.connection(), pipeline)
+
+    def record_sizes(self, pipeline: str, sizes: Mapping[TableName, tuple[int | None, int | None]]) -> None:
+        """Record rows and bytes of the change tables in the newest window of each table."""
+        from floodmark.postgres.ledger.measures import record_sizes
+
+        record_sizes(self.connection(), pipeline, sizes)
 
     def read_window_seconds(self, window_id: int) -> float | None:
         """Return the time of a window from planning to publication; None while it is unfinished."""

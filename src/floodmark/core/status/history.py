@@ -29,6 +29,17 @@ class TableWindow:
     deleted_rows: int
     unchanged_rows: int
     quarantined_rows: int
+    lag_seconds: float | None = None
+    """The age of the window's end when it was published; None where no watermark moved."""
+    margin_seconds: float | None = None
+    """From the low end of the validity interval to the watermark when the window was opened."""
+    change_rows: int | None = None
+    """The rows of the change tables, where something measured them."""
+    change_bytes: int | None = None
+    """The size of the change tables."""
+    dag_id: str | None = None
+    run_id: str | None = None
+    """The last run of Airflow that opened or continued the window; None where the command line did."""
 
 
 @dataclass(frozen=True, slots=True)

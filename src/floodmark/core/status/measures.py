@@ -13,7 +13,7 @@ from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import SourceSnapshot, Verdict
 from floodmark.core.status.progress import SourceProgress, headroom_seconds, lag_seconds
-from floodmark.core.upkeep.change_table import sizes_of, total
+from floodmark.core.upkeep.change_table import table_sizes
 
 _NOTHING_COMES = (Verdict.CAPTURE_STOPPED, Verdict.CAPTURE_LAGGING)
 
@@ -56,16 +56,15 @@ def measure_tables(
     prove then that the target has everything.
     """
     measures = []
+    sizes = table_sizes([mark.table for mark in marks], progress.sizes)
     for each in marks:
         mark = replace(each, watermark_at=progress.unread_since(each.watermark, each.watermark_at))
-        sizes = sizes_of(mark.table, progress.sizes)
         measures.append(
             TableMeasure(
                 mark.table,
                 lag_of(mark, snapshot),
                 _headroom(mark, snapshot, progress.retention_minutes),
-                total([size.rows for size in sizes]),
-                total([size.size_bytes for size in sizes]),
+                *sizes.get(mark.table, (None, None)),
             )
         )
     return tuple(measures)

@@ -56,6 +56,19 @@ def sizes_of(table: TableName, sizes: Iterable[ChangeTableSize]) -> tuple[Change
     return tuple(sorted(exact or found, key=lambda size: size.instance))
 
 
+def table_sizes(
+    tables: Iterable[TableName], sizes: Sequence[ChangeTableSize]
+) -> dict[TableName, tuple[int | None, int | None]]:
+    """Return rows and bytes of all change tables of each table. Tables of which nothing is known are left out."""
+    found = {}
+    for table in tables:
+        own = sizes_of(table, sizes)
+        measured = total([size.rows for size in own]), total([size.size_bytes for size in own])
+        if measured != (None, None):
+            found[table] = measured
+    return found
+
+
 def total(values: Sequence[int | None]) -> int | None:
     """Return the sum, None where a value is unknown or there is none."""
     known = [value for value in values if value is not None]

@@ -25,6 +25,7 @@ from floodmark.core.source.snapshot import (
 from floodmark.core.source.state import TableState
 from floodmark.core.source.verdicts import INCIDENTS, LEFT_OUT, classify, incident, is_quiet
 from floodmark.core.types import warehouse_type
+from floodmark.core.window.measures import NO_MEASURES, PlanMeasures, measure_plan
 from floodmark.core.window.net_source import check_net
 from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.core.window.readers_view import check_readers_view
@@ -65,6 +66,7 @@ class Open:
     to_lsn: Position
     to_lsn_at: datetime | None
     tables: tuple[TablePlan, ...]
+    measures: PlanMeasures = NO_MEASURES
 
 
 Decision = Fail | Skip | AdvanceQuiet | Open
@@ -171,7 +173,7 @@ def decide(
         watermarks = {table.source: table.watermark for table in chosen if table.watermark}
         instances = {table.source: table.feed.identity for table in chosen}
         return AdvanceQuiet(snapshot.max_lsn, snapshot.max_lsn_at, watermarks, instances)
-    return Open(snapshot.max_lsn, snapshot.max_lsn_at, tuple(chosen))
+    return Open(snapshot.max_lsn, snapshot.max_lsn_at, tuple(chosen), measure_plan(snapshot, states))
 
 
 def plan_table(

@@ -83,11 +83,13 @@ def _add_tasks(wiring: PipelineWiring, config_path: Path, assets: Mapping[TableN
         if dag_run.run_type == BACKFILL:
             begin, end = dag_run.data_interval_start, dag_run.data_interval_end
             try:
-                return tasks.run_open_replay(config_path, wiring.settings.name, begin, end)
+                opened = tasks.run_open_replay(config_path, wiring.settings.name, begin, end)
             except AirflowSkipException:
                 tasks.end_backfill(config_path, wiring.settings.name, data_interval(begin, end))
                 raise
-        return tasks.run_open_window(config_path, wiring.settings.name)
+        else:
+            opened = tasks.run_open_window(config_path, wiring.settings.name)
+        return tasks.record_run(wiring, opened, dag_run)
 
     @task(outlets=outlets, doc_md="Move the watermarks by compare-and-set.")  # type: ignore[untyped-decorator]
     def advance(window_id: int, outlet_events: Any = None, asset_state_store: Any = None, dag_run: Any = None) -> None:

@@ -88,7 +88,7 @@ def _add_tasks(wiring: PipelineWiring, config_path: Path, assets: Mapping[TableN
     def open_load(params: Any = None, dag_run: Any = None) -> int:
         with explained():
             require_pools(name, dag_run)
-        return tasks.run_open_load(config_path, name, params)
+        return tasks.record_run(wiring, tasks.run_open_load(config_path, name, params), dag_run)
 
     @task(outlets=list(assets.values()), doc_md="Publish the load.")  # type: ignore[untyped-decorator]
     def advance(window_id: int, outlet_events: Any = None, asset_state_store: Any = None) -> None:

@@ -24,6 +24,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.source.feed import InstanceIdentity
 from floodmark.core.source.state import TableState
 from floodmark.core.window.lane import MAIN_LANE, is_load_lane, is_replay_lane
+from floodmark.core.window.measures import NO_MEASURES, PlanMeasures
 from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.core.window.plan_json import plan_to_json
 from floodmark.postgres.ledger.claims import (
@@ -80,6 +81,8 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
         tables: Sequence[TablePlan],
         to_lsn_at: datetime | None = None,
         lane: str = MAIN_LANE,
+        *,
+        measures: PlanMeasures = NO_MEASURES,
     ) -> WindowPlan:
         with open_transaction(self._at, pipeline) as session:
             # All runs lock tables in the same order, so that two runs queue up instead of deadlocking.
@@ -88,7 +91,9 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
             refuse_left_instances(session, pipeline, {table.source: table.feed.identity for table in tables})
             refuse = refuse_loads if is_replay_lane(lane) else refuse_other_lanes
             refuse(session, pipeline, lane, [table.source for table in tables])
-            window_id = _insert_window(session, pipeline, lane, to_lsn, to_lsn_at)
+            window_id = _insert_window(
+                session, pipeline, lane, to_lsn, to_lsn_at=to_lsn_at, lag_seconds=measures.lag_seconds
+            )
             plan = WindowPlan(window_id, pipeline, to_lsn, tuple(tables), lane=lane, to_lsn_at=to_lsn_at)
             query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
             for table in tables:
@@ -99,8 +104,13 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
                     **source_parameters(table.source),
                     kind=table.kind.value,
                     after_lsn=_bytes(table.interval.after_lsn if table.interval else None),
+                    margin_seconds=measures.margin_seconds.get(table.source),
                 )
         return plan
+
+    def record_run(self, window_id: int, dag_id: str, run_id: str) -> None:
+        with open_transaction(self._at, f"window {window_id}") as session:
+            query(session, "record_run", window_id=window_id, dag_id=dag_id, run_id=run_id)
 
     def read_window(self, window_id: int) -> OpenedWindow:
         with open_transaction(self._at, f"window {window_id}") as session:
@@ -212,10 +222,14 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
 
 
 def _insert_window(
-    session: psycopg.Connection, pipeline: str, lane: str, to_lsn: Position, to_lsn_at: datetime | None
+    session: psycopg.Connection,
+    pipeline: str,
+    lane: str,
+    to_lsn: Position,
+    **times: datetime | float | None,
 ) -> int:
     try:
-        row = query(session, "open_window", pipeline=pipeline, lane=lane, to_lsn=to_lsn.value, to_lsn_at=to_lsn_at)[0]
+        row = query(session, "open_window", pipeline=pipeline, lane=lane, to_lsn=to_lsn.value, **times)[0]
     except psycopg.errors.UniqueViolation:
         raise WatermarkConflictError(
             pipeline, "another run has an unfinished window.", "Let it finish; the next run continues with that window."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from psycopg.rows import dict_row
 
@@ -12,6 +12,7 @@ from floodmark.core.source.snapshot import Verdict
 from floodmark.core.status.measures import TableMark
 from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.sql import read_sql
+from floodmark.postgres.statements import query, source_arrays
 
 
 def list_table_marks(at: Reachable, pipeline: str) -> Sequence[TableMark]:
@@ -28,6 +29,20 @@ def list_table_marks(at: Reachable, pipeline: str) -> Sequence[TableMark]:
         )
         for row in rows
     ]
+
+
+def record_sizes(at: Reachable, pipeline: str, sizes: Mapping[TableName, tuple[int | None, int | None]]) -> None:
+    """Record rows and bytes of the change tables in the newest window of each table, for its history."""
+    measured = [sizes[table] for table in sorted(sizes)]
+    with open_transaction(at, pipeline) as session:
+        query(
+            session,
+            "record_sizes",
+            pipeline=pipeline,
+            **source_arrays(sizes),
+            change_rows=[rows for rows, _ in measured],
+            change_bytes=[size_bytes for _, size_bytes in measured],
+        )
 
 
 def read_window_seconds(at: Reachable, window_id: int) -> float | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from psycopg.rows import DictRow, dict_row
 
 from floodmark.core.positions import read_position
 from floodmark.core.schema import TableName
 from floodmark.core.upkeep.retention import PACE_SECONDS, Mark, pace_of
+from floodmark.postgres.ledger.measures import record_sizes
 from floodmark.postgres.ledger.schema import ensure_schema
 from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.sql import read_sql
@@ -27,6 +28,9 @@ class PostgresMarkLedger:
             named = {"pipelines": list(pipelines), "over_seconds": PACE_SECONDS}
             rows = cursor.execute(read_sql("read_marks"), named).fetchall()
         return [_mark(row) for row in rows]
+
+    def record_sizes(self, pipeline: str, sizes: Mapping[TableName, tuple[int | None, int | None]]) -> None:
+        record_sizes(self._at, pipeline, sizes)
 
 
 def _mark(row: DictRow) -> Mark:

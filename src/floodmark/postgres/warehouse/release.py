@@ -38,6 +38,8 @@ from floodmark.postgres.warehouse.staging import create_staging
 from floodmark.postgres.warehouse.target_locks import lock_targets
 from floodmark.postgres.warehouse.targets import column_types
 
+_NO_INTERVAL = {"after_lsn": None, "margin_seconds": None}
+
 
 class PostgresQuarantine:
     """``sync.ports.quarantine.Quarantine``. It holds no session: each method is one transaction of its own."""
@@ -61,6 +63,7 @@ class PostgresQuarantine:
                 lane=lane,
                 to_lsn=last.to_lsn.value,
                 to_lsn_at=last.to_lsn_at,
+                lag_seconds=None,
             )[0]
             plan = replace(last, window_id=opened["window_id"], tables=(planned,), lane=lane, attempt=0)
             return _Release(session, plan, planned, merge_of(plan, 0, has_tombstones=True), by).run()
@@ -149,7 +152,7 @@ class _Release:
         """Write the window to the ledger as one that is finished. No watermark moves. Return its id."""
         named: dict[str, Any] = {"window_id": self.plan.window_id, **source_parameters(self.planned.source)}
         query(self.session, "store_plan", window_id=self.plan.window_id, plan=Jsonb(plan_to_json(self.plan)))
-        query(self.session, "open_window_table", **named, kind=self.planned.kind.value, after_lsn=None)
+        query(self.session, "open_window_table", **named, kind=self.planned.kind.value, **_NO_INTERVAL)
         query(self.session, "record_counts", **named | asdict(counts))
         for step in ("mark_merged", "mark_checked", "mark_advanced"):
             query(self.session, step, window_id=self.plan.window_id)

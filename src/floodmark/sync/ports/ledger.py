@@ -21,6 +21,7 @@ from floodmark.core.source.history import LogEntry
 from floodmark.core.source.snapshot import Validity
 from floodmark.core.source.state import TableState
 from floodmark.core.window.chunks import LoadChunk, LoadProgress, StoredChunk
+from floodmark.core.window.measures import NO_MEASURES, PlanMeasures
 from floodmark.core.window.members import MemberRead, QuarantinedMessages
 from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.sync.ports.staging import StagedPart
@@ -44,13 +45,18 @@ class Windows(Protocol):
         tables: Sequence[TablePlan],
         to_lsn_at: datetime | None = None,
         lane: str = "",
+        *,
+        measures: PlanMeasures = NO_MEASURES,
     ) -> WindowPlan:
         """Write the plan of a new window, before any row is read.
 
         Raises WatermarkConflictError when a window of the lane is unfinished, and WindowBusyError when a window of
         another lane holds a table whose watermark this window will move.
-        to_lsn_at: commit time of to_lsn, server local time.
+        to_lsn_at: commit time of to_lsn, server local time. measures: for the history alone.
         """
+
+    def record_run(self, window_id: int, dag_id: str, run_id: str) -> None:
+        """Record the run of Airflow that works on a window, in place of an earlier one."""
 
     def unfinished_window(self, pipeline: str, lane: str = "") -> OpenedWindow | None:
         """Return the unfinished window of a lane; None where all windows are finished."""

@@ -22,6 +22,7 @@ from floodmark.core.source.state import TableState
 from floodmark.core.source.verdicts import GAPS
 from floodmark.core.window.chunks import LoadProgress
 from floodmark.core.window.lane import is_load_lane, load_lane
+from floodmark.core.window.measures import NO_MEASURES, measure_plan
 from floodmark.core.window.plan import TablePlan, WindowPlan
 from floodmark.core.window.planning import not_plannable, plan_reload
 from floodmark.sync.alerts import Alerts, NoAlerts
@@ -87,7 +88,10 @@ class Repairs:
             gap = _find_gap(validity, snapshot, state)
             # The gap is recorded before the window: where a run dies in between, the table is unchanged.
             self.ledger.record_gap(name, gap, table.watermark)
-        plan = self.ledger.open_window(name, snapshot.max_lsn, [table], snapshot.max_lsn_at, load_lane(table.source))
+        # A load of some rows moves no watermark.
+        measures = NO_MEASURES if table.where else measure_plan(snapshot)
+        lane = load_lane(table.source)
+        plan = self.ledger.open_window(name, snapshot.max_lsn, [table], snapshot.max_lsn_at, lane, measures=measures)
         _LOG.info("Window %s opened on lane %s, up to %s.", plan.window_id, plan.lane, plan.to_lsn)
         if gap is not None:
             self._report(gap, plan)

@@ -156,7 +156,9 @@ def _carry_out(
             reason = f"no table has a change up to {decision.to_lsn}; the watermarks moved there without a window."
             return _nothing(reason, decision.to_lsn)
         case Open():
-            plan = opening.ledger.open_window(pipeline, decision.to_lsn, decision.tables, decision.to_lsn_at)
+            plan = opening.ledger.open_window(
+                pipeline, decision.to_lsn, decision.tables, decision.to_lsn_at, measures=decision.measures
+            )
             _LOG.info("Window %s opened: up to %s for all %s tables.", plan.window_id, plan.to_lsn, len(plan.tables))
             for table in plan.tables:
                 _log_table(table)

@@ -22,7 +22,7 @@ from floodmark.core.errors import CdcNotEnabledError
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.upkeep.capture_job import on_replica
-from floodmark.core.upkeep.change_table import ChangeTableSize, largest_first
+from floodmark.core.upkeep.change_table import ChangeTableSize, largest_first, table_sizes
 from floodmark.core.upkeep.retention import (
     Mark,
     RetentionSettings,
@@ -59,6 +59,9 @@ class MarkLedger(Protocol):
     def read_marks(self, pipelines: Collection[str]) -> Sequence[Mark]:
         """Return the mark of every table that has a watermark or is being loaded."""
 
+    def record_sizes(self, pipeline: str, sizes: Mapping[TableName, tuple[int | None, int | None]]) -> None:
+        """Record rows and bytes of the change tables in the newest window of each table."""
+
 
 def keep_retention(
     source: str,
@@ -85,6 +88,9 @@ def keep_retention(
         )
     for size in largest_first(status.sizes):
         _LOG.info("Source %s, change table of %s: %s", source, size.instance, size)
+    for pipeline, tables in readers.items():
+        if sizes := table_sizes(tables, status.sizes):
+            ledger.record_sizes(pipeline, sizes)
     _report_sizes(source, settings.change_table_limit_bytes, status.sizes, alerts)
     step = decide_retention(status, settings, marks)
     _LOG.info("Source %s: %s", source, step.forecast or "no table has a watermark that could be lost")

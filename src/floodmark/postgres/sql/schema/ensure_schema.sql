@@ -68,6 +68,15 @@ CREATE UNIQUE INDEX IF NOT EXISTS one_unfinished_window_per_lane
     ON floodmark.windows (pipeline, lane) WHERE state <> 'advanced';
 COMMENT ON COLUMN floodmark.windows.lane IS
     'Empty for the windows that follow the log; "load schema.table", "replay from-to", "release schema.table" for others';
+-- Version 13: what the charts of the status page show. Windows of an earlier version have NULL.
+ALTER TABLE floodmark.windows ADD COLUMN IF NOT EXISTS lag_seconds double precision;
+ALTER TABLE floodmark.windows ADD COLUMN IF NOT EXISTS dag_id text;
+ALTER TABLE floodmark.windows ADD COLUMN IF NOT EXISTS run_id text;
+COMMENT ON COLUMN floodmark.windows.lag_seconds IS
+    'The age of the end of the window when it was published, before that when it was opened; NULL where no watermark moves';
+COMMENT ON COLUMN floodmark.windows.dag_id IS 'The DAG of run_id';
+COMMENT ON COLUMN floodmark.windows.run_id IS
+    'The last run of Airflow that opened or continued the window; NULL where the command line did';
 
 CREATE TABLE IF NOT EXISTS floodmark.window_tables (
     window_id        bigint    NOT NULL REFERENCES floodmark.windows ON DELETE CASCADE,
@@ -91,6 +100,15 @@ ALTER TABLE floodmark.window_tables ADD COLUMN IF NOT EXISTS swept_rows bigint N
 ALTER TABLE floodmark.window_tables ADD COLUMN IF NOT EXISTS read_lsn floodmark.lsn;
 ALTER TABLE floodmark.window_tables ADD COLUMN IF NOT EXISTS read_lsn_at timestamp;
 COMMENT ON COLUMN floodmark.window_tables.read_lsn IS 'The newest LSN of the source when the read had ended';
+-- Version 13.
+ALTER TABLE floodmark.window_tables ADD COLUMN IF NOT EXISTS margin_seconds double precision;
+ALTER TABLE floodmark.window_tables ADD COLUMN IF NOT EXISTS change_rows bigint;
+ALTER TABLE floodmark.window_tables ADD COLUMN IF NOT EXISTS change_bytes bigint;
+COMMENT ON COLUMN floodmark.window_tables.margin_seconds IS
+    'From the low end of the validity interval to the watermark when the window was opened; NULL where it is unknown';
+COMMENT ON COLUMN floodmark.window_tables.change_rows IS
+    'The rows of the change tables as last measured while this was the newest window; NULL where nothing measured them';
+COMMENT ON COLUMN floodmark.window_tables.change_bytes IS 'Their size';
 
 CREATE TABLE IF NOT EXISTS floodmark.load_chunks (
     window_id     bigint  NOT NULL,
