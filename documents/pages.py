@@ -9,6 +9,7 @@ from documents.alerts import alerts_page
 from documents.commands import commands_page
 from documents.dags import dags_page
 from documents.decisions import decisions_page
+from documents.emulator import emulator_page
 from documents.errors import errors_page
 from documents.ledger import ledger_page
 from documents.metrics import metrics_page
@@ -27,6 +28,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/metrics.md": metrics_page,
     "docs/reference/settings.md": settings_page,
     "docs/reference/verdicts.md": verdicts_page,
+    "emulator/docs/surface.md": emulator_page,
 }
 
 

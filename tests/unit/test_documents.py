@@ -57,10 +57,10 @@ def anchor(heading: str) -> str:
 
 
 def _places(root: Path, citing: Path, name: str) -> list[Path]:
-    """A distribution's own documents come before those of the repository; documents/ writes into docs/reference."""
+    """A distribution's own documents come before those of the repository; documents/ writes into two folders."""
     own = [root / "emulator" / name] if citing.is_relative_to(root / "emulator") else []
     if citing.is_relative_to(root / "documents"):
-        own = [root / "docs" / "reference" / name]
+        own = [root / "docs" / "reference" / name, root / "emulator" / "docs" / name]
     return [citing.parent / name, *own, root / name]
 
 

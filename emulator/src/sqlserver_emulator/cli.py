@@ -39,7 +39,7 @@ class StartError(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parse(arguments)
+    options = build_parser().parse_args(arguments)
     logging.basicConfig(
         stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
@@ -56,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the arguments."""
     parser = argparse.ArgumentParser(
         prog="sqlserver-emulator",
         description="A stand-in for SQL Server with change data capture, speaking its wire protocol (TDS 7.4).",
@@ -87,8 +88,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--event-hubs-partitions", type=int, default=4, metavar="N", help="partitions of a hub (default %(default)s)"
     )
-    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="warning")
-    return parser.parse_args(arguments)
+    parser.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), default="warning", help="default %(default)s"
+    )
+    return parser
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:

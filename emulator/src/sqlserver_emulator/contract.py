@@ -272,6 +272,8 @@ class SystemProcedure:
     name: str
     parameters: tuple[Parameter, ...]
     run: Callable[[ProcedureCall], Iterator[Event]]
+    does: str = ""
+    """What it does, in a sentence or several; "" for a procedure of SQL Server, whose documentation says it."""
 
 
 ProcedureRegistry = Mapping[str, SystemProcedure]

@@ -39,7 +39,7 @@ def imported_packages() -> set[str]:
 
 
 def test_the_command_of_the_service_is_one_that_the_emulator_takes(service: Any) -> None:
-    options = cli._parse(service["command"])
+    options = cli.build_parser().parse_args(service["command"])
     assert (options.host, options.port, options.database) == ("0.0.0.0", 14330, ["Shop"])  # noqa: S104
     assert cli.PASSWORD_VARIABLE in service["environment"]
     assert service["ports"] == [f"127.0.0.1:{options.port}:{options.port}"]

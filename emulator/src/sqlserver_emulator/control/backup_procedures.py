@@ -51,8 +51,21 @@ def backup_procedures(conninfo: str) -> tuple[SystemProcedure, ...]:
         yield from ()
 
     return (
-        control_procedure("take_backup", _DATABASE, take),
-        control_procedure("restore_backup", _DATABASE, restore),
+        control_procedure(
+            "take_backup",
+            _DATABASE,
+            take,
+            "Copy the rows of the database, and its versions and changes of Change Tracking. The next"
+            " copy replaces it. Only without change data capture.",
+        ),
+        control_procedure(
+            "restore_backup",
+            _DATABASE,
+            restore,
+            "Return to the rows, versions and changes of the copy; versions after it are used again. "
+            "Refused where tables were made, changed or dropped since, where tracking was switched, "
+            "or while a transaction is open that wrote.",
+        ),
     )
 
 

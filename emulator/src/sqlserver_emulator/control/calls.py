@@ -21,7 +21,7 @@ def refusal(text: str) -> SqlServerError:
     return SqlServerError(REFUSED, text)
 
 
-def control_procedure(name: str, parameters: tuple[Parameter, ...], run: Run) -> SystemProcedure:
+def control_procedure(name: str, parameters: tuple[Parameter, ...], run: Run, does: str) -> SystemProcedure:
     """``run`` for a sysadmin; any other login gets what SQL Server says of a procedure one may not execute."""
 
     def run_for_sysadmin(call: ProcedureCall) -> Iterator[Event]:
@@ -34,7 +34,7 @@ def control_procedure(name: str, parameters: tuple[Parameter, ...], run: Run) ->
             raise SqlServerError(229, message, severity=14, state=5)
         yield from run(call)
 
-    return SystemProcedure(name, parameters, run_for_sysadmin)
+    return SystemProcedure(name, parameters, run_for_sysadmin, does)
 
 
 def required(call: ProcedureCall, name: str) -> object:

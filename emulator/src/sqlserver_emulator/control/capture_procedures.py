@@ -58,17 +58,45 @@ class CaptureControl:
     def procedures(self) -> tuple[SystemProcedure, ...]:
         retention = (Parameter("@retention", BIGINT, None), Parameter("@threshold", BIGINT, None))
         return (
-            control_procedure("run_capture", (_DATABASE,), self._run_capture),
-            control_procedure("run_cleanup", (*retention, _DATABASE), self._run_cleanup),
             control_procedure(
-                "restore_database", (Parameter("@to_lsn", LSN), _DATABASE, Parameter("@rows", BIT, True)), self._restore
+                "run_capture",
+                (_DATABASE,),
+                self._run_capture,
+                "Capture everything that is committed now, and write an idle row if one is due, whatever "
+                "the state of the job is.",
             ),
-            control_procedure("delay_capture", (Parameter("@seconds", _FLOAT), _DATABASE), self._delay),
-            control_procedure("slow_scan", (Parameter("@seconds", _FLOAT), _DATABASE), self._slow),
+            control_procedure(
+                "run_cleanup",
+                (*retention, _DATABASE),
+                self._run_cleanup,
+                "Run the cleanup job once, with its own settings where none are given.",
+            ),
+            control_procedure(
+                "restore_database",
+                (Parameter("@to_lsn", LSN), _DATABASE, Parameter("@rows", BIT, True)),
+                self._restore,
+                "Restore the database to an LSN: changes, times and DDL history after it are gone, its "
+                "LSNs are used again, and the rows of tracked tables are those of then. With `@rows = 0` "
+                "the rows stay as they are.",
+            ),
+            control_procedure(
+                "delay_capture",
+                (Parameter("@seconds", _FLOAT), _DATABASE),
+                self._delay,
+                "Keep the capture job so many seconds behind; 0 ends the delay.",
+            ),
+            control_procedure(
+                "slow_scan",
+                (Parameter("@seconds", _FLOAT), _DATABASE),
+                self._slow,
+                "Make each scan that finds something take so much longer, with its rows not committed meanwhile.",
+            ),
             control_procedure(
                 "fail_capture",
                 (Parameter("@message", TsqlType("nvarchar", 1024), "The Log Reader Agent failed."), _DATABASE),
                 self._fail,
+                "End the capture job with error 22859 and this text in `sys.dm_cdc_errors`, and again "
+                "each time it is started.",
             ),
         )
 

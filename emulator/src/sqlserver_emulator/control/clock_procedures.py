@@ -42,7 +42,17 @@ def clock_procedures(clock: EngineClock) -> tuple[SystemProcedure, ...]:
         yield from ()
 
     return (
-        control_procedure("set_clock", (Parameter("@now", TsqlType("datetime2", scale=6)),), set_clock),
-        control_procedure("advance_clock", (Parameter("@seconds", TsqlType("float", precision=53)),), advance_clock),
-        control_procedure("reset_clock", (), reset_clock),
+        control_procedure(
+            "set_clock",
+            (Parameter("@now", TsqlType("datetime2", scale=6)),),
+            set_clock,
+            "Set the server's local time to `@now`; it runs on from there.",
+        ),
+        control_procedure(
+            "advance_clock",
+            (Parameter("@seconds", TsqlType("float", precision=53)),),
+            advance_clock,
+            "Move the time forward by so many seconds.",
+        ),
+        control_procedure("reset_clock", (), reset_clock, "Return to real time."),
     )

@@ -78,15 +78,64 @@ class FaultControl:
 
     def procedures(self) -> tuple[SystemProcedure, ...]:
         return (
-            control_procedure("help_faults", (), self._help),
-            control_procedure("clear_faults", (Parameter("@fault_id", INT, None),), self._clear),
-            control_procedure("fail_statements", (Parameter("@error", INT), *_WHICH), self._fail),
-            control_procedure("slow_statements", (Parameter("@seconds", _FLOAT), *_WHICH), self._slow),
-            control_procedure("cut_connection", (Parameter("@after_rows", BIGINT), *_WHICH), self._cut_connection),
-            control_procedure("fail_logins", (Parameter("@error", INT), *_WHOSE_LOGIN), self._fail_logins),
-            control_procedure("lock_reads", _LOCKED, self._lock_reads),
-            control_procedure("stop_agent", (), self._stop_agent),
-            control_procedure("fill_log", (Parameter("@database", SYSNAME, None),), self._fill_log),
+            control_procedure(
+                "help_faults",
+                (),
+                self._help,
+                "List the active faults, with the times that they will still happen (NULL: until they are cleared).",
+            ),
+            control_procedure(
+                "clear_faults",
+                (Parameter("@fault_id", INT, None),),
+                self._clear,
+                "End one fault, or all. The capture job catches up.",
+            ),
+            control_procedure(
+                "fail_statements",
+                (Parameter("@error", INT), *_WHICH),
+                self._fail,
+                "End statements with error 1205 (the session is a deadlock's victim) or 1222 (lock "
+                "timeout) before they do anything.",
+            ),
+            control_procedure(
+                "slow_statements",
+                (Parameter("@seconds", _FLOAT), *_WHICH),
+                self._slow,
+                "Make statements wait before they begin. The client may cancel them.",
+            ),
+            control_procedure(
+                "cut_connection",
+                (Parameter("@after_rows", BIGINT), *_WHICH),
+                self._cut_connection,
+                "Break the connection after so many rows of one result. Shorter results stay whole.",
+            ),
+            control_procedure(
+                "fail_logins",
+                (Parameter("@error", INT), *_WHOSE_LOGIN),
+                self._fail_logins,
+                "Refuse logins with a right password, with error 4060, 40613, 976, 978, 983 or 18456 and "
+                "this state. Open sessions go on: keep one for `clear_faults`.",
+            ),
+            control_procedure(
+                "lock_reads",
+                _LOCKED,
+                self._lock_reads,
+                "Make readers of the table wait for locks, as with READ_COMMITTED_SNAPSHOT OFF.",
+            ),
+            control_procedure(
+                "stop_agent",
+                (),
+                self._stop_agent,
+                "Stop SQL Server Agent: its jobs end, starting one is error 22022, and "
+                "`sys.dm_server_services` shows it. `sp_cdc_scan` works.",
+            ),
+            control_procedure(
+                "fill_log",
+                (Parameter("@database", SYSNAME, None),),
+                self._fill_log,
+                "End every write to the database with error 9002. Tables of tempdb are not affected; "
+                "`log_reuse_wait_desc` is `REPLICATION`.",
+            ),
         )
 
     def clear(self, fault_id: int | None = None) -> tuple[Fault, ...]:

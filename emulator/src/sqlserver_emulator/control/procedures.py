@@ -42,8 +42,10 @@ def control_procedures(host: ControlHost, fetch: Fetch) -> ProcedureRegistry:
         yield from ()
 
     def show_help(_call: ProcedureCall) -> Iterator[Event]:
-        yield ResultStart((Column("procedure_name", SYSNAME), Column("parameters", NVARCHAR_4000)))
-        yield Rows([(f"{SCHEMA}.{procedure.name}", _shown(procedure)) for procedure in procedures])
+        yield ResultStart(
+            (Column("procedure_name", SYSNAME), Column("parameters", NVARCHAR_4000), Column("does", NVARCHAR_4000))
+        )
+        yield Rows([(f"{SCHEMA}.{each.name}", describe_parameters(each), each.does) for each in procedures])
         yield StatementDone(Command.SELECT, row_count=len(procedures))
 
     procedures = (
@@ -53,14 +55,14 @@ def control_procedures(host: ControlHost, fetch: Fetch) -> ProcedureRegistry:
         *backup_procedures(host.conninfo),
         *secondary_procedures(host),
         *(stream_procedures(host.event_streams, host.faults) if host.event_streams else ()),
-        control_procedure("reset", (), reset),
-        control_procedure("help", (), show_help),
+        control_procedure("reset", (), reset, "Do the work of `clear_faults`, `reset_clock` and `release_secondary`."),
+        control_procedure("help", (), show_help, "List these procedures with their parameters."),
     )
     return {f"{SCHEMA}.{procedure.name}": procedure for procedure in procedures}
 
 
-def _shown(procedure: SystemProcedure) -> str:
-    """The parameters as they are declared, with their defaults."""
+def describe_parameters(procedure: SystemProcedure) -> str:
+    """Return the parameters as they are declared, with their defaults."""
     shown = []
     for parameter in procedure.parameters:
         default = "" if parameter.default is REQUIRED else f" = {_literal(parameter.default)}"

@@ -31,13 +31,17 @@ class SecondaryHost(Protocol):
 def secondary_procedures(host: SecondaryHost) -> tuple[SystemProcedure, ...]:
     """Return the procedures that stop and continue the secondary's redo."""
 
-    def make(name: str, act: Callable[[], None]) -> SystemProcedure:
+    def make(name: str, act: Callable[[], None], does: str) -> SystemProcedure:
         def run(_call: ProcedureCall) -> Iterator[Event]:
             if host.read_only_route is None:
                 raise refusal("There is no secondary: start the emulator with --secondary-port.")
             act()
             yield from ()
 
-        return control_procedure(name, (), run)
+        return control_procedure(name, (), run, does)
 
-    return make("hold_secondary", host.secondary.hold), make("release_secondary", host.secondary.release)
+    hold, release = host.secondary.hold, host.secondary.release
+    return (
+        make("hold_secondary", hold, "Stop the redo: sessions that begin from now on see what is committed now."),
+        make("release_secondary", release, "Let the secondary catch up, for sessions that begin from now on."),
+    )

@@ -41,6 +41,14 @@ def stream_procedures(streams: EventStreams, faults: FaultBoard) -> tuple[System
 
     failing = (Parameter("@fault", SYSNAME), Parameter("@times", INT, 1), _DATABASE)
     return (
-        control_procedure("run_event_stream", (_DATABASE,), run_event_stream),
-        control_procedure("fail_event_stream", failing, fail_event_stream),
+        control_procedure(
+            "run_event_stream", (_DATABASE,), run_event_stream, "Deliver what the log has for the event streams now."
+        ),
+        control_procedure(
+            "fail_event_stream",
+            failing,
+            fail_event_stream,
+            "Make deliveries fail: with the fault 'unreachable' nothing is delivered, with 'lost session' it"
+            " is delivered again.",
+        ),
     )
