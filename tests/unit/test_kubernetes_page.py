@@ -1,0 +1,63 @@
+"""The page on Kubernetes names versions, variables, extras and commands that exist, and its values are consistent."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.main import get_command
+
+from floodmark.cli.main import app
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGE = (REPOSITORY / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+COMPOSE = (REPOSITORY / "docker-compose.yaml").read_text(encoding="utf-8")
+PROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def values() -> dict[str, Any]:
+    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
+    return dict(yaml.safe_load(block))
+
+
+@pytest.mark.parametrize("text", [PAGE, COMPOSE], ids=["page", "compose"])
+def test_image_has_the_airflow_that_floodmark_pins(text: str) -> None:
+    (pinned,) = (each.partition("==")[2] for each in PROJECT["dependencies"] if each.startswith("apache-airflow=="))
+    assert set(re.findall(r"apache/airflow:(\S+)", text)) == {pinned}
+    assert set(re.findall(r'airflowVersion: "(.+)"', text)) <= {pinned}
+
+
+def test_named_variables_and_extras_exist() -> None:
+    code = "".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "src/floodmark").rglob("*.py"))
+    named = set(re.findall(r"\bFLOODMARK_[A-Z_]+\b", PAGE))
+    assert named
+    assert [name for name in sorted(named) if f'"{name}"' not in code] == []
+    extras = set(re.findall(r"--extra (\w+)", PAGE))
+    assert extras
+    assert extras <= PROJECT["optional-dependencies"].keys()
+
+
+def test_commands_of_floodmark_exist() -> None:
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    named = set(re.findall(r"(?:-- |&& |`)floodmark ([a-z][a-z-]+)", PAGE))
+    assert {"archive-classes", "doctor", "status"} <= named
+    assert named <= commands.keys()
+
+
+def test_each_volume_is_mounted_and_each_named_object_is_made() -> None:
+    chart = values()
+    assert {each["name"] for each in chart["volumes"]} == {each["name"] for each in chart["volumeMounts"]}
+    made = set(re.findall(r"kubectl create (?:configmap|secret generic) (\S+)", PAGE))
+    of_volumes = {
+        (each.get("configMap") or {}).get("name") or each["secret"]["secretName"] for each in chart["volumes"]
+    }
+    assert of_volumes | {each["secretName"] for each in chart["secret"]} == made
+    keys = set(re.findall(r"--from-file=(\w+)=", PAGE))
+    assert {each["secretKey"] for each in chart["secret"]} <= keys
+    (mount,) = (each for each in chart["volumeMounts"] if each["name"] == "floodmark-config")
+    (variable,) = chart["env"]
+    assert variable == {"name": "FLOODMARK_CONFIG", "value": f"{mount['mountPath']}/pipelines.yaml"}
