@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from sqlserver_emulator.cdc.enabling.enable_database import database_id_of
 from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.control.calls import control_procedure, existing_database, refusal, text, whole
+from sqlserver_emulator.event_stream.encoding import Generation
 from sqlserver_emulator.event_stream.streams import EventStreams
+from sqlserver_emulator.event_stream.switches import write_generation
 from sqlserver_emulator.events import Event
 from sqlserver_emulator.faults import Fault, FaultBoard, FaultKind, Match
 from sqlserver_emulator.types import INT, SYSNAME
@@ -21,11 +24,9 @@ def stream_procedures(streams: EventStreams, faults: FaultBoard) -> tuple[System
 
     def run_event_stream(call: ProcedureCall) -> Iterator[Event]:
         """Everything committed until now is delivered when it returns. Raises what the delivery fails with."""
-        name = existing_database(call, text(call, "@database") or call.engine.database)
-        try:
-            streams.deliver(database_id_of(call.engine.fetch_all, name))
-        except LookupError:
-            raise refusal(f"Change event streaming is not enabled in database '{name}'.") from None
+        name, database_id = _database(call)
+        with _required_stream(name):
+            streams.deliver(database_id)
         yield from ()
 
     def fail_event_stream(call: ProcedureCall) -> Iterator[Event]:
@@ -33,10 +34,20 @@ def stream_procedures(streams: EventStreams, faults: FaultBoard) -> tuple[System
         kind = _FAULTS.get(text(call, "@fault").lower())
         if kind is None:
             raise refusal(f"@fault must be one of {', '.join(_FAULTS)}.")
-        name = existing_database(call, text(call, "@database") or call.engine.database)
-        database_id = database_id_of(call.engine.fetch_all, name)
+        name, database_id = _database(call)
         times = whole(call, "@times", 0, 2**31 - 1)
         faults.add(Fault(kind, Match(name), times=times, database_id=database_id))
+        yield from ()
+
+    def set_event_stream_generation(call: ProcedureCall) -> Iterator[Event]:
+        """Messages are written in this generation from the next delivery on."""
+        name, database_id = _database(call)
+        generation = Generation(whole(call, "@generation", 1, len(Generation)))
+        with _required_stream(name), call.engine.atomic():
+            try:
+                write_generation(call.engine.fetch_all, database_id, generation)
+            except ValueError as error:
+                raise refusal(f"@generation must not be {generation.value}: {error}.") from None
         yield from ()
 
     failing = (Parameter("@fault", SYSNAME), Parameter("@times", INT, 1), _DATABASE)
@@ -51,4 +62,25 @@ def stream_procedures(streams: EventStreams, faults: FaultBoard) -> tuple[System
             "Make deliveries fail: with the fault 'unreachable' nothing is delivered, with 'lost session' it"
             " is delivered again.",
         ),
+        control_procedure(
+            "set_event_stream_generation",
+            (Parameter("@generation", INT), _DATABASE),
+            set_event_stream_generation,
+            "Write messages in generation 1, 2 or 3 of the format from the next delivery on.",
+        ),
     )
+
+
+def _database(call: ProcedureCall) -> tuple[str, int]:
+    """Return the name and the id of the database that a call names, by default the current one."""
+    name = existing_database(call, text(call, "@database") or call.engine.database)
+    return name, database_id_of(call.engine.fetch_all, name)
+
+
+@contextmanager
+def _required_stream(name: str) -> Iterator[None]:
+    """Turn the LookupError of a database without a stream into 49998."""
+    try:
+        yield
+    except LookupError:
+        raise refusal(f"Change event streaming is not enabled in database '{name}'.") from None

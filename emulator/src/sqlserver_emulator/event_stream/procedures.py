@@ -17,8 +17,10 @@ from sqlserver_emulator.contract import Parameter, ProcedureCall, ProcedureRegis
 from sqlserver_emulator.engine.names import quote
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.event_stream import help_procedures
+from sqlserver_emulator.event_stream.encoding import Generation
 from sqlserver_emulator.event_stream.installation import disable_stream
 from sqlserver_emulator.event_stream.messages import deprecation, stream_error, wrapped
+from sqlserver_emulator.event_stream.switches import read_generation
 from sqlserver_emulator.events import Event
 from sqlserver_emulator.types import BIT, INT, NVARCHAR_4000, SYSNAME, TsqlType
 
@@ -81,6 +83,8 @@ def _create_group(call: ProcedureCall, run: Run, database_id: int) -> None:
     if scheme != "Column" and column:
         raise stream_error(23616, "@partition_key_column_name")
     is_binary = _choice(call, "@encoding", _ENCODINGS) == "Binary"
+    if is_binary and read_generation(run, database_id) is Generation.G1:
+        raise stream_error(23634, "@encoding = 'Binary' in the first generation of messages")
     run(
         "INSERT INTO emulator.event_stream_groups VALUES ($1::int, $2::varchar, $3::text, $4::int, $5::text,"
         " $6::varchar, $7::boolean, $8::varchar, $9::text, $10::text)",

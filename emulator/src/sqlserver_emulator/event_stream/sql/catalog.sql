@@ -13,6 +13,8 @@ CREATE TABLE IF NOT EXISTS emulator.event_stream_databases (
     position pg_lsn NOT NULL,
     is_behind boolean NOT NULL DEFAULT false  -- a delivery has failed, and what it had to deliver holds the log
 );
+-- generation: of the form of its messages (docs/reference/event_stream.md, "Generations").
+ALTER TABLE emulator.event_stream_databases ADD COLUMN IF NOT EXISTS generation int NOT NULL DEFAULT 3;
 
 -- sys.dm_change_feed_log_scan_sessions and dm_change_feed_errors. A start of the server empties both, as they are in memory
 -- there. Of each database the last 32 scans are kept; session 0 has the sums of all of them.
