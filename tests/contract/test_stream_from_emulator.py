@@ -1,0 +1,72 @@
+"""A pipeline over the emulator's own stream ends with the rows of the table, in each generation of the format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emulated_stream import EmulatedStream, emulated_stream
+from emulator_process import Emulator, running_emulator
+from floodmark.postgres.connection import WarehouseConnection
+
+LARGE = "REPLICATE(CAST(N'{} ' AS nvarchar(max)), 100000)"
+
+
+@pytest.fixture(scope="module")
+def hubs(open_dir: Path) -> Path:
+    return open_dir / "emulated-hubs"
+
+
+@pytest.fixture(scope="module")
+def streaming(open_dir: Path, hubs: Path) -> Iterator[Emulator]:
+    arguments = ("--event-hubs-folder", str(hubs), "--event-hubs-partitions", "3")
+    with running_emulator(open_dir / "emulated", *arguments) as running:
+        yield running
+
+
+@pytest.fixture
+def stream(streaming: Emulator, hubs: Path, database: WarehouseConnection, tmp_path: Path) -> Iterator[EmulatedStream]:
+    with emulated_stream(streaming, hubs, database, tmp_path) as made:
+        yield made
+
+
+def generation(number: int) -> str:
+    return f"EXEC emulator.set_event_stream_generation @generation = {number}"
+
+
+@pytest.mark.parametrize(("number", "encoding"), [(1, "JSON"), (2, "JSON"), (2, "Binary"), (3, "JSON"), (3, "Binary")])
+def test_each_generation_is_read_with_split_messages(stream: EmulatedStream, number: int, encoding: str) -> None:
+    rig = stream.rig
+    rig.client.run(generation(number))
+    stream.begin(encoding)
+    rig.sync()
+    before = len(stream.bodies())
+    stream.deliver(
+        f"INSERT dbo.Orders VALUES (1, 1.50, {LARGE.format('é')}), (2, NULL, N'two'), (3, 3, {LARGE.format('z')})",
+        "UPDATE dbo.Orders SET Amount = 9 WHERE Id = 2",
+        f"UPDATE dbo.Orders SET Note = {LARGE.format('y')} WHERE Id = 3",
+        "DELETE dbo.Orders WHERE Id = 0",
+    )
+    # Six changes, of which three are in several messages.
+    assert len(stream.bodies()) - before > 9
+    rig.sync()
+    assert rig.differing() == []
+    assert rig.quarantined() == []
+    assert rig.query('SELECT "Id" FROM shop.orders WHERE __deleted') == [(0,)]
+    assert rig.sync().window_id is None
+
+
+def test_server_that_changes_its_generation_is_read_on(stream: EmulatedStream) -> None:
+    rig = stream.rig
+    rig.client.run(generation(1))
+    stream.begin()
+    rig.sync()
+    for number in (1, 2, 3):
+        large = LARGE.format(number)
+        stream.deliver(generation(number), f"INSERT dbo.Orders VALUES ({number}, {number}, {large})")
+        stream.deliver(f"UPDATE dbo.Orders SET Amount = {number}, Note = {large} WHERE Id = 0")
+    rig.sync()
+    assert rig.differing() == []
+    assert rig.quarantined() == []
