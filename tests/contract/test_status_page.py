@@ -164,12 +164,25 @@ def test_page_of_a_table_shows_its_history(database: WarehouseConnection) -> Non
         "checked, attempt 2",
     ):
         assert words in page.body
-    assert page.body.index('<td data-label="Window">2') < page.body.index('<td data-label="Window">1')
+    assert page.body.index('data-label="Window"><span>2') < page.body.index('data-label="Window"><span>1')
     # Keys and values of rows are not for every viewer.
     assert "4711" not in page.body
     history = json.loads(table_page(DAGS, "shop", "dbo.Orders", Query(format="json")).body)["history"]
     assert [(each["window_id"], each["read_rows"]) for each in history["windows"]] == [(1, 4), (2, 7)]
     assert "4711" not in json.dumps(history)
+
+
+def test_window_links_to_its_run_for_those_who_may_read_the_dag(database: WarehouseConnection) -> None:
+    with psycopg.connect(database.conninfo()) as session:
+        for statement in HISTORY:
+            session.execute(statement)
+        session.execute(
+            "UPDATE floodmark.windows SET dag_id = 'cdc_load_shop', run_id = 'manual__1/+2' WHERE lane = ''"
+        )
+    link = 'href="../../../dags/cdc_load_shop/runs/manual__1%2F%2B2"'
+    assert link in table_page([*DAGS, "cdc_load_shop"], "shop", "dbo.Orders", Query()).body
+    for form in ("", "json"):
+        assert "manual__1" not in table_page(DAGS, "shop", "dbo.Orders", Query(format=form)).body
 
 
 def test_page_of_a_table_is_for_those_who_may_read_its_dag() -> None:

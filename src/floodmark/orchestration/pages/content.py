@@ -13,6 +13,7 @@ from floodmark.app.status_json import json_text
 from floodmark.app.status_texts import remarks
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.schema import TableName
+from floodmark.core.status.history import TableWindow
 from floodmark.core.status.report import PipelineStatus
 from floodmark.orchestration.context import open_app
 from floodmark.orchestration.dags.cdc import dag_id
@@ -139,6 +140,7 @@ def table_page(readable_dags: Collection[str], pipeline: str, table: str, query:
         if status is None:
             raise _NotShownError(_UNKNOWN_TABLE, _NOT_FOUND)
         history = read_history(app, pipeline, TableName.parse(table), WINDOWS_OF_A_PAGE)
+        history = replace(history, windows=tuple(_without_hidden_run(each, readable_dags) for each in history.windows))
     except (FloodmarkError, _NotShownError) as failure:
         return _failure(query, failure, "../../status")
     if query.format == "json":
@@ -167,6 +169,10 @@ def _read_named(readable_dags: Collection[str], pipeline: str, *, live: bool) ->
     if found.status is None:
         raise _NotShownError(found.card.error, _UNAVAILABLE)
     return app, _ReadStatus(found.card, found.status)
+
+
+def _without_hidden_run(window: TableWindow, readable_dags: Collection[str]) -> TableWindow:
+    return window if window.dag_id in readable_dags else replace(window, dag_id=None, run_id=None)
 
 
 def _dags(pipeline: str, readable_dags: Collection[str]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from floodmark.app.status_texts import changed_text, duration_text
 from floodmark.core.status.history import TableWindow
+from floodmark.core.upkeep.change_table import format_bytes
 
 _STEPS = (
     ("load", "opened_at", "merged_at"),
@@ -16,6 +17,12 @@ _STEPS = (
     ("publish", "checked_at", "advanced_at"),
 )
 _OPERATIONS = ("inserted", "updated", "deleted")
+_MEASURES = (
+    ("lag_seconds", "Lag at publication", "s"),
+    ("margin_seconds", "Margin before cleanup", "s"),
+    ("change_bytes", "Size of the change tables", "B"),
+    ("change_rows", "Rows of the change tables", "rows"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,12 @@ class WindowRow:
     read: str
     changed: str
     quarantined: str
+    lag: str
+    margin: str
+    change_table: str
+    dag_id: str
+    run_id: str
+    """Empty where no run of Airflow worked on the window."""
 
 
 def window_rows(windows: Sequence[TableWindow]) -> list[WindowRow]:
@@ -40,19 +53,24 @@ def window_rows(windows: Sequence[TableWindow]) -> list[WindowRow]:
 
 
 def charts_of(windows: Sequence[TableWindow]) -> list[dict[str, Any]]:
-    """Return a chart of rows and one of seconds, as the page's script takes them. Only published windows are in them.
+    """Return the charts as the page's script takes them. Only published windows are in them.
 
     Each has ``title``, ``unit``, ``times`` (ISO 8601, UTC), and ``series``: ``name``, ``color`` (a variable of the
-    style) and ``values``, one for each window.
+    style) and ``values``, one for each window, None for a gap. A chart without any value is left out.
     """
     done = [each for each in windows if each.advanced_at is not None]
     rows = {name: [getattr(each, f"{name}_rows") for each in done] for name in _OPERATIONS}
     seconds = {name: [_seconds(each, since, until) for each in done] for name, since, until in _STEPS}
     times = [each.opened_at.isoformat() for each in done]
-    return [
+    charts = [
         _chart("Rows of each window", "rows", times, rows, 0),
         _chart("Duration of each window", "s", times, seconds, len(rows)),
     ]
+    for color, (field, title, unit) in enumerate(_MEASURES, len(rows) + len(seconds)):
+        values = [getattr(each, field) for each in done]
+        if any(value is not None for value in values):
+            charts.append(_chart(title, unit, times, {title.lower(): values}, color))
+    return charts
 
 
 def _chart(title: str, unit: str, times: Sequence[str], values: dict[str, list[Any]], first: int) -> dict[str, Any]:
@@ -74,12 +92,26 @@ def _row(window: TableWindow) -> WindowRow:
         read=f"{window.read_rows:,}",
         changed=changed_text(window.inserted_rows, window.updated_rows, window.deleted_rows),
         quarantined=f"{window.quarantined_rows:,}" if window.quarantined_rows else "",
+        lag=_seconds_text(window.lag_seconds if window.state == "advanced" else None),
+        margin=duration_text(window.margin_seconds),
+        change_table=_change_table(window),
+        dag_id=window.dag_id or "",
+        run_id=window.run_id or "",
         **took,
     )
 
 
 def _step_text(window: TableWindow, since: str, until: str) -> str:
-    seconds = _seconds(window, since, until)
+    return _seconds_text(_seconds(window, since, until))
+
+
+def _change_table(window: TableWindow) -> str:
+    parts = [] if window.change_rows is None else [f"{window.change_rows:,} rows"]
+    parts += [] if window.change_bytes is None else [format_bytes(window.change_bytes)]
+    return ", ".join(parts) or "-"
+
+
+def _seconds_text(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds:.1f} s" if seconds < 60 else duration_text(seconds)
 
 

@@ -56,3 +56,36 @@ def test_charts_have_what_published_windows_did() -> None:
     }
     colors = [each["color"] for chart in (rows, seconds) for each in chart["series"]]
     assert colors == [f"--chart-{number}" for number in range(6)]
+
+
+MEASURED = replace(
+    WINDOW, window_id=9, lag_seconds=95.5, margin_seconds=3 * 86_400.0, change_rows=12_000, change_bytes=1_048_576
+)
+
+
+def test_measures_are_in_words() -> None:
+    measured, bare = window_rows([WINDOW, MEASURED])
+    assert (measured.lag, measured.margin, measured.change_table) == ("0:01:36", "3d 0:00:00", "12,000 rows, 1.0 MiB")
+    assert (bare.lag, bare.margin, bare.change_table, bare.run_id) == ("-", "-", "-", "")
+    # Until it is published, the lag grows.
+    assert window_rows([replace(MEASURED, state="merged")])[0].lag == "-"
+
+
+def test_charts_of_measures_have_gaps_and_are_left_out_without_a_value() -> None:
+    assert len(charts_of([WINDOW])) == 2
+    charts = charts_of([WINDOW, MEASURED])[2:]
+    assert [(each["title"], each["unit"]) for each in charts] == [
+        ("Lag at publication", "s"),
+        ("Margin before cleanup", "s"),
+        ("Size of the change tables", "B"),
+        ("Rows of the change tables", "rows"),
+    ]
+    assert [each["series"][0]["values"] for each in charts] == [
+        [None, 95.5],
+        [None, 3 * 86_400.0],
+        [None, 1_048_576],
+        [None, 12_000],
+    ]
+    assert [each["series"][0]["color"] for each in charts] == [f"--chart-{number}" for number in range(6, 10)]
+    (only_rows,) = charts_of([WINDOW, replace(WINDOW, change_rows=0)])[2:]
+    assert only_rows["series"][0]["values"] == [None, 0]
