@@ -26,6 +26,7 @@ _LONGEST = (
     "tests/contract/test_checks_that_refuse.py",
     "tests/story/test_load_runs.py",
     "tests/contract/test_event_stream_kafka.py",
+    "tests/contract/test_pages_in_browser.py",
     "tests/contract/test_event_stream.py",
     "tests/contract/test_change_tracking.py",
     "tests/contract/test_tracking_drift.py",

@@ -1,0 +1,124 @@
+"""The status pages, served as Airflow serves them, and a ledger with each state that a card may have."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import uvicorn
+from fastapi import FastAPI
+
+from floodmark.orchestration.pages.dag_states import DagState
+from floodmark.postgres.connection import WarehouseConnection
+
+LONG = "a_pipeline_with_a_name_of_as_many_characters_as_a_name_may_have_" + "x" * 36
+LONG_TABLE = "dbo." + "Table" * 25
+CONFIG = f"""
+sources: {{shop: {{conn_id: shop_mssql}}}}
+warehouse: {{conn_id: warehouse}}
+pipelines:
+  shop: {{source: shop, max_lag: 15m, tables: [{{source: dbo.Orders, target: shop.orders}}]}}
+  expired: {{source: shop, tables: [{{source: dbo.Gone, target: shop.gone}}]}}
+  late: {{source: shop, tables: [{{source: dbo.Late, target: shop.late}}]}}
+  stopped: {{source: shop, tables: [{{source: dbo.Stopped, target: shop.stopped}}]}}
+  away: {{source: shop, tables: [{{source: dbo.Away, target: shop.away}}]}}
+  {LONG}:
+    source: shop
+    tables: [{{source: {LONG_TABLE}, target: shop.{"t" * 63}}}]
+"""
+EMPTY_CONFIG = """
+sources: {shop: {conn_id: shop_mssql}}
+warehouse: {conn_id: warehouse}
+pipelines: {new: {source: shop, tables: [{source: dbo.Orders, target: shop.orders}]}}
+"""
+DAG_STATES = {
+    "cdc_stopped": DagState(is_paused=True, next_run_at=None),
+    "cdc_shop": DagState(is_paused=False, next_run_at=datetime.now(UTC) + timedelta(minutes=5)),
+}
+STATES = {
+    "expired": "incident",
+    "away": "unreadable",
+    "late": "attention",
+    "stopped": "paused",
+    "shop": "healthy",
+    LONG: "healthy",
+}
+_TABLES = """
+INSERT INTO floodmark.tables
+    (pipeline, source_schema, source_name, target_schema, target_name, watermark, watermark_at, consistent, window_id)
+SELECT *, decode('00000000000000000042', 'hex'), timestamp '2026-05-01 12:00', true, 60
+FROM (VALUES ('shop', 'dbo', 'Orders', 'shop', 'orders'), ('expired', 'dbo', 'Gone', 'shop', 'gone'),
+    ('late', 'dbo', 'Late', 'shop', 'late'), (%(long)s, 'dbo', %(long_table)s, 'shop', %(long_target)s)) AS t
+"""
+_VERDICTS = """
+INSERT INTO floodmark.verdicts (pipeline, source_schema, source_name, verdict, cause, hint)
+VALUES ('shop', 'dbo', 'Orders', 'ready', 'it has changes.', ''),
+    ('expired', 'dbo', 'Gone', 'expired', 'cleanup deleted changes that were not read.', 'Reload the table.'),
+    ('late', 'dbo', 'Late', 'not_captured_yet', 'the capture job has not read the log yet.', '')
+"""
+_WINDOWS = """
+WITH made AS (
+    INSERT INTO floodmark.windows
+        (pipeline, to_lsn, state, attempt, plan, opened_at, merged_at, checked_at, advanced_at, lag_seconds, dag_id,
+        run_id)
+    SELECT 'shop', decode('00000000000000000042', 'hex'), 'advanced', 1, '{}', at, at + interval '9 seconds' * (n %% 7),
+        at + interval '70 seconds', at + interval '71 seconds', CASE WHEN n > 20 THEN 70 + 3 * n END,
+        'cdc_shop', 'scheduled__2026-05-01T00:00:00+00:00__' || n
+    FROM (
+        SELECT n, timestamptz '2026-05-01 00:00Z' + n * interval '5 minutes' FROM generate_series(1, 60) AS g (n)
+    ) AS w (n, at)
+    RETURNING window_id
+)
+INSERT INTO floodmark.window_tables (window_id, source_schema, source_name, kind, read_rows, inserted_rows,
+    updated_rows, deleted_rows, margin_seconds, change_rows, change_bytes)
+SELECT window_id, 'dbo', 'Orders', 'changes', 900 + 40 * window_id, 600, 30 * window_id, 10 * (window_id %% 5),
+    CASE WHEN window_id > 20 THEN 250000 - 900 * window_id END, CASE WHEN window_id %% 4 = 0 THEN 1000 * window_id END,
+    CASE WHEN window_id %% 4 = 0 THEN 400000 * window_id END
+FROM made
+"""
+_REST = (
+    """
+    INSERT INTO floodmark.alerts (event_key, kind, subject, what, place, since, means, advice)
+    VALUES ('k', 'run_failed', 'expired', 'Run 5 failed.', 'run 5', 'now', 'No table is loaded.', 'Read its log.')
+    """,
+    """
+    INSERT INTO floodmark.quarantine
+        (pipeline, source_schema, source_name, target_schema, target_name, window_id, rule, key, lsn, row_data)
+    SELECT 'shop', 'dbo', 'Orders', 'shop', 'orders', 60, 'amount_is_positive', jsonb_build_array(4711 + n),
+        decode('00000000000000000042', 'hex'), '{"Amount": "-8"}' FROM generate_series(1, 3) AS g (n)
+    """,
+)
+
+
+def fill_ledger(database: WarehouseConnection) -> None:
+    """Write what ``STATES`` says, with sixty windows of dbo.Orders, of which the first twenty have no measures."""
+    names = {"long": LONG, "long_table": LONG_TABLE.removeprefix("dbo."), "long_target": "t" * 63}
+    with psycopg.connect(database.conninfo()) as session:
+        for statement in (_TABLES, _WINDOWS):
+            session.execute(statement, names)
+        for statement in (_VERDICTS, *_REST):
+            session.execute(statement)
+
+
+@contextmanager
+def served(pages: Any) -> Iterator[str]:
+    """Serve the pages below the path that Airflow gives them. Yield the address of that of all pipelines."""
+    outer = FastAPI()
+    outer.get("/favicon.ico", status_code=204)(lambda: None)  # Airflow has one
+    outer.mount("/floodmark", pages)
+    server = uvicorn.Server(uvicorn.Config(outer, host="127.0.0.1", port=0, log_level="error", ws="none"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            thread.join(0.01)
+            assert thread.is_alive()
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}/floodmark/status"
+    finally:
+        server.should_exit = True
+        thread.join(10)

@@ -1,0 +1,182 @@
+"""The status pages in a real browser: what it shows, whether it fits, and that its console is empty."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from selenium.webdriver import Chrome, Keys
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import Select, WebDriverWait
+from served_pages import CONFIG, DAG_STATES, EMPTY_CONFIG, LONG, LONG_TABLE, STATES, fill_ledger, served
+
+from floodmark.app.context import AppContext
+from floodmark.app.status import read_status
+from floodmark.core.errors import WarehouseUnavailableError
+from floodmark.core.status.report import PipelineStatus
+from floodmark.orchestration.pages import content, status
+from floodmark.orchestration.pages.live_reads import LiveReads
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from installed_browser import console_of, open_browser, show, why_no_browser
+
+pytestmark = [
+    pytest.mark.skipif(bool(why_no_browser()), reason=why_no_browser()),
+    pytest.mark.filterwarnings("ignore:Using `httpx` with"),
+]
+VIEWS = [(width, scheme) for width in (1280, 380) for scheme in ("light", "dark")]
+BACKGROUND = {"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"}
+DRAWN = """
+return [...document.querySelectorAll("canvas")].map((canvas) => {
+  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  return pixels.some((value) => value !== 0);
+});
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    with open_browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+class Manager:
+    """An authorization manager that shows a user everything."""
+
+    def is_authorized_view(self, **_: object) -> bool:
+        return True
+
+    def get_authorized_dag_ids(self, **_: object) -> set[str]:
+        return {f"cdc_{name}" for name in (*STATES, "new")} | {"cdc_load_shop"}
+
+
+def _read(app: AppContext, pipeline: str, *, live: bool) -> PipelineStatus:
+    if pipeline == "away":
+        raise WarehouseUnavailableError("connection warehouse", "the server does not answer.", "Start it.")
+    return read_status(app, pipeline, live=live)
+
+
+@pytest.fixture
+def pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: WarehouseConnection, request: pytest.FixtureRequest
+) -> Iterator[str]:
+    """The address of the pages of a configuration that a test gives, else of ``CONFIG``."""
+    source = {"conn_type": "mssql", "host": "127.0.0.1", "port": 1, "login": "sa", "password": "p", "schema": "Shop"}
+    warehouse = {"conn_type": "postgres", "host": database.host, "login": database.user, "schema": database.database}
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(source))
+    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse | {"port": database.port}))
+    path = tmp_path / "pipelines.yaml"
+    path.write_text(getattr(request, "param", CONFIG), encoding="utf-8")
+    monkeypatch.setenv("FLOODMARK_CONFIG", str(path))
+    monkeypatch.setattr(content, "_LEDGER", LiveReads(kept_seconds=0))
+    monkeypatch.setattr(content, "read_dag_states", lambda _: DAG_STATES)
+    monkeypatch.setattr(content, "read_status", _read)
+    for module in ("airflow.api_fastapi.app", "airflow.api_fastapi.core_api.security"):
+        monkeypatch.setattr(f"{module}.get_auth_manager", Manager)
+    status._made.cache_clear()
+    made = status._made()
+    security = pytest.importorskip("airflow.api_fastapi.core_api.security")  # at the top it would warn
+    made.dependency_overrides[security.get_user] = lambda: "operator"
+    with served(made) as address:
+        yield address
+    status._made.cache_clear()
+
+
+@pytest.fixture
+def filled(pages: str, database: WarehouseConnection, ledger: PostgresLedger) -> str:
+    fill_ledger(database)
+    return pages
+
+
+def all_of(browser: Chrome, selector: str) -> list[WebElement]:
+    return browser.find_elements(By.CSS_SELECTOR, selector)
+
+
+def texts(browser: Chrome, selector: str) -> list[str]:
+    return [each.text for each in all_of(browser, selector)]
+
+
+def run(browser: Chrome, script: str) -> Any:
+    return browser.execute_script(script)  # type: ignore[no-untyped-call]
+
+
+def check_fit(browser: Chrome, scheme: str) -> None:
+    """The page does not scroll sideways, has the colours of the scheme, and has written nothing to the console."""
+    assert run(browser, "return document.scrollingElement.scrollWidth <= innerWidth")
+    assert run(browser, "return getComputedStyle(document.body).backgroundColor") == BACKGROUND[scheme]
+    # The page of all pipelines has this status while one cannot be read, and the browser notes it.
+    assert [each for each in console_of(browser) if "status of 503" not in each] == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), VIEWS)
+def test_each_state_of_a_card_is_shown_and_fits(browser: Chrome, filled: str, width: int, scheme: str) -> None:
+    show(browser, width, scheme)
+    browser.get(filled)
+    names, states = texts(browser, ".card h2"), texts(browser, ".card .state")
+    assert dict(zip(names, states, strict=True)) == STATES
+    assert states == sorted(states, key=list(dict.fromkeys(STATES.values())).index)
+    assert "Run failed: Run 5 failed." in all_of(browser, ".card.incident")[0].text
+    check_fit(browser, scheme)
+
+
+@pytest.mark.parametrize(("width", "scheme"), VIEWS)
+def test_pages_of_pipelines_and_tables_fit_even_with_long_names(
+    browser: Chrome, filled: str, width: int, scheme: str
+) -> None:
+    show(browser, width, scheme)
+    for path in ("expired", LONG, f"{LONG}/{quote(LONG_TABLE)}", "expired/dbo.Gone"):
+        browser.get(f"{filled}/{path}")
+        assert texts(browser, "h1") == [path.rsplit("/", maxsplit=1)[-1]]
+        check_fit(browser, scheme)
+
+
+@pytest.mark.parametrize(("width", "scheme"), VIEWS)
+def test_charts_of_a_table_are_drawn(browser: Chrome, filled: str, width: int, scheme: str) -> None:
+    show(browser, width, scheme)
+    browser.get(f"{filled}/shop/dbo.Orders")
+    assert texts(browser, "figcaption") == [
+        "Rows of each window",
+        "Duration of each window",
+        "Lag at publication",
+        "Margin before cleanup",
+        "Size of the change tables",
+        "Rows of the change tables",
+    ]
+    WebDriverWait(browser, 10).until(lambda _: run(browser, DRAWN) == [True] * 6)
+    links = [each.get_attribute("href") or "" for each in all_of(browser, "tbody a[data-airflow]")]
+    assert links[0].endswith(f"/dags/cdc_shop/runs/{quote('scheduled__2026-05-01T00:00:00+00:00__60', safe='')}")
+    check_fit(browser, scheme)
+
+
+def test_cards_are_searched_and_filtered_by_keyboard(browser: Chrome, filled: str) -> None:
+    show(browser, 1280, "light")
+    browser.get(filled)
+    all_of(browser, "#q")[0].send_keys("EXP", Keys.ENTER)
+    WebDriverWait(browser, 10).until(lambda _: texts(browser, ".card h2") == ["expired"])
+    assert all_of(browser, "#q")[0].get_attribute("value") == "EXP"
+    browser.get(filled)
+    Select(all_of(browser, "#state")[0]).select_by_visible_text("paused")
+    all_of(browser, "form button")[0].click()
+    WebDriverWait(browser, 10).until(lambda _: texts(browser, ".card h2") == ["stopped"])
+    browser.get(f"{filled}?q=nothing")
+    assert "No pipeline matches." in all_of(browser, "body")[0].text
+
+
+@pytest.mark.parametrize("pages", [EMPTY_CONFIG], indirect=True)
+@pytest.mark.parametrize(("width", "scheme"), VIEWS)
+def test_new_installation_without_a_ledger_is_shown(browser: Chrome, pages: str, width: int, scheme: str) -> None:
+    show(browser, width, scheme)
+    browser.get(pages)
+    assert texts(browser, ".card h2") == ["new"]
+    assert "none yet" in all_of(browser, ".card")[0].text
+    check_fit(browser, scheme)
+    browser.get(f"{pages}/new/dbo.Orders")
+    assert "None yet." in all_of(browser, "body")[0].text
+    check_fit(browser, scheme)
+    browser.get(f"{pages}/none")
+    assert "There is no pipeline of that name" in all_of(browser, "[role=alert]")[0].text
