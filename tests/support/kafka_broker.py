@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from benchmarks.java_packages import Packages
 from floodmark.spark.launch.java import JAVA_VARIABLE, java_environment
+from sqlserver_emulator.server.certificate import provide_certificate
 
 KAFKA = Packages("Kafka", "4.1.0", (("org.apache.kafka", "kafka_2.13", "4.1.0"),))
 _SILENT = logging.getLogger("kafka_broker")
@@ -30,15 +31,16 @@ _CLUSTER = "Zmxvb2RtYXJrLXRlc3RzLTE"
 _MEMORY = ("-Xms32m", "-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _START_SECONDS = 90.0
 _CALL_SECONDS = 30.0
+_MESSAGE_BYTES = 1_048_588
 _PROPERTIES = """
 process.roles=broker,controller
 node.id=1
 log.dirs={folder}/data
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=PLAINTEXT://127.0.0.1:{port},SASL_SSL://127.0.0.1:{secure_port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL_SSL://127.0.0.1:{secure_port}
 controller.listener.names=CONTROLLER
 controller.quorum.bootstrap.servers=127.0.0.1:{controller}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=PLAINTEXT
 offsets.topic.num.partitions=1
 offsets.topic.replication.factor=1
@@ -51,8 +53,15 @@ share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
 log.cleaner.enable=false
-message.max.bytes=1048588
+message.max.bytes={message_bytes}
+ssl.keystore.type=PEM
+ssl.keystore.location={folder}/server-chain.pem
+sasl.enabled.mechanisms=PLAIN
+listener.name.sasl_ssl.plain.sasl.jaas.config={login_module} required user_{user}="{password}";
 """
+_LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+USER, PASSWORD = "policy", "a-Key+of/a=Policy"
+"""The login of the listener with TLS."""
 
 
 @dataclass
@@ -63,6 +72,8 @@ class KafkaBroker:
     java: Path
     jars: Path
     port: int
+    secure_port: int
+    """Where it has TLS, and asks for a login."""
     process: subprocess.Popen[bytes] | None = field(default=None)
 
     @property
@@ -70,14 +81,34 @@ class KafkaBroker:
         return f"127.0.0.1:{self.port}"
 
     @property
+    def secure_servers(self) -> str:
+        return f"127.0.0.1:{self.secure_port}"
+
+    @property
+    def ca_file(self) -> Path:
+        """The authority of its certificate."""
+        return self.folder / "tls" / "ca.pem"
+
+    @property
     def settings(self) -> dict[str, str]:
         return {"bootstrap.servers": self.servers}
 
     def format(self, controller_port: int) -> None:
+        made = provide_certificate(self.folder / "tls", "127.0.0.1")
+        chain = self.folder / "server-chain.pem"
+        chain.write_text(made.key_file.read_text() + made.certificate_file.read_text() + made.ca_file.read_text())
         settings = self.folder / "server.properties"
-        settings.write_text(
-            _PROPERTIES.format(folder=self.folder, port=self.port, controller=controller_port), encoding="utf-8"
+        text = _PROPERTIES.format(
+            folder=self.folder,
+            port=self.port,
+            secure_port=self.secure_port,
+            controller=controller_port,
+            message_bytes=_MESSAGE_BYTES,
+            login_module=_LOGIN_MODULE,
+            user=USER,
+            password=PASSWORD,
         )
+        settings.write_text(text, encoding="utf-8")
         self._run_tool("kafka.tools.StorageTool", "format", "--standalone", "-t", _CLUSTER, "-c", str(settings))
 
     def start(self) -> None:
@@ -157,7 +188,7 @@ def kafka_broker(folder: Path) -> Iterator[KafkaBroker]:
     java = Path(java_environment()[JAVA_VARIABLE]) / "bin" / "java"
     jars = KAFKA.fetch(java)
     folder.mkdir(parents=True)
-    broker = KafkaBroker(folder, java, jars, _free_port())
+    broker = KafkaBroker(folder, java, jars, _free_port(), _free_port())
     broker.format(_free_port())
     broker.start()
     try:

@@ -16,12 +16,15 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from floodmark.core.errors import ConfigError, FloodmarkError, SourceLoginError, SourceUnavailableError
+from floodmark.core.errors import ConfigError, SourceUnavailableError
+from floodmark.sources.event_stream.kafka_reports import BrokerReports
 from floodmark.sources.event_stream.kafka_topic import KafkaTopic
 from floodmark.sources.event_stream.transport import PartitionEnds, RawMessage, StreamGapError
 
 _TIMEOUT_SECONDS = 30.0
 """The time in which a broker must answer, and in which a read must bring a message."""
+_FIRST_ASK_SECONDS = 1.0
+"""The first question to a broker waits so long; each one after it twice as long."""
 _BATCH_MESSAGES = 2_000
 _SILENT = logging.getLogger("floodmark.librdkafka")
 _SILENT.addHandler(logging.NullHandler())
@@ -39,8 +42,8 @@ class KafkaStream:
         return self.at.topic
 
     def read_ends(self) -> Mapping[int, PartitionEnds]:
-        with self._consumer() as consumer:
-            return {number: self._read_end(consumer, number) for number in self._list_partitions(consumer)}
+        with self._consumer() as (consumer, reports):
+            return {number: self._read_end(consumer, number) for number in self._list_partitions(consumer, reports)}
 
     def _read_end(self, consumer: Consumer, partition: int) -> PartitionEnds:
         place = TopicPartition(self.at.topic, partition)
@@ -49,36 +52,36 @@ class KafkaStream:
     def read(self, partition: int, begin: int, end: int) -> Iterator[Sequence[RawMessage]]:
         if begin >= end:
             return
-        with self._consumer() as consumer:
+        with self._consumer() as (consumer, reports):
+            if partition not in self._list_partitions(consumer, reports):
+                raise StreamGapError(f"there is no partition {partition}")
             self._require(consumer, partition, begin, end)
             consumer.assign([TopicPartition(self.at.topic, partition, begin)])
             expected, deadline = begin, time.monotonic() + _TIMEOUT_SECONDS
             while expected < end:
                 # Not more than there are: the call would wait for others.
                 wanted = min(_BATCH_MESSAGES, end - expected)
-                found = self._take(consumer.consume(wanted, timeout=1.0), partition, expected)
+                found = self._take(consumer.consume(wanted, timeout=1.0), partition, expected, reports)
                 if found:
                     expected, deadline = found[-1].offset + 1, time.monotonic() + _TIMEOUT_SECONDS
                     yield found
                 elif time.monotonic() > deadline:
-                    raise self._unavailable(f"message {expected} of partition {partition} did not arrive in time")
+                    raise reports.unavailable(f"message {expected} of partition {partition} did not arrive in time")
 
     def _require(self, consumer: Consumer, partition: int, begin: int, end: int) -> None:
         """Raise StreamGapError unless a partition has some messages. The broker would let a consumer wait for them."""
-        if partition not in self._list_partitions(consumer):
-            raise StreamGapError(f"there is no partition {partition}")
         found = self._read_end(consumer, partition)
         if found.low > begin:
             raise StreamGapError(f"message {begin} of partition {partition} is no longer in the stream")
         if found.high < end:
             raise StreamGapError(f"partition {partition} ends at {found.high}, and the window ends at {end}")
 
-    def _take(self, messages: Sequence[Any], partition: int, expected: int) -> list[RawMessage]:
+    def _take(self, messages: Sequence[Any], partition: int, expected: int, reports: BrokerReports) -> list[RawMessage]:
         """Return messages. Raises StreamGapError where the next is not the expected one."""
         found = []
         for message in messages:
             if error := message.error():
-                self._refuse(error, partition, expected)
+                self._refuse(error, partition, expected, reports)
                 continue
             if message.offset() != expected:
                 raise StreamGapError(f"partition {partition} has no message {expected}, but message {message.offset()}")
@@ -86,45 +89,54 @@ class KafkaStream:
             expected += 1
         return found
 
-    def _refuse(self, error: Any, partition: int, expected: int) -> None:
+    def _refuse(self, error: Any, partition: int, expected: int, reports: BrokerReports) -> None:
         """Raise the error of a message that is none."""
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             raise StreamGapError(f"message {expected} of partition {partition} is no longer in the stream")
         if error.code() in (KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART):
             raise StreamGapError(f"there is no partition {partition}")
         if not error.retriable():
-            raise self._translated(error)
+            raise reports.translated(error)
 
-    def _list_partitions(self, consumer: Consumer) -> list[int]:
-        found = consumer.list_topics(self.at.topic, timeout=_TIMEOUT_SECONDS).topics[self.at.topic]
+    def _list_partitions(self, consumer: Consumer, reports: BrokerReports) -> list[int]:
+        found = self._ask_topic(consumer, reports)
         if found.error is not None:
             if found.error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
                 raise ConfigError(
                     str(self.at), "there is no such topic.", "Correct the topic in the connection of the stream."
                 )
-            raise self._translated(found.error)
+            raise reports.translated(found.error)
         return sorted(found.partitions)
 
+    def _ask_topic(self, consumer: Consumer, reports: BrokerReports) -> Any:
+        """Return the broker's answer about the topic. A broker that refuses is not asked until the time is over."""
+        deadline, seconds = time.monotonic() + _TIMEOUT_SECONDS, _FIRST_ASK_SECONDS
+        while True:
+            try:
+                return consumer.list_topics(self.at.topic, timeout=seconds).topics[self.at.topic]
+            except KafkaException:
+                consumer.poll(0)  # calls back
+                if refusal := reports.refusal():
+                    raise refusal from None
+                seconds = min(seconds * 2, deadline - time.monotonic())
+                if seconds <= 0:
+                    raise
+
     @contextmanager
-    def _consumer(self) -> Iterator[Consumer]:
-        refusals: list[FloodmarkError] = []
-
-        def note(error: Any) -> None:
-            if self._is_login(error):
-                refusals.append(self._translated(error))
-
+    def _consumer(self) -> Iterator[tuple[Consumer, BrokerReports]]:
+        reports = BrokerReports(self.at)
         try:
-            consumer = Consumer({**self._configuration(), "error_cb": note}, logger=_SILENT)
+            consumer = Consumer({**self._configuration(), "error_cb": reports.note}, logger=_SILENT)
         except KafkaException as error:
             raise ConfigError(
                 str(self.at), f"{error.args[0].str()}.", "Correct the connection of the stream."
             ) from None
         try:
-            yield consumer
+            yield consumer, reports
         except KafkaException as error:
-            raise next(iter(refusals), None) or self._translated(error.args[0]) from None
+            raise reports.translated(error.args[0]) from None
         except SourceUnavailableError as error:
-            raise next(iter(refusals), None) or error from None
+            raise reports.refusal() or error from None
         finally:
             consumer.close()
 
@@ -146,18 +158,3 @@ class KafkaStream:
             "enable.partition.eof": False,
             "allow.auto.create.topics": False,
         }
-
-    def _is_login(self, error: Any) -> bool:
-        refused = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
-        return error.code() in (*refused, KafkaError.TOPIC_AUTHORIZATION_FAILED)
-
-    def _translated(self, error: Any) -> FloodmarkError:
-        if self._is_login(error):
-            return SourceLoginError(
-                str(self.at), f"the broker refused the login ({error.name()}).", "Correct the connection of the stream."
-            )
-        return self._unavailable(error.str())
-
-    def _unavailable(self, cause: str) -> SourceUnavailableError:
-        hint = "Check the broker and the connection of the stream. It is retried automatically."
-        return SourceUnavailableError(str(self.at), f"the topic cannot be read: {cause}.", hint)
