@@ -1,7 +1,7 @@
 """``PostgresLedger``: the ledger in the warehouse's own database, so that a merge and its record are one transaction.
 
-This module decides which steps a window takes and when. The tables are in
-``postgres/sql/schema/ensure_schema.sql``. The merge writes the step to MERGED (``ledger.loads.mark_merged``).
+This module decides which steps a window takes and when; the first and the last are in ``ledger.steps``. The tables are
+in ``postgres/sql/schema/ensure_schema.sql``. The merge writes the step to MERGED (``ledger.loads.mark_merged``).
 """
 
 from __future__ import annotations
@@ -22,28 +22,22 @@ from floodmark.core.position import Position
 from floodmark.core.positions import read_position
 from floodmark.core.schema import TableName
 from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.history import LogEntry
 from floodmark.core.source.state import TableState
-from floodmark.core.window.lane import MAIN_LANE, is_load_lane, is_replay_lane
+from floodmark.core.window.lane import MAIN_LANE, is_replay_lane
 from floodmark.core.window.measures import NO_MEASURES, PlanMeasures
 from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.core.window.plan_json import plan_to_json
-from floodmark.postgres.ledger.claims import (
-    claim_table,
-    describe_watermark,
-    lock_watermarks,
-    refuse_left_instances,
-    refuse_loads,
-    refuse_other_lanes,
-)
+from floodmark.postgres.ledger.claims import lock_watermarks, refuse_left_instances, refuse_other_lanes
 from floodmark.postgres.ledger.databases import DatabaseRecords, database_of
 from floodmark.postgres.ledger.loads import LoadRecords
-from floodmark.postgres.ledger.members import MemberRecords, advance_members, with_marks
+from floodmark.postgres.ledger.members import MemberRecords, with_marks
 from floodmark.postgres.ledger.opened import one_window, opened_window
 from floodmark.postgres.ledger.replays import ReplayQueries
 from floodmark.postgres.ledger.schema import ensure_schema
+from floodmark.postgres.ledger.steps import finish_table, insert_window
 from floodmark.postgres.ledger.verdicts import VerdictRecords
 from floodmark.postgres.session import Reachable, open_session, open_transaction
-from floodmark.postgres.sql import read_sql
 from floodmark.postgres.statements import query, source_arrays, source_parameters
 from floodmark.sync.ports.ledger import OpenedWindow
 
@@ -85,28 +79,7 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
         measures: PlanMeasures = NO_MEASURES,
     ) -> WindowPlan:
         with open_transaction(self._at, pipeline) as session:
-            # All runs lock tables in the same order, so that two runs queue up instead of deadlocking.
-            for table in sorted(tables, key=lambda table: table.source):
-                claim_table(session, pipeline, table)
-            refuse_left_instances(session, pipeline, {table.source: table.feed.identity for table in tables})
-            refuse = refuse_loads if is_replay_lane(lane) else refuse_other_lanes
-            refuse(session, pipeline, lane, [table.source for table in tables])
-            window_id = _insert_window(
-                session, pipeline, lane, to_lsn, to_lsn_at=to_lsn_at, lag_seconds=measures.lag_seconds
-            )
-            plan = WindowPlan(window_id, pipeline, to_lsn, tuple(tables), lane=lane, to_lsn_at=to_lsn_at)
-            query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
-            for table in tables:
-                query(
-                    session,
-                    "open_window_table",
-                    window_id=window_id,
-                    **source_parameters(table.source),
-                    kind=table.kind.value,
-                    after_lsn=_bytes(table.interval.after_lsn if table.interval else None),
-                    margin_seconds=measures.margin_seconds.get(table.source),
-                )
-        return plan
+            return insert_window(session, pipeline, lane, LogEntry(to_lsn, to_lsn_at), tables, measures=measures)
 
     def record_run(self, window_id: int, dag_id: str, run_id: str) -> None:
         with open_transaction(self._at, f"window {window_id}") as session:
@@ -197,7 +170,7 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
             if window.state is WindowState.CHECKED:
                 if not is_replay_lane(window.plan.lane):
                     for table in sorted(window.plan.tables, key=lambda table: table.source):
-                        _finish_table(session, window.plan, table)
+                        finish_table(session, window.plan, table)
                 query(session, "mark_advanced", window_id=window_id)
             return _counts(session, window_id)
 
@@ -219,59 +192,6 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
                 raise WatermarkConflictError(pipeline, f"window {unfinished[0]['window_id']} is not finished.")
             moved = source_arrays(watermarks)
             query(session, "advance_quiet", pipeline=pipeline, **moved, to_lsn=to_lsn.value, to_lsn_at=to_lsn_at)
-
-
-def _insert_window(
-    session: psycopg.Connection,
-    pipeline: str,
-    lane: str,
-    to_lsn: Position,
-    **times: datetime | float | None,
-) -> int:
-    try:
-        row = query(session, "open_window", pipeline=pipeline, lane=lane, to_lsn=to_lsn.value, **times)[0]
-    except psycopg.errors.UniqueViolation:
-        raise WatermarkConflictError(
-            pipeline, "another run has an unfinished window.", "Let it finish; the next run continues with that window."
-        ) from None
-    return int(row["window_id"])
-
-
-def _finish_table(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) -> None:
-    named = {"pipeline": plan.pipeline, "window_id": plan.window_id, **source_parameters(table.source)}
-    if plan.moves_watermark(table):
-        _advance_table(session, plan, table)
-        if is_load_lane(plan.lane):
-            query(session, "close_gap", **named)
-    elif table.where:
-        query(session, "settle_table", **named)
-
-
-def _advance_table(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) -> None:
-    identity = table.feed.identity
-    moved = session.execute(
-        read_sql("advance_table"),
-        {
-            "window_id": plan.window_id,
-            **source_parameters(table.source),
-            "watermark": _bytes(table.watermark),
-            "instance_name": identity.name,
-            "instance_object_id": identity.object_id,
-            "instance_created_at": identity.created_at,
-        },
-    )
-    if moved.rowcount == 1:
-        if table.feed.has_members:
-            advance_members(session, plan, table)
-        return
-    found = query(session, "lock_table", pipeline=plan.pipeline, **source_parameters(table.source))
-    if not found or found[0]["watermark"] != plan.to_lsn.value:
-        raise WatermarkConflictError(
-            str(table.source),
-            f"its watermark is {describe_watermark(found[0]['watermark'] if found else None)}; "
-            f"window {plan.window_id} was planned on {table.watermark or 'none'}.",
-            "No watermark was moved. Find out what else writes to the ledger.",
-        )
 
 
 def _load_lock(window_id: int) -> tuple[int, int]:
@@ -306,7 +226,3 @@ def _table_state(row: DictRow) -> TableState:
 def _counts(session: psycopg.Connection, window_id: int) -> Mapping[TableName, TableCounts]:
     rows = query(session, "read_counts", window_id=window_id)
     return {TableName(row.pop("source_schema"), row.pop("source_name")): TableCounts(**row) for row in rows}
-
-
-def _bytes(lsn: Position | None) -> bytes | None:
-    return lsn.value if lsn else None
