@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from floodmark.app.drift import drift_watch
+from floodmark.app.tables import parse_table
 from floodmark.core.alerts.runs import LOAD_RUN_FAILED
-from floodmark.core.errors import ConfigError
-from floodmark.core.schema import TableName
 from floodmark.sync.recovery.gaps import end_left_out
 from floodmark.sync.recovery.reload import LoadPlanner
 from floodmark.sync.recovery.repair import end_repair
@@ -38,10 +37,7 @@ def open_reload(app: AppContext, pipeline: str, table: str, where: str | None) -
 
     table: schema.table of the source. where: a condition in T-SQL from the operator; it is checked here.
     """
-    try:
-        name = TableName.parse(table)
-    except ValueError as error:
-        raise ConfigError(pipeline, f"{error}.") from None
+    name = parse_table(pipeline, table)
     condition = wire(app.config, pipeline).source.parse_condition(where, name) if where else ""
     return load_planner(app, pipeline).open_reload(name, condition)
 

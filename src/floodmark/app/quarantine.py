@@ -6,8 +6,7 @@ import getpass
 import logging
 from typing import TYPE_CHECKING
 
-from floodmark.core.errors import ConfigError
-from floodmark.core.schema import TableName
+from floodmark.app.tables import find_table_settings
 from floodmark.wiring.pipelines import wire
 
 if TYPE_CHECKING:
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 
     from floodmark.app.context import AppContext
     from floodmark.core.recovery.release import Release
-    from floodmark.core.settings import TableSettings
     from floodmark.core.status.history import RuleCount
 
 _LOG = logging.getLogger(__name__)
@@ -31,8 +29,8 @@ def release_rows(app: AppContext, pipeline: str, table: str) -> Release:
 
     Raises ConfigError for an unknown pipeline or table, and the errors of ``Quarantine.release``.
     """
-    wiring = wire(app.config, pipeline)
-    found = wiring.warehouse.quarantine().release(pipeline, _settings_of(app, pipeline, table), getpass.getuser())
+    settings = find_table_settings(app, pipeline, table)
+    found = wire(app.config, pipeline).warehouse.quarantine().release(pipeline, settings, getpass.getuser())
     _LOG.info("%s: %s of quarantine released, window %s.", table, found.released, found.window_id or "none")
     return found
 
@@ -42,19 +40,5 @@ def discard_rows(app: AppContext, pipeline: str, table: str, rule: str | None) -
 
     Raises ConfigError for an unknown pipeline or table.
     """
-    source = _settings_of(app, pipeline, table).source
+    source = find_table_settings(app, pipeline, table).source
     return wire(app.config, pipeline).warehouse.quarantine().discard(pipeline, source, rule, getpass.getuser())
-
-
-def _settings_of(app: AppContext, pipeline: str, table: str) -> TableSettings:
-    tables = app.config.settings(pipeline).tables
-    try:
-        name = TableName.parse(table)
-    except ValueError as error:
-        raise ConfigError(pipeline, f"{error}.") from None
-    for settings in tables:
-        if settings.source.folded == name.folded:
-            return settings
-    raise ConfigError(
-        pipeline, f"it has no table {table}.", f"Its tables: {', '.join(str(each.source) for each in tables)}."
-    )
