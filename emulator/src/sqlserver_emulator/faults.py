@@ -27,10 +27,19 @@ class FaultKind(Enum):
     LOCKED_READS = "locked reads"
     HUB_UNREACHABLE = "hub unreachable"
     STREAM_SESSION_LOST = "stream session lost"
+    STREAM_REORDERED = "stream reordered"
+    STREAM_MESSAGE_CUT = "stream message cut"
 
 
 CAPTURE_KINDS = frozenset({FaultKind.CAPTURE_FAILURE, FaultKind.CAPTURE_DELAY, FaultKind.SLOW_SCAN})
-STREAM_KINDS = frozenset({FaultKind.HUB_UNREACHABLE, FaultKind.STREAM_SESSION_LOST})
+STREAM_KINDS = frozenset(
+    {
+        FaultKind.HUB_UNREACHABLE,
+        FaultKind.STREAM_SESSION_LOST,
+        FaultKind.STREAM_REORDERED,
+        FaultKind.STREAM_MESSAGE_CUT,
+    }
+)
 _SINGLE_KINDS = CAPTURE_KINDS | STREAM_KINDS | {FaultKind.AGENT_STOPPED}
 _OUTSIDE_SESSIONS = _SINGLE_KINDS | {FaultKind.LOGIN_ERROR}
 

@@ -68,6 +68,46 @@ def test_server_without_a_destination_reaches_no_hub(open_dir: Path) -> None:
         session.close()
 
 
+def test_delivery_is_in_another_order_and_its_final_segments_come_first(source: Source) -> None:
+    source.run("CREATE TABLE dbo.a (id int PRIMARY KEY, v nvarchar(max))")
+    source.group("reordered", "@max_message_size_kb = 128", "@partition_key_scheme = N'StreamGroup'")
+    source.add("reordered", "dbo.a")
+    source.run("EXEC emulator.fail_event_stream @fault = 'reordered'")
+    source.run("INSERT dbo.a VALUES (1, N'x'), (2, REPLICATE(CAST(N'y' AS nvarchar(max)), 500000))")
+    source.run("EXEC emulator.run_event_stream")
+    found = source.records("reordered")
+    assert set(found) == {0, 1, 2}
+    places = {
+        partition: [
+            (int(body["logicalid"].rpartition(":")[2]), body["segmentindex"], body["finalsegment"])
+            for body in (json.loads(record["Body"]) for record in records)
+        ]
+        for partition, records in found.items()
+    }
+    last = places[0][0][1]
+    assert last > 2
+    assert places[0][0] == (2, last, True)
+    backwards = [(2, index, index == last) for index in range(last, -1, -1)] + [(1, 0, True)]
+    assert places == {partition: backwards[partition::3] for partition in range(3)}
+    assert source.run("EXEC emulator.help_faults") == []
+
+
+def test_first_message_of_a_delivery_is_cut_and_not_sent_again(source: Source) -> None:
+    streamed(source, "cut")
+    source.run("EXEC emulator.fail_event_stream @fault = 'cut message'", "INSERT dbo.a VALUES (1), (2)")
+    source.run("EXEC emulator.run_event_stream", "INSERT dbo.a VALUES (3)", "EXEC emulator.run_event_stream")
+    whole, cut = [], []
+    for records in source.records("cut").values():
+        for body in (record["Body"] for record in records):
+            (whole if body.endswith(b"}") else cut).append(body)
+    assert len(cut) == 1
+    assert cut[0].startswith(b'{"specversion":"1.0"')
+    assert {json.loads(json.loads(json.loads(body)["data"])["eventrow"]["current"])["id"] for body in whole} == {
+        "2",
+        "3",
+    }
+
+
 def test_fault_has_to_be_known(source: Source) -> None:
-    with pytest.raises(SqlServerError, match="must be one of unreachable, lost session"):
+    with pytest.raises(SqlServerError, match="must be one of unreachable, lost session, reordered, cut message"):
         source.run("EXEC emulator.fail_event_stream @fault = 'rain'")

@@ -22,6 +22,7 @@ RECORD_SLOT = 1
 FIRST_ROW_SLOT = 2
 
 _LAYOUT = Struct(">IIH")
+_ALIGNMENT = 8
 _FIRST_VLF = 0x20
 _VLF_BITS = 24
 _BLOCK_MASK = (1 << _VLF_BITS) - 1
@@ -39,6 +40,12 @@ def position_of(lsn: bytes) -> int:
     block: int
     vlf, block, _ = _LAYOUT.unpack(lsn)
     return ((vlf - _FIRST_VLF) << _VLF_BITS) | (block << 3)
+
+
+def shift_to(here: int, lsn: bytes) -> int:
+    """Return how far positions from ``here`` on are moved, so that their LSNs begin just above ``lsn``."""
+    # Positions of commit records are multiples of eight; one step less keeps the next one above ``lsn``.
+    return (here - position_of(lsn)) // _ALIGNMENT * _ALIGNMENT - _ALIGNMENT
 
 
 def lsn_text(lsn: bytes) -> str:

@@ -12,11 +12,10 @@ from psycopg import errors
 
 from sqlserver_emulator.cdc.enabling.enable_table import lock_instances
 from sqlserver_emulator.cdc.instances import CdcDatabase
-from sqlserver_emulator.cdc.lsn import parse_position, position_of
+from sqlserver_emulator.cdc.lsn import parse_position, shift_to
 from sqlserver_emulator.cdc.metadata import Run
 from sqlserver_emulator.control.restored_rows import RestoreError, take_rows_back
 
-_ALIGNMENT = 8
 # Writers have this long to commit; after that the restore reports them.
 _WRITERS_SECONDS = 5
 
@@ -51,11 +50,9 @@ def restore_to(
 def _shift_lsns(run: Run, database: CdcDatabase, lsn: bytes) -> None:
     """Shift LSNs so that what is logged from here on comes just after ``lsn``; all before it is captured."""
     ((here,),) = run("SELECT pg_current_wal_insert_lsn()::text", ())
-    # Positions of commit records are multiples of eight; one step less keeps the next one above ``lsn``.
-    shift = (parse_position(here) - position_of(lsn)) // _ALIGNMENT * _ALIGNMENT - _ALIGNMENT
     run(
         "UPDATE emulator.cdc_databases SET lsn_shift = $2::bigint WHERE database_id = $1::int",
-        (database.database_id, shift),
+        (database.database_id, shift_to(parse_position(here), lsn)),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlserver_emulator.cdc.enabling.enable_database import database_id_of
+from sqlserver_emulator.cdc.lsn import LSN_BYTES
 from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.control.calls import control_procedure, existing_database, refusal, text, whole
 from sqlserver_emulator.event_stream.encoding import Generation
@@ -13,9 +14,14 @@ from sqlserver_emulator.event_stream.streams import EventStreams
 from sqlserver_emulator.event_stream.switches import write_generation
 from sqlserver_emulator.events import Event
 from sqlserver_emulator.faults import Fault, FaultBoard, FaultKind, Match
-from sqlserver_emulator.types import INT, SYSNAME
+from sqlserver_emulator.types import INT, LSN, SYSNAME
 
-_FAULTS = {"unreachable": FaultKind.HUB_UNREACHABLE, "lost session": FaultKind.STREAM_SESSION_LOST}
+_FAULTS = {
+    "unreachable": FaultKind.HUB_UNREACHABLE,
+    "lost session": FaultKind.STREAM_SESSION_LOST,
+    "reordered": FaultKind.STREAM_REORDERED,
+    "cut message": FaultKind.STREAM_MESSAGE_CUT,
+}
 _DATABASE = Parameter("@database", SYSNAME, None)
 
 
@@ -30,7 +36,10 @@ def stream_procedures(streams: EventStreams, faults: FaultBoard) -> tuple[System
         yield from ()
 
     def fail_event_stream(call: ProcedureCall) -> Iterator[Event]:
-        """'unreachable': a delivery fails. 'lost session': it fails after it was made, and is made again."""
+        """'unreachable': a delivery fails. 'lost session': it fails after it was made, and is made again.
+
+        'reordered': its messages are in another order. 'cut message': its first message is half.
+        """
         kind = _FAULTS.get(text(call, "@fault").lower())
         if kind is None:
             raise refusal(f"@fault must be one of {', '.join(_FAULTS)}.")
@@ -50,6 +59,21 @@ def stream_procedures(streams: EventStreams, faults: FaultBoard) -> tuple[System
                 raise refusal(f"@generation must not be {generation.value}: {error}.") from None
         yield from ()
 
+    def start_event_stream_epoch(call: ProcedureCall) -> Iterator[Event]:
+        """The stream goes on as one that was set up again after a restore or a failover."""
+        if call.in_transaction:
+            raise refusal("emulator.start_event_stream_epoch cannot run inside a transaction.")
+        name, database_id = _database(call)
+        lsn = call.arguments["@lsn"]
+        if lsn is not None and not (isinstance(lsn, bytes | bytearray) and len(lsn) == LSN_BYTES):
+            raise refusal("@lsn must be binary(10).")
+        with _required_stream(name):
+            try:
+                streams.start_epoch(database_id, None if lsn is None else bytes(lsn))
+            except ValueError as error:
+                raise refusal(f"@lsn is not an LSN of database '{name}': {error}.") from None
+        yield from ()
+
     failing = (Parameter("@fault", SYSNAME), Parameter("@times", INT, 1), _DATABASE)
     return (
         control_procedure(
@@ -59,14 +83,20 @@ def stream_procedures(streams: EventStreams, faults: FaultBoard) -> tuple[System
             "fail_event_stream",
             failing,
             fail_event_stream,
-            "Make deliveries fail: with the fault 'unreachable' nothing is delivered, with 'lost session' it"
-            " is delivered again.",
+            "Disturb deliveries: with the fault 'unreachable' nothing is delivered, with 'lost session' it is"
+            " delivered again, with 'reordered' it comes in another order, with 'cut message' its first message is half.",
         ),
         control_procedure(
             "set_event_stream_generation",
             (Parameter("@generation", INT), _DATABASE),
             set_event_stream_generation,
             "Write messages in generation 1, 2 or 3 of the format from the next delivery on.",
+        ),
+        control_procedure(
+            "start_event_stream_epoch",
+            (Parameter("@lsn", LSN, None), _DATABASE),
+            start_event_stream_epoch,
+            "Let the stream go on as one that was set up again after a restore or a failover, from `@lsn` on.",
         ),
     )
 

@@ -12,6 +12,7 @@ from sqlserver_emulator.cdc.lsn import lsn_at, parse_position
 from sqlserver_emulator.cdc.procedures.results import ResultColumn, result_set
 from sqlserver_emulator.contract import Parameter, ProcedureCall
 from sqlserver_emulator.event_stream.messages import stream_error
+from sqlserver_emulator.event_stream.switches import shown_positions
 from sqlserver_emulator.events import Event
 from sqlserver_emulator.types import BIGINT, BIT, DATETIME, INT, LSN, NVARCHAR_4000, SYSNAME, TsqlType
 
@@ -150,15 +151,14 @@ def help_settings(call: ProcedureCall) -> Iterator[Event]:
 
 
 def _stream(call: ProcedureCall) -> tuple[int, int]:
-    """Return the id of the current database and the position up to which its changes are published."""
+    """Return the id of the current database and the position that is shown as the end of what is published."""
     run, name = call.engine.fetch_all, call.engine.database
     if not call.engine.caller_is("db_owner"):
         raise stream_error(23624, name)
     database_id = database_id_of(run, name)
-    rows = run("SELECT position::text FROM emulator.event_stream_databases WHERE database_id = $1::int", (database_id,))
-    if not rows:
-        raise stream_error(23636, name)
-    return database_id, parse_position(str(rows[0][0]))
+    for position in shown_positions(run, database_id):
+        return database_id, position
+    raise stream_error(23636, name)
 
 
 def _table_row(row: tuple[object, ...]) -> tuple[object, ...]:
@@ -169,9 +169,10 @@ def _table_row(row: tuple[object, ...]) -> tuple[object, ...]:
 
 _TABLES = """
 SELECT g.group_id, g.name::text, s.name::text, o.name::text, t.table_id, g.destination_location,
-       t.object_id, t.enabled_at::text, t.old_values, t.all_columns, t.old_lobs
+       t.object_id, (t.enabled_at - d.stream_lsn_shift)::text, t.old_values, t.all_columns, t.old_lobs
 FROM emulator.event_stream_tables t
 JOIN emulator.event_stream_groups g ON g.database_id = t.database_id AND g.name = t.group_name
+JOIN emulator.databases d ON d.database_id = t.database_id
 JOIN emulator.objects o USING (object_id)
 JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
 WHERE t.database_id = $1::int

@@ -22,6 +22,7 @@ from sqlserver_emulator.cdc.postgres import connect, runner
 from sqlserver_emulator.cdc.rows import changed_places
 from sqlserver_emulator.cdc.scan.scan_sessions import ScanSession
 from sqlserver_emulator.clock import LoggedClock
+from sqlserver_emulator.event_stream.disorder import disturb
 from sqlserver_emulator.event_stream.encoding import OutgoingChange, encode_change
 from sqlserver_emulator.event_stream.messages import stream_error
 from sqlserver_emulator.event_stream.scans import ScanRecords
@@ -65,7 +66,7 @@ class EventStream:
             rows = self._run(_DATABASE, (database_id,))
             if not rows:
                 raise LookupError(database_id)
-            ((self._name, self.slot, position),) = rows
+            ((self._name, self.slot, position, self._lsn_shift),) = rows
             self._stored = parse_position(position)
             self._reader = LogReader(
                 conninfo, slot=self.slot, publication=self.slot, after_position=self._stored, is_binary=False
@@ -128,7 +129,7 @@ class EventStream:
             self._end = pgoutput.read_commit(message, PAYLOAD_AT).end_position
             self._is_in_transaction = False
             if self._sequence:
-                lsns = lsn_at(self._begin_position), lsn_at(self._begin.commit_position)
+                lsns = self._lsn_at(self._begin_position), self._lsn_at(self._begin.commit_position)
                 self._scan.note_transaction(*lsns, self._committed_at.timestamp())
                 self._scan.commands += self._sequence
             if self._pending_bytes > _BATCH_BYTES:
@@ -184,8 +185,8 @@ class EventStream:
             tuple((column.name, column.declared, column.index) for column in columns),
             tuple((column.name, value_text(column, row) or "") for column in table.key),
             table.table_id,
-            lsn_at(self._begin.commit_position),
-            lsn_at(self._begin_position),
+            self._lsn_at(self._begin.commit_position),
+            self._lsn_at(self._begin_position),
             self._sequence,
             self._committed_at,
             operation,
@@ -197,6 +198,9 @@ class EventStream:
         ):
             self._pending[table.group.hub, partition].append(body)
             self._pending_bytes += len(body)
+
+    def _lsn_at(self, position: int) -> bytes:
+        return lsn_at(position - self._lsn_shift)
 
     def _partitions(self, table: StreamedTable, row: Fields) -> Iterator[int]:
         """Yield the partition of each message of a change."""
@@ -219,7 +223,8 @@ class EventStream:
         hubs = ", ".join(sorted({hub for hub, _ in self._pending}))
         if self._faults.meets_stream(FaultKind.HUB_UNREACHABLE, self._database_id):
             raise stream_error(23679, hubs, "a fault that was asked for")
-        for (hub, partition), bodies in self._pending.items():
+        delivered = disturb(self._pending, self._destination.partitions, self._faults, self._database_id)
+        for (hub, partition), bodies in delivered.items():
             self._destination.append(hub, partition, bodies)
         if self._faults.meets_stream(FaultKind.STREAM_SESSION_LOST, self._database_id):
             raise stream_error(23692, hubs)
@@ -243,7 +248,7 @@ def _new_id() -> str:
 
 
 _DATABASE = """
-SELECT d.name::text, e.slot_name, e.position::text FROM emulator.event_stream_databases e
+SELECT d.name::text, e.slot_name, e.position::text, d.stream_lsn_shift FROM emulator.event_stream_databases e
 JOIN emulator.databases d USING (database_id) WHERE e.database_id = $1::int
 """
 _STORE = """

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 
 import psycopg
 
-from sqlserver_emulator.cdc.lsn import lsn_at, lsn_text, parse_position
+from sqlserver_emulator.cdc.lsn import lsn_at, lsn_text
 from sqlserver_emulator.cdc.postgres import connect, runner
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.event_stream.messages import stream_error
 from sqlserver_emulator.event_stream.stream import Destination, EventStream, wait_until_free
+from sqlserver_emulator.event_stream.switches import begin_epoch, shown_positions
 from sqlserver_emulator.faults import FaultBoard
 
 _POLL_SECONDS = 0.5
@@ -69,6 +70,16 @@ class EventStreams:
                 raise
             self._reported.pop(database_id, None)
 
+    def start_epoch(self, database_id: int, lsn: bytes | None) -> None:
+        """Begin a new epoch, as after a restore or a failover. What is not delivered is lost.
+
+        lsn: the LSNs of later commits begin above it; None: they go on. Raises LookupError when the database has no
+        stream, and ValueError for an LSN that the stream has not reached.
+        """
+        with self._turn, connect(self._conninfo) as connection, connection.transaction():
+            self._close(database_id)
+            begin_epoch(runner(connection), database_id, lsn)
+
     def _open(self, database_id: int) -> EventStream:
         with connect(self._conninfo) as connection:
             rows = runner(connection)(
@@ -92,9 +103,8 @@ class EventStreams:
     def _record(self, database_id: int, error: SqlServerError) -> None:
         with connect(self._conninfo) as connection:
             run = runner(connection)
-            sql = "SELECT position::text FROM emulator.event_stream_databases WHERE database_id = $1::int"
-            for (position,) in run(sql, (database_id,)):
-                start = lsn_text(lsn_at(parse_position(str(position))))
+            for position in shown_positions(run, database_id):
+                start = lsn_text(lsn_at(position))
                 given = (database_id, error.number, error.severity, error.state, error.message, start)
                 run(_RECORD, given)
 

@@ -1,7 +1,9 @@
 -- What change event streaming keeps about all databases, once per cluster. Run at every start, before the system views.
 
 -- Shown in sys.databases and sys.tables. has_preview_features: ALTER DATABASE SCOPED CONFIGURATION SET PREVIEW_FEATURES.
+-- stream_lsn_shift: how far the LSNs of its events were moved back.
 ALTER TABLE emulator.databases
+    ADD COLUMN IF NOT EXISTS stream_lsn_shift bigint NOT NULL DEFAULT 0,
     ADD COLUMN IF NOT EXISTS is_event_stream_enabled boolean NOT NULL DEFAULT false,
     ADD COLUMN IF NOT EXISTS has_preview_features boolean NOT NULL DEFAULT false;
 ALTER TABLE emulator.objects ADD COLUMN IF NOT EXISTS is_streamed boolean NOT NULL DEFAULT false;
