@@ -10,6 +10,7 @@ import pytest
 from emulated_stream import EmulatedStream, emulated_stream
 from emulator_process import Emulator, running_emulator
 from floodmark.postgres.connection import WarehouseConnection
+from stream_rig import ORDERS
 
 LARGE = "REPLICATE(CAST(N'{} ' AS nvarchar(max)), 100000)"
 
@@ -70,3 +71,66 @@ def test_server_that_changes_its_generation_is_read_on(stream: EmulatedStream) -
     rig.sync()
     assert rig.differing() == []
     assert rig.quarantined() == []
+
+
+@pytest.mark.parametrize(("number", "encoding"), [(1, "JSON"), (2, "JSON"), (3, "JSON"), (3, "Binary")])
+def test_order_of_a_delivery_and_its_partitions_do_not_matter(
+    stream: EmulatedStream, number: int, encoding: str
+) -> None:
+    rig = stream.rig
+    rig.client.run(generation(number))
+    stream.begin(encoding, scheme="Table")
+    rig.sync()
+    stream.deliver(
+        "EXEC emulator.fail_event_stream @fault = 'reordered'",
+        f"BEGIN TRAN; INSERT dbo.Orders VALUES (1, 1, {LARGE.format('a')}), (2, 2, {LARGE.format('b')}), (3, 3, N'c');"
+        f" UPDATE dbo.Orders SET Amount = 10, Note = {LARGE.format('d')} WHERE Id = 1;"
+        " UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1; DELETE dbo.Orders WHERE Id = 3;"
+        " DELETE dbo.Orders WHERE Id = 0; INSERT dbo.Orders VALUES (0, 9, N'again'); COMMIT",
+    )
+    assert len({path.parts[-7] for path in rig.capture.folder.rglob("*.avro")}) == 3
+    rig.sync()
+    assert rig.differing() == []
+    assert rig.quarantined() == []
+    assert rig.query('SELECT "Id", "Amount"::int FROM shop.orders WHERE NOT __deleted ORDER BY 1') == [
+        *((0, 9), (1, 11), (2, 2))
+    ]
+
+
+def test_delivery_that_is_made_twice_counts_once(stream: EmulatedStream) -> None:
+    rig = stream.rig
+    stream.begin()
+    rig.sync()
+    rig.client.run("EXEC emulator.fail_event_stream @fault = 'lost session'")
+    rig.client.run(f"INSERT dbo.Orders VALUES (1, 1, {LARGE.format('a')}), (2, 2, N'two')")
+    rig.client.run("BEGIN TRY EXEC emulator.run_event_stream END TRY BEGIN CATCH END CATCH")
+    stream.deliver("DELETE dbo.Orders WHERE Id = 2")
+    assert len(stream.bodies()) >= 8
+    rig.sync()
+    assert rig.differing() == []
+    assert rig.quarantined() == []
+
+
+@pytest.mark.parametrize("encoding", ["JSON", "Binary"])
+def test_message_that_is_cut_goes_to_quarantine_and_the_others_are_merged(
+    stream: EmulatedStream, encoding: str
+) -> None:
+    rig = stream.rig
+    stream.begin(encoding, scheme="StreamGroup")
+    rig.sync()
+    stream.deliver(
+        "EXEC emulator.fail_event_stream @fault = 'cut message'",
+        "INSERT dbo.Orders VALUES (1, 1, N'lost'), (2, 2, N'two')",
+    )
+    rig.sync()
+    ((member, place, reason, body),) = rig.quarantined()
+    assert (member, place) == (next(rig.capture.folder.iterdir()).name, "1")
+    assert body == stream.bodies()[1]
+    assert reason
+    assert "lost" not in reason
+    assert rig.query('SELECT "Id" FROM shop.orders ORDER BY 1') == [(0,), (2,)]
+    assert rig.differing() == [ORDERS]
+    # The next change of the row brings it.
+    stream.deliver("UPDATE dbo.Orders SET Amount = 5 WHERE Id = 1")
+    rig.sync()
+    assert rig.differing() == []
