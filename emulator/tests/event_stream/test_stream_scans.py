@@ -6,6 +6,7 @@ import pytest
 
 from cdc_database import wait_until
 from sqlserver_emulator.assembly.factory import Engine
+from sqlserver_emulator.cdc.postgres import connect, runner
 from sqlserver_emulator.errors import SqlServerError
 from stream_source import PASSWORD, Source, place_of
 
@@ -93,6 +94,13 @@ def test_last_32_scans_are_kept_and_session_0_counts_them_all(streamed: Source) 
     shown = "SELECT COUNT(*) FROM sys.dm_change_feed_log_scan_sessions WHERE session_id > 0"
     assert streamed.run(shown) == [(32,)]
     assert streamed.run(LAST.format("tran_count, command_count", "session_id = 0")) == [(40, 40)]
+
+
+def test_scan_of_a_stream_that_has_ended_is_not_recorded(engine: Engine) -> None:
+    with connect(engine.conninfo) as connection:
+        run = runner(connection)
+        run("SELECT emulator.record_stream_error(1, 23679, 16, 1, 'x', '')", ())
+        assert run("SELECT 1 FROM emulator.event_stream_scans WHERE database_id = 1", ()) == []
 
 
 @pytest.mark.parametrize("view", ["dm_change_feed_log_scan_sessions", "dm_change_feed_errors"])

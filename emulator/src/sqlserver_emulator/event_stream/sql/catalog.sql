@@ -55,7 +55,8 @@ CREATE UNLOGGED TABLE emulator.event_stream_errors (
     FOREIGN KEY (database_id, session_id) REFERENCES emulator.event_stream_scans ON DELETE CASCADE
 );
 
--- A scan, or several that found nothing, or one that failed. committed: the last commit, in seconds since 1970.
+-- A scan, or several that found nothing, or one that failed. committed: the last commit, in seconds since 1970. Returns the
+-- session, or NULL where the stream has ended in the meantime.
 CREATE OR REPLACE FUNCTION emulator.record_stream_scan(scanned int, began timestamp, first_lsn text, last_lsn text,
     committed float8, transactions bigint, records bigint, changes int, commands bigint, empty int, failed int)
 RETURNS int LANGUAGE plpgsql AS $$
@@ -66,6 +67,10 @@ DECLARE
     late int := coalesce(greatest(0, extract(epoch FROM ended - commit_time)), 0);
     newest emulator.event_stream_scans;
 BEGIN
+    PERFORM FROM emulator.event_stream_databases WHERE database_id = scanned FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
     SELECT * INTO newest FROM emulator.event_stream_scans WHERE database_id = scanned ORDER BY session_id DESC LIMIT 1;
     IF empty > 0 AND newest.empty_scan_count > 0 AND newest.session_id > 0 THEN
         UPDATE emulator.event_stream_scans s SET end_time = ended, empty_scan_count = s.empty_scan_count + empty,
@@ -97,8 +102,9 @@ RETURNS void LANGUAGE sql AS $$
     UPDATE emulator.event_stream_databases SET is_behind = true WHERE database_id = failed;
     INSERT INTO emulator.event_stream_errors
         (database_id, session_id, error_number, error_severity, error_state, error_message, batch_start_lsn)
-    SELECT failed, emulator.record_stream_scan(failed, emulator.now(), start, start, 0, 0, 0, 0, 0, 0, 1), number, severity, state,
-        left(message, 1024), start;
+    SELECT failed, made.session_id, number, severity, state, left(message, 1024), start
+    FROM emulator.record_stream_scan(failed, emulator.now(), start, start, 0, 0, 0, 0, 0, 0, 1) AS made (session_id)
+    WHERE made.session_id IS NOT NULL;
 $$;
 
 CREATE TABLE IF NOT EXISTS emulator.event_stream_groups (
