@@ -9,7 +9,7 @@ from floodmark.core.alerts.kinds import ALERT_KINDS
 def alerts_page() -> str:
     """Return the page."""
     rows = [
-        [f"`{name}`", kind.standing.name.lower(), kind.raised, kind.ends, kind.acts]
+        [f"`{name}`<br>{kind.standing.name.lower()}", kind.raised, kind.ends, kind.acts]
         for name, kind in sorted(ALERT_KINDS.items())
     ]
     return (
@@ -18,10 +18,11 @@ def alerts_page() -> str:
                 "# Alerts",
                 "",
                 "An alert is sent once when its event begins, and once when it ends. Its message says what happened,",
-                "what it means and what to do. The status is the least that `floodmark status` gives a pipeline while",
-                "the alert is open. [Alerts](../operations.md#alerts) has the channels and the table of the ledger.",
+                "what it means and what to do. Under its name is the least status that `floodmark status` gives a",
+                "pipeline while the alert is open. [Alerts](../operations.md#alerts) has the channels and the table of",
+                "the ledger.",
                 "",
-                *table(["alert", "status", "raised when", "ends when", "who acts"], rows),
+                *table(["alert", "raised when", "ends when", "who acts"], rows),
             ]
         ).rstrip()
         + "\n"

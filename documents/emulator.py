@@ -11,7 +11,7 @@ import sqlserver_emulator
 from documents.source_text import table
 from sqlserver_emulator.cdc.procedures.registry import PROCEDURES as CDC_PROCEDURES
 from sqlserver_emulator.cli import build_parser
-from sqlserver_emulator.contract import ProcedureRegistry
+from sqlserver_emulator.contract import ProcedureRegistry, SystemProcedure
 from sqlserver_emulator.control.procedures import control_procedures, describe_parameters
 from sqlserver_emulator.engine.procedures import PROCEDURES as ENGINE_PROCEDURES
 from sqlserver_emulator.engine.translate.expressions.functions import (
@@ -74,7 +74,7 @@ def emulator_page() -> str:
         "",
         "Schema `emulator`. [Control](emulator.md#control) has the rules that they share.",
         "",
-        *_procedure_table({**control_procedures(Mock(), Mock())}, with_purpose=True),
+        *_procedure_table(control_procedures(Mock(), Mock())),
         "## System procedures",
         "",
         "### The interpreter",
@@ -83,7 +83,8 @@ def emulator_page() -> str:
         "",
     ]
     for title, registry in _PROCEDURES.items():
-        lines += [f"### {title}", "", *_procedure_table(registry)]
+        documented = {name: each for name, each in registry.items() if "." not in name}
+        lines += [f"### {title}", "", *_procedure_table(documented)]
     lines += ["## Functions", ""]
     for title, family in _FAMILIES.items():
         lines += [f"### {title}", "", _names(name.upper() for name in family.FUNCTIONS if " " not in name), ""]
@@ -102,20 +103,22 @@ def _options() -> Iterator[list[str]]:
     """Yield the options of the command, each with its argument and its help."""
     parser = build_parser()
     for action in parser._actions[1:]:
-        value = action.metavar or ("|".join(map(str, action.choices)) if action.choices else "")
+        value = action.metavar or (" or ".join(map(str, action.choices)) if action.choices else "")
         value = value or ("" if action.nargs == 0 else action.dest.upper())
         yield [f"`{' '.join((*action.option_strings, str(value))).strip()}`", (action.help or "") % vars(action)]
 
 
-def _procedure_table(registry: ProcedureRegistry, *, with_purpose: bool = False) -> list[str]:
+def _procedure_table(registry: ProcedureRegistry) -> list[str]:
+    """Return the table of procedures; what one does, where that is known, is above its parameters."""
     rows = [
-        [f"`{name}`", f"`{parameters}`" if (parameters := describe_parameters(each)) else "", each.does]
+        [f"`{name}`", "<br>".join(filter(None, (each.does, _parameters(each))))]
         for name, each in sorted(registry.items())
-        if with_purpose or "." not in name
     ]
-    if with_purpose:
-        return table(["procedure", "parameters", "does"], rows)
-    return table(["procedure", "parameters"], [row[:2] for row in rows])
+    return table(["procedure", "parameters"], rows)
+
+
+def _parameters(procedure: SystemProcedure) -> str:
+    return ", ".join(f"`{each}`" for each in describe_parameters(procedure))
 
 
 def _interpreted() -> Iterable[str]:

@@ -13,34 +13,29 @@ _UNITS = {"rows": "rows", "seconds": "seconds", "bytes": "bytes"}
 
 def metrics_page() -> str:
     """Return the page."""
-    rows = [
-        *(_row(name, "counter", "at each published window", TableCounts) for name in metrics.ROWS),
-        *(_row(name, "gauge", "at the end of a run", TableMeasure) for name in metrics.GAUGES),
-        [
-            f"`{metrics.WINDOW_METRIC}`",
-            "timer",
-            "milliseconds",
-            "`pipeline`",
-            "at each published window",
-            text_of(module_of(metrics.__name__).attributes["WINDOW_METRIC"]),
-        ],
+    duration = text_of(module_of(metrics.__name__).attributes["WINDOW_METRIC"])
+    lines = [
+        "# Metrics",
+        "",
+        "Airflow sends them to StatsD, Datadog or OpenTelemetry, as it is configured; else nothing is measured.",
+        "A value that is unknown is not sent. [Metrics](../operations.md#metrics) has the settings.",
+        "",
+        *_section("Counters", "Of each table, when a window has been published", metrics.ROWS, TableCounts),
+        *_section("Gauges", "Of each table, when a run has ended", metrics.GAUGES, TableMeasure),
+        "## Timers",
+        "",
+        "Of each window, when it has been published. Tag: `pipeline`.",
+        "",
+        *table(["metric", "unit", "meaning"], [[f"`{metrics.WINDOW_METRIC}`", "milliseconds", duration]]),
     ]
-    return (
-        "\n".join(
-            [
-                "# Metrics",
-                "",
-                "Airflow sends them, to StatsD, Datadog or OpenTelemetry as it is configured; without that nothing is",
-                "measured. A value that is unknown is not sent. [Metrics](../operations.md#metrics) has the settings.",
-                "",
-                *table(["metric", "kind", "unit", "tags", "sent", "meaning"], rows),
-            ]
-        ).rstrip()
-        + "\n"
-    )
+    return "\n".join(lines).rstrip() + "\n"
 
 
-def _row(name: str, kind: str, sent: str, model: type) -> list[str]:
+def _section(title: str, sent: str, names: tuple[str, ...], model: type) -> list[str]:
+    rows = [_row(name, model) for name in names]
+    return [f"## {title}", "", f"{sent}. Tags: `pipeline`, `table`.", "", *table(["metric", "unit", "meaning"], rows)]
+
+
+def _row(name: str, model: type) -> list[str]:
     field = module_of(model.__module__).classes[model.__name__].attributes[name]
-    unit = _UNITS[name.rpartition("_")[2]]
-    return [f"`{metrics.TABLE_METRIC}{name}`", kind, unit, "`pipeline`, `table`", sent, text_of(field)]
+    return [f"`{metrics.TABLE_METRIC}{name}`", _UNITS[name.rpartition("_")[2]], text_of(field)]

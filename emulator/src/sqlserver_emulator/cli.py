@@ -88,8 +88,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--event-hubs-partitions", type=int, default=4, metavar="N", help="partitions of a hub (default %(default)s)"
     )
+    levels = ("debug", "info", "warning", "error")
     parser.add_argument(
-        "--log-level", choices=("debug", "info", "warning", "error"), default="warning", help="default %(default)s"
+        "--log-level", choices=levels, default="warning", help="least level to log (default %(default)s)"
     )
     return parser
 

@@ -45,7 +45,7 @@ def control_procedures(host: ControlHost, fetch: Fetch) -> ProcedureRegistry:
         yield ResultStart(
             (Column("procedure_name", SYSNAME), Column("parameters", NVARCHAR_4000), Column("does", NVARCHAR_4000))
         )
-        yield Rows([(f"{SCHEMA}.{each.name}", describe_parameters(each), each.does) for each in procedures])
+        yield Rows([(f"{SCHEMA}.{each.name}", ", ".join(describe_parameters(each)), each.does) for each in procedures])
         yield StatementDone(Command.SELECT, row_count=len(procedures))
 
     procedures = (
@@ -61,13 +61,13 @@ def control_procedures(host: ControlHost, fetch: Fetch) -> ProcedureRegistry:
     return {f"{SCHEMA}.{procedure.name}": procedure for procedure in procedures}
 
 
-def describe_parameters(procedure: SystemProcedure) -> str:
+def describe_parameters(procedure: SystemProcedure) -> list[str]:
     """Return the parameters as they are declared, with their defaults."""
     shown = []
     for parameter in procedure.parameters:
         default = "" if parameter.default is REQUIRED else f" = {_literal(parameter.default)}"
         shown.append(f"{parameter.name} {parameter.type}{default}")
-    return ", ".join(shown)
+    return shown
 
 
 def _literal(default: object) -> str:

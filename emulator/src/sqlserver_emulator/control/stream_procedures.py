@@ -84,7 +84,7 @@ def stream_procedures(streams: EventStreams, faults: FaultBoard) -> tuple[System
             failing,
             fail_event_stream,
             "Disturb deliveries: with the fault 'unreachable' nothing is delivered, with 'lost session' it is"
-            " delivered again, with 'reordered' it comes in another order, with 'cut message' its first message is half.",
+            " delivered again, with 'reordered' it comes in another order, with 'cut message' its first is half.",
         ),
         control_procedure(
             "set_event_stream_generation",
