@@ -1,4 +1,4 @@
-"""Decoding of change events on one core: from the bytes of messages to rows, for events of 8 columns.
+"""Decoding of change events on one core: from the bytes of messages to rows and to Arrow batches, 8 columns an event.
 
 ``python -m benchmarks.event_decode`` measures this section alone; it needs no source and no warehouse. Seconds are
 those of the processor. The floor parses the three levels of JSON with orjson, and does nothing with them.
@@ -10,14 +10,20 @@ import gc
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 
 import orjson
+import pyarrow as pa
 
 from benchmarks.measuring import Report
+from floodmark.core.policies import TemporalPolicy
+from floodmark.core.schema import SourceTable, TableName
 from floodmark.sources.event_stream.batches import BatchDecoder
 from floodmark.sources.event_stream.change import parse_change
+from floodmark.sources.event_stream.declared import parse_column
 from floodmark.sources.event_stream.envelope import parse_envelope
+from floodmark.sources.event_stream.table_rows import TableRows
 from floodmark_laptop import shop
 from sqlserver_emulator.event_stream.encoding import MessageForm, OutgoingChange, encode_change
 
@@ -41,6 +47,7 @@ COLUMNS = tuple(
         }.items()
     )
 )
+TABLE = SourceTable(TableName("dbo", "Wide"), tuple(parse_column(*each) for each in COLUMNS), ("ID",))
 
 
 def _image(number: int, version: int) -> dict[str, str | None]:
@@ -91,11 +98,13 @@ def _floor(bodies: list[bytes]) -> None:
         orjson.loads(row["current"])
 
 
-def _decode(bodies: list[bytes]) -> None:
-    decoder = BatchDecoder()
+def _decode(bodies: list[bytes], *, builds: bool = False) -> None:
+    decoder, rows = BatchDecoder(), TableRows(TABLE, TemporalPolicy.TRUNCATE)
     for first in range(0, len(bodies), _BATCH):
         batch = decoder.decode(bodies[first : first + _BATCH])
         assert not batch.faults
+        for form, found in batch.rows.items() if builds else ():
+            assert all(isinstance(each, pa.RecordBatch) for each in rows.build(form, found))
 
 
 def _decode_one_by_one(bodies: list[bytes]) -> None:
@@ -121,6 +130,7 @@ def measure(report: Report) -> None:
     for operation, form in (("INS", MessageForm()), ("UPD", MessageForm()), ("INS", MessageForm(is_avro=True))):
         bodies = make_messages(EVENTS, operation, form)
         rate = _events_per_second(_decode, bodies)
+        built = _events_per_second(partial(_decode, builds=True), bodies)
         alone = _events_per_second(_decode_one_by_one, bodies[: EVENTS // 10], 3)
         floor = None if form.is_avro else _events_per_second(_floor, bodies)
         rows.append(
@@ -128,6 +138,7 @@ def measure(report: Report) -> None:
                 f"{operation}, {'Avro' if form.is_avro else 'JSON'}",
                 len(bodies[0]),
                 f"{rate:,.0f}",
+                f"{built:,.0f}",
                 f"{floor:,.0f}" if floor else "",
                 f"{floor / rate:.1f}" if floor else "",
                 f"{alone:,.0f}",
@@ -137,6 +148,7 @@ def measure(report: Report) -> None:
         "events",
         "bytes each",
         f"events/s ({TARGET:,})",
+        "and as Arrow batches, events/s",
         "orjson alone, events/s",
         "ratio",
         "one by one, events/s",

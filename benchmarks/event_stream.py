@@ -16,13 +16,11 @@ from pathlib import Path
 import yaml
 
 from benchmarks.capture_files import CaptureWriter
-from benchmarks.event_decode import COLUMNS, make_messages
+from benchmarks.event_decode import COLUMNS, TABLE, make_messages
 from benchmarks.measuring import Report
 from floodmark.core.policies import TemporalPolicy
-from floodmark.core.schema import SourceTable, TableName
 from floodmark.sources.event_stream.batches import BatchDecoder
 from floodmark.sources.event_stream.capture_folder import CaptureFolder
-from floodmark.sources.event_stream.declared import parse_column
 from floodmark.sources.event_stream.stream_pass import chunk_messages
 from floodmark.sources.event_stream.table_rows import TableRows
 from floodmark_laptop import shop
@@ -33,7 +31,6 @@ EVENTS = 1_000_000
 _PARTITIONS = 4
 _FILE = 20_000
 _PIPELINE = "events"
-_TABLE = TableName("dbo", "Wide")
 
 
 def measure(stack: Stack, report: Report, folder: Path) -> None:
@@ -59,16 +56,13 @@ def measure(stack: Stack, report: Report, folder: Path) -> None:
 
 
 def _stages(stream: CaptureFolder) -> list[tuple[str, Callable[[], object]]]:
-    columns = tuple(parse_column(*each) for each in COLUMNS)
-    table = SourceTable(_TABLE, columns, ("ID",))
-
     def fetch() -> None:
         for number, end in stream.read_ends().items():
             for _ in stream.read(number, end.low, end.high):
                 continue
 
     def decode(*, builds: bool = False) -> None:
-        decoder, rows = BatchDecoder(), TableRows(table, TemporalPolicy.TRUNCATE)
+        decoder, rows = BatchDecoder(), TableRows(TABLE, TemporalPolicy.TRUNCATE)
         for number, end in stream.read_ends().items():
             for found in chunk_messages(stream.read(number, end.low, end.high)):
                 for form, each in decoder.decode([message.body or b"" for message in found]).rows.items():
@@ -100,13 +94,13 @@ def _create_table(stack: Stack) -> None:
     with stack.connect_source("master") as connection:
         shop.create_database(connection)
     with stack.connect_source() as connection:
-        connection.cursor().execute(f"CREATE TABLE {_TABLE} ({definition}, PRIMARY KEY (ID))")
+        connection.cursor().execute(f"CREATE TABLE {TABLE.name} ({definition}, PRIMARY KEY (ID))")
 
 
 def _configure(folder: Path) -> Path:
     config = folder / "events.yaml"
     source = {"conn_id": "shop_mssql", "kind": "event_stream", "stream_conn_id": "bench_hub"}
-    tables = [{"source": str(_TABLE), "target": "events.wide"}]
+    tables = [{"source": str(TABLE.name), "target": "events.wide"}]
     document = {
         "sources": {_PIPELINE: source},
         "warehouse": {"conn_id": "warehouse"},

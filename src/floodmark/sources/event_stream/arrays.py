@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from floodmark.core.policies import TemporalPolicy
 from floodmark.core.schema import SourceColumn
 from floodmark.core.types import Kind, WarehouseType
+from floodmark.sources.event_stream.plain_texts import read_plain_texts
 from floodmark.sources.event_stream.values import value_reader
 from floodmark.sync.ports.arrow import arrow_type
 
-_INTEGERS = {"smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64()}
-_PLAIN_INTEGER = "^-?[0-9]{1,19}$"
+FEWEST_IN_BULK = 50
+"""Fewer texts are read sooner one by one: Arrow takes some time for each column."""
 
 
 def build_array(
@@ -25,8 +25,8 @@ def build_array(
     Half of a surrogate pair becomes the three bytes that UTF-8 would have for it, as in the batches of the other kinds
     on SQL Server: no valid text, so that the warehouse finds it (``postgres.warehouse.unstorable``).
     """
-    if column.type_name in _INTEGERS and (found := _plain_integers(texts, _INTEGERS[column.type_name])) is not None:
-        return found
+    if len(texts) >= FEWEST_IN_BULK and (plain := read_plain_texts(texts, column, as_type)) is not None:
+        return plain
     read = value_reader(column, as_type, temporal)
     values = [read(text) for text in texts]
     if as_type.kind is not Kind.TEXT:
@@ -36,14 +36,3 @@ def build_array(
     except UnicodeEncodeError:
         octets = [None if value is None else value.encode(errors="surrogatepass") for value in values]
         return pa.array(octets, pa.binary()).view(pa.string())
-
-
-def _plain_integers(texts: Sequence[str | None], kind: pa.DataType) -> pa.Array | None:
-    """Return integers that are all written plainly, None where one is not or is out of range."""
-    try:
-        found = pa.array(texts, pa.string())
-        if pc.all(pc.match_substring_regex(found, _PLAIN_INTEGER)).as_py() is False:
-            return None
-        return found.cast(kind)
-    except (pa.ArrowInvalid, UnicodeEncodeError):
-        return None

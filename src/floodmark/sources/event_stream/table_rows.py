@@ -15,7 +15,7 @@ import pyarrow as pa
 from floodmark.core.change import Operation
 from floodmark.core.errors import ConfigError
 from floodmark.core.policies import TemporalPolicy
-from floodmark.core.schema import SourceTable
+from floodmark.core.schema import SourceColumn, SourceTable
 from floodmark.core.window.columns import ValueColumn, value_columns
 from floodmark.sources.event_stream.arrays import build_array
 from floodmark.sources.event_stream.envelope import EventOperation
@@ -69,23 +69,26 @@ class TableRows:
         Raises ConfigError for events that leave out columns of the table.
         """
         self._require_columns(form)
-        changes = []
+        places = _places(form)
+        key = [places[name] for name in self._table.key if name in places]
+        changes: list[_Change] = []
         for row in rows:
             try:
-                changes += self._changes(form, row)
+                changes += self._changes(form, key, row)
             except PoisonError as fault:
                 yield BadRow(row.place, str(fault))
         if changes:
             yield from self._batches(form, changes)
 
-    def _changes(self, form: TableForm, row: EventRow) -> list[_Change]:
+    def _changes(self, form: TableForm, key: Sequence[int], row: EventRow) -> list[_Change]:
+        """Return the changes of keys that a row is. ``key``: the places of the key's columns."""
         try:
             position = change_position(row.commit_lsn, row.sequence)
         except OverflowError:
             raise PoisonError("the sequence number of the change has more than four bytes") from None
         if row.current is None:
             return [_Change(row.place, position, Operation.DELETE, row.old or self._key_values(form, row))]
-        if row.old is not None and self._key_of(form, row.old) != self._key_of(form, row.current):
+        if row.old is not None and [row.old[place] for place in key] != [row.current[place] for place in key]:
             if self._table.is_partial and len(form.columns) < len(self._table.columns):
                 raise PoisonError("an update of the key leaves out columns: the row under its new key would lack them")
             return [
@@ -93,10 +96,6 @@ class TableRows:
                 _Change(row.place, position, Operation.MOVED, row.current),
             ]
         return [_Change(row.place, position, _OPERATIONS[row.operation], row.current)]
-
-    def _key_of(self, form: TableForm, values: Values) -> list[str | None]:
-        places = _places(form)
-        return [values[places[name]] for name in self._table.key]
 
     def _key_values(self, form: TableForm, row: EventRow) -> Values:
         """Return the values of a deleted row of which only the key is known."""
@@ -119,22 +118,25 @@ class TableRows:
 
     def _batch(self, form: TableForm, changes: Sequence[_Change]) -> pa.RecordBatch:
         places = _places(form)
+        _, positions, operations, rows = zip(*changes, strict=True)
+        texts = list(zip(*rows, strict=True))
         arrays: list[pa.Array] = [
-            pa.array([each.position for each in changes], pa.binary()),
-            pa.array([each.operation for each in changes], pa.int32()),
+            pa.array(positions, pa.binary()),
+            pa.array(operations, pa.int32()),
             pa.array([self._mask(form)] * len(changes), pa.binary()),
         ]
         for column in self._columns:
             place = places.get(column.name)
-            arrays.append(self._array(form, column, place, changes))
+            if place is None:
+                arrays.append(pa.nulls(len(changes), arrow_type(column.type)))
+            else:
+                arrays.append(self._array(column, form.columns[place].column, texts[place]))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _array(self, form: TableForm, column: ValueColumn, place: int | None, changes: Sequence[_Change]) -> pa.Array:
+    def _array(self, column: ValueColumn, written: SourceColumn, texts: Sequence[str | None]) -> pa.Array:
+        """Return a column of a batch. ``written``: the column when the events were written."""
         kind = arrow_type(column.type)
-        if place is None:
-            return pa.nulls(len(changes), kind)
-        texts = [each.values[place] for each in changes]
-        found = build_array(texts, form.columns[place].column, column.type, self._temporal)
+        found = build_array(texts, written, column.type, self._temporal)
         try:
             # Where the column had another type when the event was written.
             return found if found.type == kind else found.cast(kind)
