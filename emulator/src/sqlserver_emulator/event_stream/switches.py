@@ -1,4 +1,4 @@
-"""What tests change in a stream from outside: the generation of its messages, and the epoch.
+"""Controls of a stream that tests use from outside: the generation of its messages, and the epoch.
 
 The build of a server decides on the first. A restore or a failover begins a new epoch: the stream is set up again.
 """
