@@ -169,13 +169,13 @@ def _of_device(error: Exception) -> Validity:
 
 
 def _of_partitions() -> Iterator[Validity]:
-    mark, lost = (
-        PartitionMark(500),
-        PartitionMark(500, lost="an event of the table may be lost: a segment did not arrive"),
-    )
+    mark = PartitionMark(500)
+    lost = PartitionMark(500, lost="an event of the table may be lost: a segment did not arrive")
+    replaced = PartitionMark(500, replaced="the stream was set up again")
     for known, ends in (
         (mark, {0: PartitionEnds(700, 900)}),
         (lost, {0: PartitionEnds(100, 900)}),
+        (replaced, {0: PartitionEnds(100, 900)}),
         (mark, {0: PartitionEnds(0, 20)}),
         (mark, {}),
     ):

@@ -78,6 +78,7 @@ class SmallSource:
         instances: Mapping[TableName, str] | None = None,
         positions: Collection[Lsn] = (),
         marks: object = None,
+        whole: object = (),
     ) -> SourceSnapshot:
         self.looks += 1
         last: Lsn | LsnAbsence = lsn(self.log[-1].lsn) if self.log else LsnAbsence.NULL

@@ -60,7 +60,12 @@ class IdleSource:
     identity = DatabaseIdentity("SQL1", "Shop", "6f9619ff-8b86-d011-b42d-00c04fc964ff")
 
     def read_snapshot(
-        self, tables: object, instances: object = None, positions: Collection[Lsn] = (), marks: object = None
+        self,
+        tables: object,
+        instances: object = None,
+        positions: Collection[Lsn] = (),
+        marks: object = None,
+        whole: object = (),
     ) -> SourceSnapshot:
         table_seen = TableSnapshot(ORDERS, True, instance(), lsn(1), last_change_lsn=LsnAbsence.NULL)
         entries = dict.fromkeys(positions, NOW)

@@ -131,7 +131,12 @@ class TwoTables:
     source: SmallSource
 
     def read_snapshot(
-        self, tables: Sequence[TableName], instances: object = None, positions: object = (), marks: object = None
+        self,
+        tables: Sequence[TableName],
+        instances: object = None,
+        positions: object = (),
+        marks: object = None,
+        whole: object = (),
     ) -> SourceSnapshot:
         seen = self.source.read_snapshot(tables)
         return replace(seen, tables=tuple(replace(seen.tables[0], table=name) for name in tables))

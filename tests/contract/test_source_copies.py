@@ -37,6 +37,7 @@ class LaggingReplica:
         instances: Mapping[TableName, str] | None = None,
         positions: Collection[Lsn] = (),
         marks: object = None,
+        whole: object = (),
     ) -> SourceSnapshot:
         return replace(self.snapshot, is_replica=True, capture_running=None, entries=dict.fromkeys(positions))
 

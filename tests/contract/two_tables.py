@@ -62,6 +62,7 @@ class PairSource:
         instances: Mapping[TableName, str] | None = None,
         positions: Collection[Lsn] = (),
         marks: object = None,
+        whole: object = (),
     ) -> SourceSnapshot:
         whole = self.tables[ORDERS].read_snapshot([ORDERS], positions=positions)
         return replace(whole, tables=tuple(self._table(name) for name in tables))

@@ -22,6 +22,7 @@ class ChangeLog:
     key: str
     table: str = "Orders"
     guid: str = GUID
+    began_at: datetime = datetime(2026, 3, 1, 12, tzinfo=UTC)
     form: MessageForm = field(default_factory=MessageForm)
     commits: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -50,7 +51,7 @@ class ChangeLog:
             commit_lsn=(0x2A << 48 | commit << 16 | 1).to_bytes(10),
             begin_lsn=(0x2A << 48 | commit << 16).to_bytes(10),
             sequence=sequence,
-            committed_at=datetime(2026, 3, 1, 12, tzinfo=UTC) + timedelta(milliseconds=commit),
+            committed_at=self.began_at + timedelta(milliseconds=commit),
             operation=operation,
             old=old,
             current=current,

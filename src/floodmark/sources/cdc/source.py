@@ -36,6 +36,7 @@ class SqlServerSource:
         instances: Mapping[TableName, str] | None = None,
         positions: Collection[Position] = (),
         marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
+        whole: Collection[TableName] = (),
     ) -> SourceSnapshot:
         """Return a snapshot, read by two statements with constant texts; by the first alone where no table is given.
 

@@ -41,6 +41,7 @@ class TrackingSource:
         instances: Mapping[TableName, str] | None = None,
         positions: Collection[Position] = (),
         marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
+        whole: Collection[TableName] = (),
     ) -> SourceSnapshot:
         """Return a snapshot, read by three statements with constant texts; by the first alone where no table is given.
 

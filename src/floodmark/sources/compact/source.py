@@ -44,6 +44,7 @@ class CompactSource:
         instances: Mapping[TableName, str] | None = None,
         positions: Collection[Position] = (),
         marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
+        whole: Collection[TableName] = (),
     ) -> SourceSnapshot:
         """Return a snapshot. A table has one feed: ``instances`` is not used."""
         now = datetime.now(UTC)

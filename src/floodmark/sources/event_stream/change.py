@@ -70,6 +70,8 @@ class ChangeEvent:
     """The number of values that are NULL because an image leaves them out."""
     suspected_cuts: frozenset[str]
     """The columns with a value of exactly the length at which the server cuts."""
+    guid: str
+    """The identifier in ``logicalid``."""
 
 
 def parse_change(envelope: Envelope) -> ChangeEvent:
@@ -95,6 +97,7 @@ def parse_change(envelope: Envelope) -> ChangeEvent:
         current=current,
         absent_values=absent + absent_old,
         suspected_cuts=find_cuts(columns, old, current),
+        guid=envelope.logical_id.guid,
     )
 
 

@@ -8,6 +8,7 @@ table in docs/reference/event_stream.md, "Defaults".
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 CUT_LENGTH = 1 << 20
 """The length at which the server cuts a value of a LOB."""
@@ -15,6 +16,9 @@ BIT_TEXTS = {"1": True, "0": False, "true": True, "false": False}
 """The texts of a bit, in lower case. The first of a value is the one that is written."""
 HEX_PREFIX = "0x"
 """The beginning of a binary value in hexadecimal digits; without it, the value is read as base64."""
+
+EPOCH_SLACK = timedelta(seconds=10)
+"""The time by which the commits of a server may be out of the order of their LSNs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,18 @@ DEFAULTS = (
     FormatDefault(
         2, "text of other types", "one form per type, read with more or fewer digits than declared", "values.FORMS"
     ),
-    FormatDefault(3, "the identifier in `logicalid`", "opaque", "envelope.LogicalId"),
+    FormatDefault(
+        3,
+        "the identifier in `logicalid`",
+        "once two commits had the same one, a newer event with another one begins an epoch",
+        "epochs.Epoch",
+    ),
+    FormatDefault(
+        3,
+        "a commit LSN below the newest one",
+        "begins an epoch if its commit is newer by more than 10 seconds",
+        "defaults.EPOCH_SLACK",
+    ),
     FormatDefault(
         4,
         "`id` of a message that is sent again",

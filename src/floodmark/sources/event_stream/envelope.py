@@ -45,7 +45,7 @@ class LogicalId:
     text: str
     """The attribute as it was sent."""
     guid: str
-    """Opaque: the thing it names is not documented."""
+    """The thing it names is not documented: see ``epochs``."""
     commit_lsn: Lsn
     sequence: int
     """The place of the change in its transaction."""

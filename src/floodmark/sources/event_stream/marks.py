@@ -1,4 +1,4 @@
-"""The mark of a partition: the offset of the next message, and the segments of events that were not whole yet.
+"""The mark of a partition: the offset of the next message, the epoch, and the segments of events that are not whole.
 
 Segments are carried in the mark, so that they move with it in one transaction of the ledger. A server writes the
 segments of an event one after the other, so that a mark has those of few events (``MOST_CARRIED_BYTES``).
@@ -12,6 +12,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+
+from floodmark.sources.event_stream.epochs import Epoch
 
 MOST_CARRIED_BYTES = 16 << 20
 """The bytes of segments that a mark carries at most; those of the oldest events are beyond it."""
@@ -36,6 +38,10 @@ class PartitionMark:
     carried: tuple[CarriedSegment, ...] = ()
     lost: str = ""
     """Why a change of the table may be lost, until the table is loaded again; "" for no reason to believe so."""
+    replaced: str = ""
+    """Why the stream was set up again, until the table is loaded again; "" where it was not."""
+    epoch: Epoch | None = None
+    """The epoch of the table's events; None where none was read."""
 
     @classmethod
     def parse(cls, text: str) -> PartitionMark:
@@ -45,7 +51,8 @@ class PartitionMark:
             CarriedSegment(offset, datetime.fromisoformat(met_at), zlib.decompress(b64decode(body)))
             for offset, met_at, body in document.get("carried", ())
         ]
-        return cls(document["next"], tuple(carried), document.get("lost", ""))
+        epoch = Epoch.parse(document["epoch"]) if "epoch" in document else None
+        return cls(document["next"], tuple(carried), document.get("lost", ""), document.get("replaced", ""), epoch)
 
     def __str__(self) -> str:
         """Return the text for the ledger."""
@@ -57,6 +64,10 @@ class PartitionMark:
             ]
         if self.lost:
             document["lost"] = self.lost
+        if self.replaced:
+            document["replaced"] = self.replaced
+        if self.epoch:
+            document["epoch"] = self.epoch.to_list()
         return json.dumps(document)
 
 

@@ -11,13 +11,16 @@ from datetime import datetime, timedelta
 from floodmark.core.source.snapshot import Verdict
 from floodmark.core.window.members import MemberRead, QuarantinedMessage
 from floodmark.core.window.plan import TablePlan
+from floodmark.sources.event_stream.epochs import Epoch, EpochWatch, epochs_of_partitions
 from floodmark.sources.event_stream.joining import StreamMessage
 from floodmark.sources.event_stream.marks import MOST_CARRIED_BYTES, CarriedSegment, PartitionMark
+from floodmark.sources.event_stream.rows import EventRow
 from floodmark.sources.event_stream.table_rows import TableRows
 
 _LOG = logging.getLogger(__name__)
 SEGMENTS_WITHIN = timedelta(hours=1)
 """The time within which all segments of an event must arrive."""
+REPLACED = "the stream was set up again, and changes in between are lost: other events arrive"
 _MOST_BODIES_BYTES = 16 << 20
 """The bytes of messages in quarantine that one pass keeps for a table."""
 _TABLE = re.compile(r'"schema"\s*:\s*"((?:[^"\\]|\\.)*)"\s*,\s*"tbl"\s*:\s*"((?:[^"\\]|\\.)*)"')
@@ -37,6 +40,8 @@ class PassState:
     """By partition: the offset of the first message."""
     ends: Mapping[int, int]
     """By partition: the offset behind the last message."""
+    watches: dict[int, EpochWatch]
+    """By partition."""
     is_refused: bool = False
     """Whether the window goes on without the table."""
     _quarantined: dict[int, list[QuarantinedMessage]] = field(default_factory=dict)
@@ -48,14 +53,27 @@ class PassState:
     def of(cls, number: int, plan: TablePlan) -> PassState:
         """Return the state at the begin of a pass."""
         marks = {int(each.member): PartitionMark.parse(each.mark) for each in plan.marks if each.mark}
+        ends = {int(end.member): PartitionMark.parse(str(end.mark)).next for end in plan.ends}
+        epochs = epochs_of_partitions({number: mark.epoch for number, mark in marks.items()}, ends)
         return cls(
             number,
             plan,
             TableRows(plan.feed.table, plan.temporal),
             marks,
             {number: mark.next for number, mark in marks.items()},
-            {int(end.member): PartitionMark.parse(str(end.mark)).next for end in plan.ends},
+            ends,
+            {number: EpochWatch(epoch) for number, epoch in epochs.items()},
         )
+
+    @property
+    def epochs(self) -> list[Epoch]:
+        """Return the epochs of the table's events."""
+        return [each for watch in self.watches.values() for each in (watch.known, watch.later) if each is not None]
+
+    def select_epoch(self, partition: int, rows: Iterable[EventRow]) -> list[EventRow]:
+        """Return the rows of the epoch that the marks have. Those of another are in the load that must follow."""
+        belongs = self.watches[partition].belongs
+        return [row for row in rows if belongs(row)]
 
     def has_in_window(self, partition: int, offset: int) -> bool:
         """Return whether a message belongs to the window of the table."""
@@ -92,18 +110,29 @@ class PassState:
     def report(self, carried: Mapping[int, Sequence[CarriedSegment]]) -> list[MemberRead]:
         """Return how each partition was read."""
         known = {each.member: each.mark for each in self.plan.marks}
-        return [
-            MemberRead(
-                str(partition),
-                known.get(str(partition)),
-                str(PartitionMark(end, tuple(carried.get(partition, ())), lost := self._lost.get(partition, ""))),
-                verdict=Verdict.EXPIRED if lost else None,
-                cause=f"{lost}." if lost else "",
-                hint="Reload the table (floodmark reload)." if lost else "",
-                quarantined=tuple(self._quarantined.get(partition, ())),
+        reads = []
+        for partition, end in self.ends.items():
+            mark = self._mark_at(partition, end, carried.get(partition, ()))
+            verdict = Verdict.INSTANCE_REPLACED if mark.replaced else Verdict.EXPIRED if mark.lost else None
+            cause = mark.replaced or mark.lost
+            reads.append(
+                MemberRead(
+                    str(partition),
+                    known.get(str(partition)),
+                    str(mark),
+                    verdict=verdict,
+                    cause=f"{cause}." if cause else "",
+                    hint="Reload the table (floodmark reload)." if cause else "",
+                    quarantined=tuple(self._quarantined.get(partition, ())),
+                )
             )
-            for partition, end in self.ends.items()
-        ]
+        return reads
+
+    def _mark_at(self, partition: int, end: int, carried: Sequence[CarriedSegment]) -> PartitionMark:
+        watch = self.watches[partition]
+        replaced = f"{REPLACED} since {watch.later.begins_at:%Y-%m-%d %H:%M:%S} UTC" if watch.later else ""
+        epoch = watch.later or watch.known
+        return PartitionMark(end, tuple(carried), self._lost.get(partition, ""), replaced, epoch)
 
     def _may_be_own(self, group: Sequence[StreamMessage]) -> bool:
         """Return whether the event of some segments may be one of the table: only its first segment names it."""

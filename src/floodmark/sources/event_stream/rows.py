@@ -41,6 +41,8 @@ class EventRow(NamedTuple):
     """The columns of ``old`` whose values the server left out. They are None there, but not NULL."""
     suspected_cuts: frozenset[str]
     absent_values: int
+    guid: str
+    """The identifier in ``logicalid``."""
 
 
 def table_form(change: ChangeEvent) -> TableForm:
@@ -63,6 +65,7 @@ def event_row(place: int, change: ChangeEvent) -> EventRow:
         frozenset(name for name in names if name not in change.old) if change.old else frozenset(),
         change.suspected_cuts,
         change.absent_values,
+        change.guid,
     )
 
 

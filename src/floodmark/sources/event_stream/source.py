@@ -7,8 +7,8 @@ moments, as those of a fleet (ADR 65). Where a table was read to is in its marks
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
 
 from floodmark.core.lsn import LsnAbsence
 from floodmark.core.position import Position
@@ -17,13 +17,13 @@ from floodmark.core.source.feed import InstanceIdentity, MemberMark
 from floodmark.core.source.snapshot import CaptureInstance, FeedFault, SourceSnapshot, TableSnapshot, Verdict
 from floodmark.core.version import Version
 from floodmark.sources.event_stream.connection import StreamConnection
-from floodmark.sources.event_stream.envelope import parse_envelope
-from floodmark.sources.event_stream.faults import EventFaultError
+from floodmark.sources.event_stream.epochs import Epoch, epochs_of_load
 from floodmark.sources.event_stream.marks import PartitionMark, oldest
 from floodmark.sources.event_stream.options import WHOLE, StreamOptions, read_options
 from floodmark.sources.event_stream.pass_state import SEGMENTS_WITHIN
 from floodmark.sources.event_stream.positions import LOWEST, end_of_commit
-from floodmark.sources.event_stream.transport import EventStream, PartitionEnds, StreamGapError
+from floodmark.sources.event_stream.tail import Tail, read_tail
+from floodmark.sources.event_stream.transport import PartitionEnds
 from floodmark.sources.event_stream.words import STREAM_WORDS
 from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
 from floodmark.sources.sqlserver.identity import build_identity
@@ -56,8 +56,6 @@ _NEVER_STREAMED = frozenset(
     }
 )
 """The types of columns that the server leaves out of events (docs/reference/event_stream.md, "Columns")."""
-_TAIL = 200
-"""The messages at the end of a partition among which the newest commit is searched."""
 
 
 class EventStreamSource:
@@ -72,10 +70,12 @@ class EventStreamSource:
         instances: Mapping[TableName, str] | None = None,
         positions: Collection[Position] = (),
         marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
+        whole: Collection[TableName] = (),
     ) -> SourceSnapshot:
         """Return a snapshot. A table has one feed: ``instances`` is not used.
 
-        The position of rows is searched where a table may be loaded as a whole: it has no marks, or a fault.
+        The end of the stream is read where a table may be loaded as a whole: it is in ``whole``, has no marks, or a
+        fault.
         """
         stream = self._connection.open_stream()
         # Before the tables are read: an event beyond these ends is never older than the rows of a first load.
@@ -83,11 +83,14 @@ class EventStreamSource:
         now = datetime.now(UTC)
         compared = {name: _Marks.of((marks or {}).get(name, ()), ends, now) for name in tables}
         is_loading = marks is not None and any(name not in marks or compared[name].fault for name in tables)
-        rows_at = _newest_position(stream, ends) if is_loading else None
+        tail = None
+        if is_loading or whole:
+            tail = read_tail(stream, ends, self._connection.database.database)
+        is_marked = any(epoch.is_marked for each in compared.values() for epoch in each.epochs)
         with connect(self._connection.database, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
             [(database, taken_at, *names)] = session.fetch(read_sql("read_streamed_database"))
             catalog = _read_tables(session, tables)
-        window_ends = tuple(MemberMark(str(number), str(PartitionMark(end.high))) for number, end in ends.items())
+        begins = {name: _Begin.of(name, ends, compared[name], tail, is_marked=is_marked) for name in tables}
         return SourceSnapshot(
             database=database,
             cdc_enabled=True,
@@ -96,7 +99,7 @@ class EventStreamSource:
             taken_at=taken_at,
             seconds_behind=None,
             capture_running=None,
-            tables=tuple(catalog.snapshot_of(name, window_ends, rows_at, compared[name]) for name in tables),
+            tables=tuple(catalog.snapshot_of(name, begins[name], compared[name]) for name in tables),
             has_agent=False,
             identity=build_identity(database, *names),
             is_synchronous=True,
@@ -107,8 +110,9 @@ class EventStreamSource:
 class _Marks:
     """The marks of a table, compared with what the partitions have."""
 
-    def __init__(self, fault: FeedFault | None, *, is_quiet: bool) -> None:
+    def __init__(self, fault: FeedFault | None, epochs: Sequence[Epoch], *, is_quiet: bool) -> None:
         self.fault = fault
+        self.epochs = epochs
         self.is_quiet = is_quiet
 
     @classmethod
@@ -118,7 +122,32 @@ class _Marks:
         waits_too_long = met_at is not None and now - met_at > SEGMENTS_WITHIN
         is_quiet = not waits_too_long and marks.keys() == ends.keys()
         is_quiet = is_quiet and all(mark.next == ends[number].high for number, mark in marks.items())
-        return cls(next(find_faults(marks, ends), None), is_quiet=bool(marks) and is_quiet)
+        epochs = [mark.epoch for mark in marks.values() if mark.epoch]
+        return cls(next(find_faults(marks, ends), None), epochs, is_quiet=bool(marks) and is_quiet)
+
+
+@dataclass(frozen=True, slots=True)
+class _Begin:
+    """Where a table goes on after a window, or after a load of the whole table."""
+
+    ends: tuple[MemberMark, ...]
+    rows_at: bytes | None
+    """The position that all rows have at least that are read from now on (ADR 65). It is that of the newest commit at
+    the end of the stream: it was committed before it was streamed."""
+
+    @classmethod
+    def of(
+        cls, name: TableName, ends: Mapping[int, PartitionEnds], marks: _Marks, tail: Tail | None, *, is_marked: bool
+    ) -> _Begin:
+        epochs: Mapping[int, Epoch] = {}
+        rows_at = None
+        if tail is not None:
+            epochs = epochs_of_load(marks.epochs, tail.of_table(name), ends, is_marked=is_marked or tail.is_marked)
+            since = next((epoch.begins_at for epoch in epochs.values()), None)
+            newest = tail.newest_lsn(since)
+            rows_at = end_of_commit(newest) if newest else LOWEST
+        found = {number: PartitionMark(end.high, epoch=epochs.get(number)) for number, end in ends.items()}
+        return cls(tuple(MemberMark(str(number), str(mark)) for number, mark in found.items()), rows_at)
 
 
 def find_faults(marks: Mapping[int, PartitionMark], ends: Mapping[int, PartitionEnds]) -> Iterator[FeedFault]:
@@ -127,6 +156,8 @@ def find_faults(marks: Mapping[int, PartitionMark], ends: Mapping[int, Partition
         end = ends.get(number)
         if mark.lost:
             yield FeedFault(Verdict.EXPIRED, f"{mark.lost}.")
+        elif mark.replaced:
+            yield FeedFault(Verdict.INSTANCE_REPLACED, f"{mark.replaced}.")
         elif end is None:
             yield FeedFault(Verdict.INSTANCE_REPLACED, f"partition {number} is gone: the stream was created again.")
         elif end.high < mark.next:
@@ -151,9 +182,7 @@ class _Tables:
         self._columns, self._keys = grouped(columns), grouped(keys)
         self._options = options
 
-    def snapshot_of(
-        self, name: TableName, ends: tuple[MemberMark, ...], rows_at: bytes | None, marks: _Marks
-    ) -> TableSnapshot:
+    def snapshot_of(self, name: TableName, begin: _Begin, marks: _Marks) -> TableSnapshot:
         """Return what was found of one table."""
         found = find_table(self._tables, name)
         if found is None:
@@ -180,8 +209,8 @@ class _Tables:
             server_name=found.name,
             masked=found.masked,
             filters=found.filters,
-            ends=ends,
-            rows_at=rows_at,
+            ends=begin.ends,
+            rows_at=begin.rows_at,
             fault=marks.fault,
         )
 
@@ -201,28 +230,3 @@ def _read_tables(session: SourceSession, tables: Sequence[TableName]) -> _Tables
     )
     found = build_tables(described, masked, filters)
     return _Tables(found, columns, keys, read_options(session, [table.object_id for table in found]))
-
-
-def _newest_position(stream: EventStream, ends: Mapping[int, PartitionEnds]) -> bytes:
-    """Return the position that all rows of a table have at least that is read from now on (ADR 65).
-
-    It is that of the newest commit among the last messages of the partitions: it was committed before it was streamed.
-    """
-    newest = LOWEST
-    for number, end in ends.items():
-        for lsn in _tail_commits(stream, number, end):
-            newest = max(newest, end_of_commit(lsn))
-    return newest
-
-
-def _tail_commits(stream: EventStream, number: int, end: PartitionEnds) -> Iterator[bytes]:
-    begin = max(end.low, end.high - _TAIL)
-    try:
-        messages = [each for found in stream.read(number, begin, end.high) for each in found]
-    except StreamGapError:
-        return  # removed meanwhile; a later commit is not among them
-    for each in islice(reversed(messages), _TAIL):
-        try:
-            yield parse_envelope(each.body or b"").logical_id.commit_lsn.value
-        except EventFaultError:
-            continue

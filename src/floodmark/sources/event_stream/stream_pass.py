@@ -54,6 +54,7 @@ class StreamPass:
     def __post_init__(self) -> None:
         self._states = [PassState.of(number, plan) for number, plan in self.tables.items()]
         self._by_name = {state.plan.feed.table.name.folded: state for state in self._states}
+        self._share_evidence()
 
     def run(self) -> Iterator[Found]:
         """Yield batches of changes with the number of their table, and the error of a table that is refused.
@@ -67,10 +68,18 @@ class StreamPass:
         for partition, begin, end in self._ranges():
             for messages in chunk_messages(self._read(partition, begin, end)):
                 yield from self._read_chunk(_Chunk(partition, messages))
+        self._share_evidence()
         groups, now = self._joiner.take_incomplete(), datetime.now(UTC)
         for state in self._states:
             if not state.is_refused:
                 yield state.number, attach_members(state.rows.empty(), state.report(state.carry(groups, now)))
+
+    def _share_evidence(self) -> None:
+        """Let the events of each table show for all of them that identifiers name epochs."""
+        epochs = [epoch for state in self._states for epoch in state.epochs]
+        is_marked = any(epoch.is_marked for epoch in epochs)
+        for epoch in epochs:
+            epoch.is_marked = is_marked
 
     def _begin_new_partitions(self) -> None:
         """Begin a partition that is new since the load of a table with its oldest message."""
@@ -138,6 +147,7 @@ class StreamPass:
                 for row in found
                 if is_joined or state.has_in_window(chunk.partition, chunk.messages[row.place].offset)
             ]
+            own = state.select_epoch(chunk.partition, own)
             if not own:
                 continue
             try:

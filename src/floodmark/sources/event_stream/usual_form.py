@@ -146,7 +146,7 @@ def _read_row(
     source, images = data["eventsource"], data["eventrow"]
     transaction = source["transaction"]
     commit, begin, number = transaction["commitlsn"], transaction["beginlsn"], transaction["sequencenumber"]
-    digits = logical_id[-41:-21]
+    guid, digits = logical_id[:-42], logical_id[-41:-21]
     lsn = bytes.fromhex(digits)
     if not (
         len(data) == len(source) == 2
@@ -167,7 +167,7 @@ def _read_row(
     pairs = _read_key(head, source["pkkey"], after)
     if not (before or pairs) if operation is _DELETE else after is None:
         raise ValueError
-    return tuple.__new__(EventRow, (place, at, lsn, number, operation, pairs, before, after, _NONE, _NONE, 0))
+    return tuple.__new__(EventRow, (place, at, lsn, number, operation, pairs, before, after, _NONE, _NONE, 0, guid))
 
 
 def _read_key(head: TableHead, found: list[dict[str, Any]], after: Values | None) -> tuple[tuple[str, str], ...]:

@@ -20,11 +20,13 @@ class Source(Protocol):
         instances: Mapping[TableName, str] | None = None,
         positions: Collection[Position] = (),
         marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
+        whole: Collection[TableName] = (),
     ) -> SourceSnapshot:
         """Return a snapshot. It takes two statements with constant texts, whatever the number of tables; one for none.
 
         instances: the capture instance of tables that have pinned one; for the others, the newest instance is read.
         positions: the positions for ``SourceSnapshot.entries``.
         marks: the marks of the members of tables, to find out whether any has changes; None: that is not asked, and no
-        table is loaded as a whole by this snapshot.
+        table is loaded as a whole by this snapshot, but those of ``whole``.
+        whole: the tables that are loaded as a whole, whatever their marks are.
         """

@@ -128,8 +128,10 @@ class LoadPlanner:
     def _plan(self, table: TableSettings, where: str) -> OpenResult:
         states = self.ledger.read_tables(self.settings.name)
         pinned = pinned_instances(self.settings, states)
-        # No marks: the changes after them are not read.
-        snapshot = self.source.read_snapshot(self.settings.sources, pinned, known_positions(states), {})
+        marks = self.ledger.list_marks(self.settings.name)
+        snapshot = self.source.read_snapshot(
+            self.settings.sources, pinned, known_positions(states), marks, (table.source,)
+        )
         require_origin(self.settings, snapshot, states, self.ledger)
         validities = classify_tables(self.settings, snapshot, states)
         examined = self.drift.examine(self.settings, snapshot, states)

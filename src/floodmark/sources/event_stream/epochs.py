@@ -1,0 +1,148 @@
+"""Epochs: the times between two set-ups of a stream.
+
+A stream that was set up again lacks the changes in between, and its LSNs may begin again below the old ones. The mark
+of a partition has the epoch that was read there last. An event begins another epoch only if its commit is newer than
+all that were read of the partition, so events that come late or again never do. Two things show it: another identifier
+in ``logicalid``, or a commit LSN below the newest one (docs/reference/event_stream.md, "Epochs").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from floodmark.sources.event_stream.defaults import EPOCH_SLACK
+
+_NO_LSN = bytes(10)
+
+
+class Dated(Protocol):
+    """An event, as far as it shows its epoch."""
+
+    @property
+    def guid(self) -> str: ...
+
+    @property
+    def commit_lsn(self) -> bytes: ...
+
+    @property
+    def committed_at(self) -> datetime: ...
+
+
+@dataclass(slots=True)
+class Epoch:
+    """The events of a table that a partition had between two set-ups of its stream."""
+
+    guid: str
+    """The identifier in ``logicalid``."""
+    lsn: bytes
+    """The newest commit LSN."""
+    at: datetime
+    """The newest commit time."""
+    begins_at: datetime | None = None
+    """The commit time of its first event; None for the first epoch that was read. Older events come late, and the load
+    that followed has what they changed."""
+    is_marked: bool = False
+    """Whether two commits had the same identifier. Until then it may be another one in each message, and shows
+    nothing."""
+
+    @classmethod
+    def parse(cls, found: Sequence[str | bool | None]) -> Epoch:
+        """Return the epoch that ``to_list`` gave."""
+        guid, lsn, at, begins_at, is_marked = found
+        begin = datetime.fromisoformat(str(begins_at)) if begins_at else None
+        return cls(str(guid), bytes.fromhex(str(lsn)), datetime.fromisoformat(str(at)), begin, bool(is_marked))
+
+    def to_list(self) -> list[str | bool | None]:
+        """Return the fields for the ledger."""
+        begin = self.begins_at.isoformat() if self.begins_at else None
+        return [self.guid, self.lsn.hex(), self.at.isoformat(), begin, self.is_marked]
+
+    def is_before(self, event: Dated) -> bool:
+        """Return whether an event is of a later epoch."""
+        if event.committed_at <= self.at:
+            return False
+        if self.is_marked and event.guid != self.guid:
+            return True
+        return event.commit_lsn < self.lsn and event.committed_at - self.at > EPOCH_SLACK
+
+    def is_after(self, event: Dated) -> bool:
+        """Return whether an event is of an earlier epoch."""
+        return self.begins_at is not None and event.committed_at < self.begins_at
+
+    def take(self, event: Dated) -> None:
+        """Add an event."""
+        if event.guid == self.guid:
+            self.is_marked = self.is_marked or self.lsn not in (event.commit_lsn, _NO_LSN)
+        elif event.committed_at > self.at:
+            self.guid = event.guid
+        self.lsn, self.at = max(self.lsn, event.commit_lsn), max(self.at, event.committed_at)
+
+
+def begin_epoch(event: Dated, begins_at: datetime | None = None) -> Epoch:
+    """Return the epoch of a first event."""
+    return Epoch(event.guid, event.commit_lsn, event.committed_at, begins_at)
+
+
+@dataclass(slots=True)
+class EpochWatch:
+    """The epochs of a table in one partition during a pass."""
+
+    known: Epoch | None = None
+    """The one of the mark, with what the pass has read of it."""
+    later: Epoch | None = None
+    """The one that has begun in this pass."""
+
+    def belongs(self, event: Dated) -> bool:
+        """Take an event. Return whether it is of the epoch of the mark."""
+        known, later = self.known, self.later
+        if known is None:
+            self.known = begin_epoch(event)
+        elif known.is_after(event):
+            return False
+        elif later is not None and event.committed_at >= (later.begins_at or later.at):
+            later.take(event)
+            return False
+        elif known.is_before(event):
+            self.later = begin_epoch(event, event.committed_at)
+            return False
+        else:
+            known.take(event)
+        return True
+
+
+def epochs_of_partitions(known: Mapping[int, Epoch | None], partitions: Iterable[int]) -> Mapping[int, Epoch | None]:
+    """Return the epoch with which a pass begins in each partition.
+
+    known: of the marks. A partition that had no event of the table has the epoch of the others: a server chooses the
+    partition by an identifier too, so that another epoch may begin there.
+    """
+    newest = max((each for each in known.values() if each is not None), key=lambda each: each.at, default=None)
+    return {number: known.get(number) or (replace(newest, lsn=_NO_LSN) if newest else None) for number in partitions}
+
+
+def epochs_of_load(
+    known: Iterable[Epoch], own: Sequence[tuple[int, Dated]], partitions: Iterable[int], *, is_marked: bool
+) -> Mapping[int, Epoch]:
+    """Return the epoch with which each partition begins after a load of the whole table; none where it is unknown.
+
+    known: of the marks. own: the last events of the table, with their partitions. is_marked: whether two commits with
+    the same identifier were seen.
+    """
+    events = sorted(own, key=lambda each: each[1].committed_at)
+    newest = max(known, key=lambda each: each.at, default=None)
+    base = newest or (begin_epoch(events[0][1]) if events else None)
+    if base is None:
+        return {}
+    watch = EpochWatch(replace(base, is_marked=base.is_marked or is_marked))
+    for _, event in events:
+        watch.belongs(event)
+    base = watch.later or watch.known or base
+    base.is_marked = base.is_marked or is_marked
+    lsns = dict.fromkeys(partitions, _NO_LSN)
+    for number, event in events:
+        if number in lsns and not base.is_after(event):
+            lsns[number] = max(lsns[number], event.commit_lsn)
+    return {number: replace(base, lsn=lsn) for number, lsn in lsns.items()}

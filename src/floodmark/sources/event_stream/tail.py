@@ -1,0 +1,105 @@
+"""``Tail``: the last events of a stream, before the ends that a plan has noted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from json import loads
+from typing import NamedTuple
+
+from floodmark.core.schema import TableName
+from floodmark.sources.event_stream.batches import BatchDecoder
+from floodmark.sources.event_stream.defaults import EPOCH_SLACK
+from floodmark.sources.event_stream.envelope import Envelope
+from floodmark.sources.event_stream.faults import EventFaultError
+from floodmark.sources.event_stream.transport import EventStream, PartitionEnds, RawMessage, StreamGapError
+
+_MESSAGES = 200
+"""The messages at the end of a partition that are read."""
+_TEXT = r'("(?:[^"\\]|\\.)*")'
+_NAMES = re.compile(rf'"db"\s*:\s*{_TEXT}\s*,\s*"schema"\s*:\s*{_TEXT}\s*,\s*"tbl"\s*:\s*{_TEXT}')
+
+
+class TailEvent(NamedTuple):
+    """An event near the end of a partition."""
+
+    partition: int
+    table: tuple[str, str]
+    """Its folded name."""
+    guid: str
+    commit_lsn: bytes
+    committed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The last events of one database."""
+
+    events: Sequence[TailEvent] = ()
+    """In the order of their commit times. In an epoch, LSNs grow with them."""
+
+    @property
+    def is_marked(self) -> bool:
+        """Return whether two commits have the same identifier."""
+        found = {each.guid: each.commit_lsn for each in self.events}
+        return any(found[each.guid] != each.commit_lsn for each in self.events)
+
+    def of_table(self, name: TableName) -> list[tuple[int, TailEvent]]:
+        """Return the events of a table with their partitions."""
+        return [(each.partition, each) for each in self.events if each.table == name.folded]
+
+    def newest_lsn(self, since: datetime | None) -> bytes | None:
+        """Return the newest commit LSN of the last epoch, None where there is no event.
+
+        since: the time at which that epoch begins, as far as it is known.
+        """
+        newest: TailEvent | None = None
+        for each in self.events:
+            if since is not None and each.committed_at < since:
+                continue
+            if newest is None or each.commit_lsn >= newest.commit_lsn:
+                newest = each
+            elif each.committed_at - newest.committed_at > EPOCH_SLACK:
+                newest = each  # another epoch has begun
+        return newest.commit_lsn if newest else None
+
+
+def read_tail(stream: EventStream, ends: Mapping[int, PartitionEnds], database: str) -> Tail:
+    """Return the last events of a database before some ends."""
+    found = [event for number, end in ends.items() for event in _read_partition(stream, number, end, database)]
+    return Tail(sorted(found, key=lambda each: (each.committed_at, each.commit_lsn)))
+
+
+def _read_partition(stream: EventStream, number: int, end: PartitionEnds, database: str) -> Iterator[TailEvent]:
+    begin, decoder = max(end.low, end.high - _MESSAGES), BatchDecoder()
+    try:
+        messages = [each for found in stream.read(number, begin, end.high) for each in found]
+    except StreamGapError:
+        return  # removed meanwhile; a later commit is not among them
+    for each in messages[-_MESSAGES:]:
+        for name, event in _events(decoder, number, each):
+            if name.casefold() == database.casefold():
+                yield event
+
+
+def _events(decoder: BatchDecoder, number: int, message: RawMessage) -> Iterator[tuple[str, TailEvent]]:
+    """Yield the event of a message with its database, if the message shows both."""
+    try:
+        batch = decoder.decode([message.body or b""])
+    except EventFaultError:
+        return
+    for form, rows in batch.rows.items():
+        table = (form.schema.casefold(), form.table.casefold())
+        for row in rows:
+            yield form.database, TailEvent(number, table, row.guid, row.commit_lsn, row.committed_at)
+    for _, envelope in batch.segments:
+        yield from _first_segment(number, envelope)
+
+
+def _first_segment(number: int, envelope: Envelope) -> Iterator[tuple[str, TailEvent]]:
+    if isinstance(envelope.data, str) and (found := _NAMES.search(envelope.data)):
+        database, *table = (str(loads(each)) for each in found.groups())
+        name, logical_id = (table[0].casefold(), table[1].casefold()), envelope.logical_id
+        yield database, TailEvent(number, name, logical_id.guid, logical_id.commit_lsn.value, envelope.time)

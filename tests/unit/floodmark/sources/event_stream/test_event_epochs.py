@@ -1,0 +1,92 @@
+"""An epoch ends with a newer event of another identifier, or with one of a lower LSN; with nothing else."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from floodmark.core.schema import TableName
+from floodmark.sources.event_stream.epochs import Epoch, EpochWatch, begin_epoch, epochs_of_load
+from floodmark.sources.event_stream.marks import PartitionMark
+from floodmark.sources.event_stream.tail import Tail, TailEvent
+
+NOON = datetime(2026, 8, 7, 12, tzinfo=UTC)
+TABLE = TableName("dbo", "Orders")
+
+
+def event(lsn: int, seconds: float, guid: str = "a", partition: int = 0) -> TailEvent:
+    return TailEvent(partition, TABLE.folded, guid, lsn.to_bytes(10), NOON + timedelta(seconds=seconds))
+
+
+def marked(lsn: int, seconds: float) -> Epoch:
+    return Epoch("a", lsn.to_bytes(10), NOON + timedelta(seconds=seconds), None, is_marked=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "begins"),
+    [
+        (event(6, 1), False),
+        (event(6, 1, "b"), True),
+        (event(4, -1, "b"), False),
+        (event(4, 1), False),
+        (event(4, 11), True),
+        (event(4, -11), False),
+    ],
+)
+def test_event_after_an_epoch(found: TailEvent, begins: bool) -> None:
+    watch = EpochWatch(marked(5, 0))
+    assert watch.belongs(found) is not begins
+    assert (watch.later is not None) is begins
+
+
+@given(st.lists(st.integers(0, 20), min_size=1))
+def test_any_order_and_repetition_of_the_events_of_one_epoch_begins_no_other(order: list[int]) -> None:
+    watch = EpochWatch()
+    for number in order:
+        assert watch.belongs(event(number + 1, number))
+    assert watch.known is not None
+    assert watch.known.is_marked is (len(set(order)) > 1)
+
+
+@given(st.lists(st.integers(0, 20), min_size=1))
+def test_identifier_that_differs_from_commit_to_commit_never_counts(order: list[int]) -> None:
+    watch = EpochWatch()
+    for number in order:
+        assert watch.belongs(event(number + 1, number, f"guid-{number}"))
+    assert watch.known is not None
+    assert not watch.known.is_marked
+
+
+def test_events_after_the_beginning_of_an_epoch_are_in_it_whatever_their_lsn() -> None:
+    watch = EpochWatch(marked(5, 0))
+    assert not watch.belongs(event(1, 60))
+    assert not watch.belongs(event(9, 70))
+    assert watch.belongs(event(6, 50))
+    assert watch.later is not None
+    assert (watch.later.lsn, watch.later.begins_at) == ((9).to_bytes(10), NOON + timedelta(seconds=60))
+
+
+def test_mark_keeps_its_epoch() -> None:
+    epoch = begin_epoch(event(5, 0.5), NOON)
+    for each in (epoch, marked(5, 0)):
+        mark = PartitionMark(7, replaced="why", epoch=each)
+        assert PartitionMark.parse(str(mark)) == mark
+
+
+def test_load_begins_with_the_newest_epoch_and_ignores_what_is_older() -> None:
+    own = [event(8, -5, partition=1), event(2, 60, "b"), event(3, 61, "b")]
+    tail = Tail(own)
+    epochs = epochs_of_load([marked(5, 0)], tail.of_table(TABLE), [0, 1], is_marked=False)
+    assert {number: (each.guid, each.lsn[-1]) for number, each in epochs.items()} == {0: ("b", 3), 1: ("b", 0)}
+    assert tail.newest_lsn(epochs[0].begins_at) == (3).to_bytes(10)
+    assert not EpochWatch(epochs[1]).belongs(own[0])
+    assert epochs_of_load([], [], [0], is_marked=True) == {}
+
+
+def test_newest_lsn_is_that_of_the_last_epoch() -> None:
+    assert Tail().newest_lsn(None) is None
+    assert Tail([event(7, 0), event(9, 1), event(8, 2)]).newest_lsn(None) == (9).to_bytes(10)
+    assert Tail([event(7, 0), event(9, 1), event(2, 30), event(3, 31)]).newest_lsn(None) == (3).to_bytes(10)
