@@ -7,7 +7,7 @@ from floodmark.core.status.measures import TableMeasure
 from floodmark.core.window.plan import TableCounts
 from floodmark.wiring import metrics
 
-_UNITS = {"rows": "rows", "seconds": "seconds", "bytes": "bytes"}
+_UNITS = {"rows": "rows", "seconds": "seconds", "bytes": "bytes", "messages": "messages"}
 """The unit by the last word of a name. A name without a unit stops the generator."""
 
 

@@ -103,7 +103,9 @@ def idle_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PipelineWiring, "job_secrets", lambda self: {})
     sizes = (ChangeTableSize("dbo_Orders", ORDERS, 1234, 5 << 20),)
     monkeypatch.setattr(
-        CdcSourceWiring, "read_progress", lambda self, marks: SourceProgress(dict.fromkeys(marks, 2), 4320, sizes)
+        CdcSourceWiring,
+        "read_progress",
+        lambda self, found, marks: SourceProgress(dict.fromkeys(found, 2), 4320, sizes),
     )
 
 

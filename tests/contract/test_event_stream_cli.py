@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +126,27 @@ def test_table_whose_events_are_gone_is_repaired_or_loaded_again(rig: StreamRig,
     assert call("reload", "orders", "dbo.Orders")[0] == 0
     assert call("run", "orders")[0] == 0
     assert call("verify", "orders")[0] == 0
+
+
+def test_status_shows_unread_messages_and_the_age_of_the_oldest(rig: StreamRig) -> None:
+    def read() -> tuple[object, ...]:
+        result = CliRunner().invoke(app, ["status", "orders", "--live", "--json"])
+        assert result.exit_code in (0, 4), result.output
+        [[table]] = [each["tables"] for each in json.loads(result.output)]
+        return table["unread_messages"], table["lag_seconds"]
+
+    rig.log.began_at = datetime.now(UTC) - timedelta(hours=2)
+    rig.stream(*rig.change((1, "1.00", "one")))
+    assert read() == (None, None)
+    assert call("run", "orders")[0] == 0
+    assert read() == (0, 0)
+    rig.stream(b"nonsense", *rig.change((2, "2.00", "two")), *rig.change((3, "3.00", "three")))
+    messages, seconds = read()
+    assert messages == 3
+    assert isinstance(seconds, float)
+    assert 7200 <= seconds < 7500
+    text = call("status", "orders", "--live")[1]
+    assert "3 msg" in text
+    assert "lags by 120 min" in text
+    assert call("run", "orders")[0] == 0
+    assert read() == (0, 0)

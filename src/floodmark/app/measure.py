@@ -67,7 +67,7 @@ def _measure(app: AppContext, pipeline: str, max_lag: timedelta | None, *, sendi
     watermarks = {mark.watermark for mark in marks if mark.watermark} if snapshot.is_synchronous else ()
     progress = SourceProgress({}, None)
     if sending or watermarks:
-        progress = wiring.source.read_progress(watermarks)
+        progress = wiring.source.read_progress(watermarks, wiring.ledger.windows().list_marks(pipeline))
     if sizes := table_sizes([mark.table for mark in marks], progress.sizes):
         wiring.ledger.record_sizes(pipeline, sizes)
     measures = measure_tables(marks, snapshot, progress)

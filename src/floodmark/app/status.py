@@ -34,7 +34,7 @@ def read_status(app: AppContext, pipeline: str, *, live: bool) -> PipelineStatus
     instances = pinned_instances(wiring.settings, reader.states)
     positions = known_positions(reader.states)
     snapshot = wiring.source.snapshots().read_snapshot(wiring.settings.sources, instances, positions)
-    return reader.read_status(LiveSource(snapshot, wiring.source.read_progress(reader.watermarks)))
+    return reader.read_status(LiveSource(snapshot, wiring.source.read_progress(reader.watermarks, reader.marks)))
 
 
 def read_history(app: AppContext, pipeline: str, table: TableName, at_most: int) -> TableHistory:

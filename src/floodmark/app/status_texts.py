@@ -66,6 +66,13 @@ def changed_text(inserted: int, updated: int, deleted: int) -> str:
     return f"+{inserted:,} ~{updated:,} \N{MINUS SIGN}{deleted:,}"
 
 
+def behind_text(table: TableStatus) -> str:
+    """Return the transactions or messages of the source that were not read."""
+    if table.unread_messages is not None:
+        return f"{table.unread_messages:,} msg"
+    return "-" if table.transactions_behind is None else f"{table.transactions_behind:,} tx"
+
+
 def headroom_text(table: TableStatus) -> str:
     """Return the headroom as a time; where that is unknown, as a number of transactions."""
     if table.headroom_seconds is None and table.headroom_transactions is not None:

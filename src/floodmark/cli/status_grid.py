@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from floodmark.app.status_texts import change_tables_text, duration_text, headroom_text, remarks, state_text, title
+from floodmark.app.status_texts import (
+    behind_text,
+    change_tables_text,
+    duration_text,
+    headroom_text,
+    remarks,
+    state_text,
+    title,
+)
 from floodmark.cli.grid import Column, Grid, GridRow, print_line
 from floodmark.core.status.report import PipelineStatus, TableStatus
 
@@ -53,7 +61,7 @@ def _cells(table: TableStatus) -> list[str]:
         state_text(table),
         duration_text(table.lag_seconds),
         headroom_text(table),
-        "-" if table.transactions_behind is None else f"{table.transactions_behind:,} tx",
+        behind_text(table),
         f"{last.read_rows:,}" if last else "-",
         f"+{last.inserted_rows:,} ~{last.updated_rows:,} -{last.deleted_rows:,}" if last else "-",
         f"{table.watermark_at:%Y-%m-%d %H:%M:%S}" if table.watermark_at else "-",

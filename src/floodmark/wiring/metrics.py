@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ROWS = ("read_rows", "inserted_rows", "updated_rows", "deleted_rows", "unchanged_rows", "quarantined_rows")
 """The counters: fields of ``TableCounts``, of each table of a published window."""
-GAUGES = ("lag_seconds", "headroom_seconds", "change_rows", "change_bytes")
+GAUGES = ("lag_seconds", "headroom_seconds", "change_rows", "change_bytes", "unread_messages")
 """The gauges: fields of ``TableMeasure``, of each table of the pipeline. One that is unknown is not sent."""
 TABLE_METRIC = "floodmark.table."
 WINDOW_METRIC = "floodmark.window.duration"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from floodmark.core.position import Position
     from floodmark.core.schema import TableName
     from floodmark.core.settings import PipelineSettings
+    from floodmark.core.source.feed import MemberMark
     from floodmark.core.source.snapshot import SourceSnapshot
     from floodmark.core.source.survey import Survey
     from floodmark.core.status.progress import SourceProgress
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from floodmark.sync.ports.switch import InstanceControl
     from floodmark.sync.recovery.replay import ReplaySource
     from floodmark.sync.upkeep.retention import RetentionControl
+
+    Marks = Mapping[TableName, Sequence[MemberMark]]
 
 
 def survey(conn_id: str) -> Survey:
@@ -89,8 +92,8 @@ class SourceWiring(ABC):
         """Return the sentences about drift."""
 
     @abstractmethod
-    def read_progress(self, watermarks: Iterable[Position]) -> SourceProgress:
-        """Return the progress of the source beyond the watermarks."""
+    def read_progress(self, watermarks: Iterable[Position], marks: Marks) -> SourceProgress:
+        """Return the progress of the source beyond the watermarks, or beyond the marks of members of tables."""
 
     def replays(self) -> ReplaySource:
         """Return the queries of a replay."""
@@ -182,7 +185,7 @@ class CdcSourceWiring(SourceWiring):
 
         return SqlServerRetention(self.connection())
 
-    def read_progress(self, watermarks: Iterable[Position]) -> SourceProgress:
+    def read_progress(self, watermarks: Iterable[Position], marks: Marks) -> SourceProgress:
         from floodmark.sources.cdc.progress import read_progress
 
         return read_progress(self.connection(), watermarks)
@@ -229,7 +232,7 @@ class TrackingSourceWiring(SourceWiring):
 
         return TRACKING_DRIFT_WORDS
 
-    def read_progress(self, watermarks: Iterable[Position]) -> SourceProgress:
+    def read_progress(self, watermarks: Iterable[Position], marks: Marks) -> SourceProgress:
         from floodmark.sources.change_tracking.progress import read_progress
 
         return read_progress(self.connection(), watermarks)
@@ -288,7 +291,7 @@ class CompactSourceWiring(SourceWiring):
 
         return COMPACT_DRIFT_WORDS
 
-    def read_progress(self, watermarks: Iterable[Position]) -> SourceProgress:
+    def read_progress(self, watermarks: Iterable[Position], marks: Marks) -> SourceProgress:
         """Return no numbers: how many changes the devices have is known when their files are read."""
         from floodmark.core.status.progress import SourceProgress
 
@@ -342,11 +345,12 @@ class EventStreamSourceWiring(SourceWiring):
 
         return STREAM_DRIFT_WORDS
 
-    def read_progress(self, watermarks: Iterable[Position]) -> SourceProgress:
-        """Return no numbers: positions of windows are moments, and events are counted in their partitions."""
+    def read_progress(self, watermarks: Iterable[Position], marks: Marks) -> SourceProgress:
+        """Return the messages beyond the marks: positions of windows are moments."""
         from floodmark.core.status.progress import SourceProgress
+        from floodmark.sources.event_stream.progress import read_unread
 
-        return SourceProgress({}, None)
+        return SourceProgress({}, None, unread=read_unread(self.stream().open_stream(), marks))
 
     def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
         from floodmark.core.doctor.stream import diagnose_stream

@@ -45,6 +45,8 @@ class TableMeasure:
     """The rows in the change tables of all its capture instances. Unknown where the login may not read them."""
     change_bytes: int | None = None
     """The size of these change tables at the source, indexes and large values included. Unknown as well."""
+    unread_messages: int | None = None
+    """The messages of an event stream that were not read for the table, those of other tables included."""
 
 
 def measure_tables(
@@ -59,12 +61,14 @@ def measure_tables(
     sizes = table_sizes([mark.table for mark in marks], progress.sizes)
     for each in marks:
         mark = replace(each, watermark_at=progress.unread_since(each.watermark, each.watermark_at))
+        unread = progress.unread.get(mark.table)
         measures.append(
             TableMeasure(
                 mark.table,
-                lag_of(mark, snapshot),
+                unread.seconds if unread else lag_of(mark, snapshot),
                 _headroom(mark, snapshot, progress.retention_minutes),
                 *sizes.get(mark.table, (None, None)),
+                unread.messages if unread else None,
             )
         )
     return tuple(measures)

@@ -12,6 +12,7 @@ from enum import IntEnum
 
 from floodmark.core.durations import format_duration
 from floodmark.core.position import Position
+from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import SourceSnapshot, Verdict
 from floodmark.core.source.verdicts import INCIDENTS
 from floodmark.core.upkeep.change_table import ChangeTableSize
@@ -30,6 +31,15 @@ class Standing(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """The messages of a stream that were not read for a table. They may be of other tables."""
+
+    messages: int
+    seconds: float | None
+    """The age of the oldest commit among them: the table lags by no more. 0 where there is none, None where unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class SourceProgress:
     """The progress of a source."""
 
@@ -42,6 +52,8 @@ class SourceProgress:
     first_unread_at: Mapping[Position, datetime] = field(default_factory=dict)
     """The commit time of the first change after a watermark, or the present time where there is none. Only of sources
     whose log has no entries while they are quiet, so that the age of a watermark shows nothing."""
+    unread: Mapping[TableName, Unread] = field(default_factory=dict)
+    """Of tables that are read from a stream."""
 
     def unread_since(self, watermark: Position | None, watermark_at: datetime | None) -> datetime | None:
         """Return since when changes after a watermark may exist, None where it is unknown."""

@@ -63,6 +63,8 @@ class TableStatus:
     verdict_seen_at: datetime | None = None
     transactions_behind: int | None = None
     """In the whole database; from the source."""
+    unread_messages: int | None = None
+    """The messages of the stream that were not read for the table; from the source."""
     headroom_seconds: float | None = None
     """The time until cleanup passes the watermark; from the source. None also where the login may not see the
     retention."""

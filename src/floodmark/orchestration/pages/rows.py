@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from floodmark.app.status_texts import changed_text, duration_text, headroom_text, state_text
+from floodmark.app.status_texts import behind_text, changed_text, duration_text, headroom_text, state_text
 from floodmark.core.status.report import TableStatus
 
 _ORDER = ("incident", "attention", "fine")
@@ -47,7 +47,7 @@ def _row(table: TableStatus) -> Row:
         state=state_text(table).replace("_", " "),
         drift=f"{len(table.drift)} drift open" if table.drift else "",
         lag=duration_text(table.lag_seconds),
-        behind="-" if table.transactions_behind is None else f"{table.transactions_behind:,} tx",
+        behind=behind_text(table),
         headroom=headroom_text(table),
         read=f"{last.read_rows:,}" if last else "-",
         changed=changed_text(last.inserted_rows, last.updated_rows, last.deleted_rows) if last else "-",

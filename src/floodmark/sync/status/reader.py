@@ -76,6 +76,7 @@ class StatusReader:
         is_made = bool(self._record.tables)
         self.states: Mapping[TableName, TableState] = ledger.read_tables(settings.name) if is_made else {}
         unfinished = ledger.list_unfinished(settings.name) if is_made else ()
+        self.marks = ledger.list_marks(settings.name) if is_made else {}
         self._main = next((window for window in unfinished if window.plan.lane == MAIN_LANE), None)
         self._loads = {window.plan.tables[0].source: window for window in unfinished if is_load_lane(window.plan.lane)}
         self._progress = {
@@ -150,12 +151,15 @@ class StatusReader:
         watermark = recorded.watermark if recorded else None
         watermark_at = recorded.watermark_at if recorded else None
         verdict = validity.verdict if validity else recorded.verdict if recorded else None
-        lag = headroom = retention = None
+        lag = headroom = retention = unread = None
         progress, state = self._progress.get(table.source), self.states.get(table.source)
         if live and verdict:
             retention = live.progress.retention_minutes
             since = live.progress.unread_since(watermark, watermark_at)
-            lag = lag_of(TableMark(table.source, watermark, since, verdict), live.snapshot)
+            unread = live.progress.unread.get(table.source)
+            lag = (
+                unread.seconds if unread else lag_of(TableMark(table.source, watermark, since, verdict), live.snapshot)
+            )
             headroom = headroom_seconds(since, live.snapshot.taken_at, retention, verdict)
         is_to_repair = verdict in GAPS and table.on_gap is OnGap.REPAIR
         standing, reason = judge(
@@ -177,6 +181,7 @@ class StatusReader:
             lag_seconds=lag,
             state=_state(recorded),
             transactions_behind=live.progress.transactions_behind.get(watermark) if live and watermark else None,
+            unread_messages=unread.messages if unread else None,
             headroom_seconds=headroom,
             headroom_transactions=_headroom_transactions(watermark, validity) if live else None,
             last_window=recorded.last_window if recorded else None,

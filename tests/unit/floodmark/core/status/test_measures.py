@@ -9,7 +9,7 @@ import pytest
 
 from floodmark.core.source.snapshot import Verdict
 from floodmark.core.status.measures import TableMark, TableMeasure, measure_tables
-from floodmark.core.status.progress import SourceProgress
+from floodmark.core.status.progress import SourceProgress, Unread
 from floodmark.core.upkeep.change_table import ChangeTableSize
 from lsns import lsn
 from source_snapshots import ITEMS, NOON, ORDERS, snapshot
@@ -52,3 +52,9 @@ def test_changes_of_a_table_take_the_room_of_all_its_instances() -> None:
     items = TableMark(ITEMS, None, None, None)
     measured = measure_tables([mark(None, watermark=100), items], snapshot(max_lsn=100), progress)
     assert [(each.change_rows, each.change_bytes) for each in measured] == [(7, 24576), (1, None)]
+
+
+def test_lag_of_a_table_that_is_read_from_a_stream_is_the_age_of_its_oldest_unread_message() -> None:
+    progress = SourceProgress({}, None, unread={ORDERS: Unread(7, 90.0)})
+    (measured,) = measure_tables([mark(None, watermark=50)], snapshot(max_lsn=100), progress)
+    assert (measured.lag_seconds, measured.unread_messages) == (90.0, 7)
