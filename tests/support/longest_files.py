@@ -29,6 +29,7 @@ _LONGEST = (
     "tests/contract/test_pages_in_browser.py",
     "tests/contract/test_event_stream.py",
     "tests/contract/test_stream_from_emulator.py",
+    "tests/contract/test_event_stream_epochs.py",
     "tests/contract/test_change_tracking.py",
     "tests/contract/test_tracking_drift.py",
     "tests/contract/test_compact.py",
