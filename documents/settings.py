@@ -31,6 +31,7 @@ _FORMS = {
     "Cron": "a cron expression of five fields, or `@daily` and the like",
     "TimeZone": "the name of a time zone, such as `Europe/Vienna`",
     "Duration": "a number with s, m, h or d, such as `30m`",
+    "KeptTime": "a number with s, m, h or d, such as `400d`, of at least 30 days",
     "LobBatch": "a size, such as `64MB`, from 1 MB to 1 GB",
     "ByteSize": "a size, such as `10GB`",
     "PositiveInt": "a whole number from 1",

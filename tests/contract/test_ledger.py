@@ -142,6 +142,7 @@ def test_tombstones_of_a_ledger_of_version_6_are_kept_and_still_win(shop: Shop) 
         indexes = "SELECT indexname FROM pg_indexes WHERE tablename IN ('tombstones', 'quarantine') ORDER BY 1"
         assert opened.execute(indexes).fetchall() == [
             ("one_tombstone_per_key",),
+            ("open_quarantine",),
             ("quarantine_by_key_hash",),
             ("quarantine_pkey",),
             ("tombstones_by_lsn",),

@@ -16,6 +16,7 @@ from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.app.context import AppContext
 from floodmark.app.measure import measure_run
+from floodmark.app.run import close_run
 from floodmark.config import Config, load_config
 from floodmark.core.alert import Alert
 from floodmark.postgres.connection import WarehouseConnection
@@ -140,3 +141,20 @@ def test_alert_is_kept_where_a_person_finds_it(
     with psycopg.connect(database.conninfo()) as session:
         found = session.execute("SELECT kind, raised_to FROM floodmark.alerts WHERE ended_at IS NULL").fetchall()
     assert found == [("lag", ["chat", "log"])]
+
+
+@pytest.mark.usefixtures("posts")
+def test_end_of_a_run_deletes_old_windows(
+    config: Config, ledger: PostgresLedger, database: WarehouseConnection
+) -> None:
+    with psycopg.connect(database.conninfo()) as session:
+        session.execute(
+            """
+            INSERT INTO floodmark.windows (pipeline, to_lsn, state, plan, advanced_at)
+            SELECT 'patient', decode('00000000000000000042', 'hex'), 'advanced', '{}', now() - days * interval '1 day'
+            FROM unnest(ARRAY[401, 399]) AS d (days)
+            """
+        )
+    close_run(AppContext(config), "patient")
+    with psycopg.connect(database.conninfo()) as session:
+        assert session.execute("SELECT window_id FROM floodmark.windows").fetchall() == [(2,)]

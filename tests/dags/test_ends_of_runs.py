@@ -55,7 +55,7 @@ CHECKED = ["repair", "messages_quarantined", "table_left_out"]
 class World:
     """Around a window (1, 5]. ended: kinds of alerts that are over; measured: how often the lag was asked for.
     kind, read_rows: what the window read of the table. loading: whether the table is being reloaded. stopped: what
-    the last look said of it, where a gap stops it."""
+    the last look said of it, where a gap stops it. deleted: whose old windows were, with their age in seconds."""
 
     state: WindowState = WindowState.CHECKED
     lane: str = MAIN_LANE
@@ -68,6 +68,7 @@ class World:
     measured: int = 0
     loading: bool = False
     stopped: list[Validity] = field(default_factory=list)
+    deleted: list[tuple[str, float]] = field(default_factory=list)
     events: dict[Any, Any] = field(default_factory=dict)
     shown: dict[str, str] = field(default_factory=dict)
     config: Path = Path()
@@ -81,7 +82,12 @@ class World:
             list_stopped_members=lambda _: [],
             count_quarantined_messages=lambda _: QuarantinedMessages(()),
             read_tables=lambda _: {ORDERS: SimpleNamespace(watermark=self.watermark)},
+            delete_old_windows=self.delete_old_windows,
         )
+
+    def delete_old_windows(self, pipeline: str, keep_seconds: float, at_most: int) -> int:
+        self.deleted.append((pipeline, keep_seconds))
+        return at_most
 
     @property
     def wiring(self) -> Any:
@@ -131,6 +137,7 @@ def test_good_end_of_a_run_is_the_end_of_what_was_told_of_failed_and_late_ones(w
         1,
     )
     assert (world.events["asset"].extra["to_lsn"], world.shown) == (str(lsn(5)), {"watermark": str(lsn(5))})
+    assert world.deleted == [("shop", 400 * 86_400.0)]
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from floodmark.wiring.pipelines import PipelineWiring
 
 _LOG = logging.getLogger(__name__)
+DELETED_AT_ONCE = 200
 StartLoad = Callable[["PipelineWiring", int], None]
 """A function that runs the load job of a window and returns when it has ended. Raises the error of the job."""
 
@@ -113,13 +114,28 @@ def is_outdated(wiring: PipelineWiring, opened: OpenedWindow) -> bool:
 
 
 def close_run(app: AppContext, pipeline: str, result: AdvanceResult | None = None, *, stopped: bool = False) -> None:
-    """End the alerts whose cause has ended, raise those about tables that are left out, and measure the lag.
+    """End the alerts whose cause has ended, raise those about tables that are left out, delete old windows, and measure
+    the lag.
 
     stopped: a table is left out of windows, so that the run will fail.
     """
     with wire(app.config, pipeline).ledger.kept_sessions():
         _end_alerts(app, pipeline, stopped=stopped)
+        _delete_old_windows(app, pipeline)
         measure_run(app, pipeline, result)
+
+
+def _delete_old_windows(app: AppContext, pipeline: str) -> None:
+    """Delete some of the oldest windows: the first run after a change of the setting is not much longer than others."""
+    keep_seconds = app.config.pipeline(pipeline).keep_windows.total_seconds()
+    try:
+        ledger = wire(app.config, pipeline).ledger.windows()
+        count = ledger.delete_old_windows(pipeline, keep_seconds, DELETED_AT_ONCE)
+    except FloodmarkError as error:
+        _LOG.warning("Could not delete old windows of %s from the ledger: %s", pipeline, error)
+        return
+    if count:
+        _LOG.info("Old windows deleted from the ledger (keep_windows): %s.", count)
 
 
 def _end_alerts(app: AppContext, pipeline: str, *, stopped: bool) -> None:

@@ -111,6 +111,7 @@ class FirstLoadConfig(_Frozen):
     """How a table is loaded that is added to a pipeline whose other tables have been loaded."""
 
 
+KeptTime = Annotated[Duration, Field(ge=timedelta(days=30))]
 LobBatch = Annotated[ByteSize, Field(ge=1_000_000, le=1_000_000_000)]
 
 
@@ -167,6 +168,8 @@ class PipelineConfig(_Frozen):
     """How old the newest entry of the source's log may be before capture counts as lagging."""
     max_lag: Duration | None = None
     """How late runs and rows may be before an alert is raised; None for never."""
+    keep_windows: KeptTime = timedelta(days=400)
+    """How long the ledger keeps published windows, longer than the source keeps changes."""
     drift: DriftConfig = DriftConfig()
     tables: tuple[TableConfig, ...] = Field(min_length=1)
 

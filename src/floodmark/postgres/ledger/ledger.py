@@ -171,8 +171,14 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
                 if not is_replay_lane(window.plan.lane):
                     for table in sorted(window.plan.tables, key=lambda table: table.source):
                         finish_table(session, window.plan, table)
+                    query(session, "add_totals", window_id=window_id)
                 query(session, "mark_advanced", window_id=window_id)
             return _counts(session, window_id)
+
+    def delete_old_windows(self, pipeline: str, keep_seconds: float, at_most: int) -> int:
+        with open_transaction(self._at, pipeline) as session:
+            named = {"pipeline": pipeline, "keep_seconds": keep_seconds, "at_most": at_most}
+            return session.execute(read_sql("delete_old_windows"), named).rowcount
 
     def advance_quiet(
         self,

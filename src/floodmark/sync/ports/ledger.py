@@ -175,6 +175,12 @@ class Watermarks(Protocol):
         watermark is neither the planned one nor to_lsn.
         """
 
+    def delete_old_windows(self, pipeline: str, keep_seconds: float, at_most: int) -> int:
+        """Delete some published windows that are older, with their counts. Return how many.
+
+        The totals of a table stay, and so do the newest window of each table and the loads of whole tables.
+        """
+
     def advance_quiet(
         self,
         pipeline: str,

@@ -109,6 +109,49 @@ COMMENT ON COLUMN floodmark.window_tables.margin_seconds IS
 COMMENT ON COLUMN floodmark.window_tables.change_rows IS
     'The rows of the change tables as last measured while this was the newest window; NULL where nothing measured them';
 COMMENT ON COLUMN floodmark.window_tables.change_bytes IS 'Their size';
+CREATE INDEX IF NOT EXISTS windows_of_table ON floodmark.window_tables (source_schema, source_name, window_id);
+CREATE INDEX IF NOT EXISTS published_windows ON floodmark.windows (pipeline, advanced_at) WHERE state = 'advanced';
+
+-- Version 13: the totals over the published windows of a table, so that no query adds them up. A ledger of an earlier
+-- version has them counted here, once.
+ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS published_windows bigint;
+ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS read_rows bigint;
+ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS inserted_rows bigint;
+ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS updated_rows bigint;
+ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS deleted_rows bigint;
+ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS quarantined_rows bigint;
+ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS published_window_id bigint;
+ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS published_at timestamptz;
+UPDATE floodmark.tables AS t
+SET published_windows = d.windows, read_rows = d.read_rows, inserted_rows = d.inserted_rows,
+    updated_rows = d.updated_rows, deleted_rows = d.deleted_rows, quarantined_rows = d.quarantined_rows,
+    published_window_id = d.window_id, published_at = d.advanced_at
+FROM (
+    SELECT u.pipeline, u.source_schema, u.source_name, count(x.window_id) AS windows,
+        coalesce(sum(x.read_rows), 0) AS read_rows, coalesce(sum(x.inserted_rows), 0) AS inserted_rows,
+        coalesce(sum(x.updated_rows), 0) AS updated_rows, coalesce(sum(x.deleted_rows), 0) AS deleted_rows,
+        coalesce(sum(x.quarantined_rows), 0) AS quarantined_rows, max(x.window_id) AS window_id,
+        max(x.advanced_at) AS advanced_at
+    FROM floodmark.tables AS u
+    LEFT JOIN (
+        floodmark.windows AS w
+        JOIN floodmark.window_tables AS y USING (window_id)
+    ) AS x ON x.pipeline = u.pipeline AND x.source_schema = u.source_schema AND x.source_name = u.source_name
+        AND x.state = 'advanced' AND NOT starts_with(x.lane, 'replay ') AND NOT starts_with(x.lane, 'release ')
+    WHERE u.published_windows IS NULL
+    GROUP BY u.pipeline, u.source_schema, u.source_name
+) AS d
+WHERE t.pipeline = d.pipeline AND t.source_schema = d.source_schema AND t.source_name = d.source_name;
+ALTER TABLE floodmark.tables ALTER COLUMN published_windows SET DEFAULT 0, ALTER COLUMN published_windows SET NOT NULL,
+    ALTER COLUMN read_rows SET DEFAULT 0, ALTER COLUMN read_rows SET NOT NULL,
+    ALTER COLUMN inserted_rows SET DEFAULT 0, ALTER COLUMN inserted_rows SET NOT NULL,
+    ALTER COLUMN updated_rows SET DEFAULT 0, ALTER COLUMN updated_rows SET NOT NULL,
+    ALTER COLUMN deleted_rows SET DEFAULT 0, ALTER COLUMN deleted_rows SET NOT NULL,
+    ALTER COLUMN quarantined_rows SET DEFAULT 0, ALTER COLUMN quarantined_rows SET NOT NULL;
+COMMENT ON COLUMN floodmark.tables.published_windows IS
+    'The number of published windows, without replays and releases; the rows are totals over them, also of deleted ones';
+COMMENT ON COLUMN floodmark.tables.published_window_id IS 'The newest of them';
+COMMENT ON COLUMN floodmark.tables.published_at IS 'When the last of them was published';
 
 CREATE TABLE IF NOT EXISTS floodmark.load_chunks (
     window_id     bigint  NOT NULL,
@@ -255,6 +298,9 @@ ALTER TABLE floodmark.quarantine ADD COLUMN IF NOT EXISTS settled_at timestamptz
 ALTER TABLE floodmark.quarantine ADD COLUMN IF NOT EXISTS settled_by text;
 ALTER TABLE floodmark.quarantine ADD COLUMN IF NOT EXISTS outcome text
     CONSTRAINT known_outcome CHECK (outcome IN ('released', 'overtaken', 'discarded'));
+-- Version 13: settled rows stay, and are not read to count the others.
+CREATE INDEX IF NOT EXISTS open_quarantine ON floodmark.quarantine (pipeline, source_schema, source_name, rule)
+    WHERE settled_at IS NULL;
 COMMENT ON TABLE floodmark.quarantine IS 'Rows that broke a rule, one for each rule; a settled row stays as a record';
 COMMENT ON COLUMN floodmark.quarantine.window_id IS 'The window that read it';
 COMMENT ON COLUMN floodmark.quarantine.key IS 'The values of its key, in the order of the key';

@@ -3,8 +3,8 @@
 -- Watermarks also move without a window; the pace is from that window until now.
 SELECT t.pipeline, t.source_schema, t.source_name, coalesce(t.instance_name, '') AS instance_name,
     coalesce(u.to_lsn, t.watermark) AS lsn, coalesce(u.to_lsn_at, t.watermark_at) AS at,
-    CASE WHEN u.to_lsn IS NULL THEN r.to_lsn_at END AS reference_at,
-    extract(epoch FROM now() - r.advanced_at)::float8 AS elapsed_seconds
+    CASE WHEN u.to_lsn IS NULL THEN coalesce(o.to_lsn_at, r.to_lsn_at) END AS reference_at,
+    extract(epoch FROM now() - coalesce(o.advanced_at, r.advanced_at))::float8 AS elapsed_seconds
 FROM floodmark.tables AS t
 LEFT JOIN LATERAL (
     SELECT w.to_lsn, w.to_lsn_at
@@ -21,10 +21,20 @@ LEFT JOIN LATERAL (
     SELECT w.to_lsn_at, w.advanced_at
     FROM floodmark.windows AS w
     JOIN floodmark.window_tables AS x USING (window_id)
-    CROSS JOIN LATERAL (SELECT w.advanced_at <= now() - make_interval(secs => %(over_seconds)s) AS is_old) AS o
     WHERE w.pipeline = t.pipeline AND w.state = 'advanced' AND w.lane = ''
+      AND w.advanced_at <= now() - make_interval(secs => %(over_seconds)s)
       AND x.source_schema = t.source_schema AND x.source_name = t.source_name
-    ORDER BY o.is_old DESC, CASE WHEN o.is_old THEN w.advanced_at END DESC, w.advanced_at
+    ORDER BY w.advanced_at DESC
+    LIMIT 1
+) AS o ON true
+LEFT JOIN LATERAL (
+    SELECT w.to_lsn_at, w.advanced_at
+    FROM floodmark.windows AS w
+    JOIN floodmark.window_tables AS x USING (window_id)
+    WHERE o.advanced_at IS NULL AND w.pipeline = t.pipeline AND w.state = 'advanced' AND w.lane = ''
+      AND w.advanced_at > now() - make_interval(secs => %(over_seconds)s)
+      AND x.source_schema = t.source_schema AND x.source_name = t.source_name
+    ORDER BY w.advanced_at
     LIMIT 1
 ) AS r ON true
 WHERE t.pipeline = ANY(%(pipelines)s) AND coalesce(u.to_lsn_at, t.watermark_at) IS NOT NULL
