@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 import uvicorn
 from fastapi import FastAPI
 
+from floodmark.orchestration.pages import content, status
 from floodmark.orchestration.pages.dag_states import DagState
+from floodmark.orchestration.pages.live_reads import LiveReads
 from floodmark.postgres.connection import WarehouseConnection
 
 LONG = "a_pipeline_with_a_name_of_as_many_characters_as_a_name_may_have_" + "x" * 36
@@ -102,6 +107,34 @@ def fill_ledger(database: WarehouseConnection) -> None:
             session.execute(statement, names)
         for statement in (_VERDICTS, *_REST):
             session.execute(statement)
+
+
+def configure_pages(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, database: WarehouseConnection, config: str = CONFIG
+) -> None:
+    """Let the pages read a configuration, the ledger of ``database`` and ``DAG_STATES``, and keep nothing."""
+    source = {"conn_type": "mssql", "host": "127.0.0.1", "port": 1, "login": "sa", "password": "p", "schema": "Shop"}
+    warehouse = {"conn_type": "postgres", "host": database.host, "login": database.user, "schema": database.database}
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(source))
+    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse | {"port": database.port}))
+    path = folder / "pipelines.yaml"
+    path.write_text(config, encoding="utf-8")
+    monkeypatch.setenv("FLOODMARK_CONFIG", str(path))
+    monkeypatch.setattr(content, "_LEDGER", LiveReads(kept_seconds=0))
+    monkeypatch.setattr(content, "read_dag_states", lambda _: DAG_STATES)
+
+
+@contextmanager
+def pages_of(monkeypatch: pytest.MonkeyPatch, manager: type) -> Iterator[Any]:
+    """Make the app of the pages for a user whose rights an authorization manager has."""
+    for module in ("airflow.api_fastapi.app", "airflow.api_fastapi.core_api.security"):
+        monkeypatch.setattr(f"{module}.get_auth_manager", manager)
+    status._made.cache_clear()
+    made = status._made()
+    security = pytest.importorskip("airflow.api_fastapi.core_api.security")  # at the top it would warn
+    made.dependency_overrides[security.get_user] = lambda: "operator"
+    yield made
+    status._made.cache_clear()
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,23 @@ from selenium.webdriver import Chrome, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select, WebDriverWait
-from served_pages import CONFIG, DAG_STATES, EMPTY_CONFIG, LONG, LONG_TABLE, STATES, fill_ledger, served
+from served_pages import (
+    CONFIG,
+    EMPTY_CONFIG,
+    LONG,
+    LONG_TABLE,
+    STATES,
+    configure_pages,
+    fill_ledger,
+    pages_of,
+    served,
+)
 
 from floodmark.app.context import AppContext
 from floodmark.app.status import read_status
 from floodmark.core.errors import WarehouseUnavailableError
 from floodmark.core.status.report import PipelineStatus
-from floodmark.orchestration.pages import content, status
-from floodmark.orchestration.pages.live_reads import LiveReads
+from floodmark.orchestration.pages import content
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from installed_browser import console_of, open_browser, show, why_no_browser
@@ -51,6 +59,9 @@ class Manager:
     def is_authorized_view(self, **_: object) -> bool:
         return True
 
+    def is_authorized_connection(self, **_: object) -> bool:
+        return True
+
     def get_authorized_dag_ids(self, **_: object) -> set[str]:
         return {f"cdc_{name}" for name in (*STATES, "new")} | {"cdc_load_shop"}
 
@@ -66,25 +77,10 @@ def pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: WarehouseConnection, request: pytest.FixtureRequest
 ) -> Iterator[str]:
     """The address of the pages of a configuration that a test gives, else of ``CONFIG``."""
-    source = {"conn_type": "mssql", "host": "127.0.0.1", "port": 1, "login": "sa", "password": "p", "schema": "Shop"}
-    warehouse = {"conn_type": "postgres", "host": database.host, "login": database.user, "schema": database.database}
-    monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(source))
-    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse | {"port": database.port}))
-    path = tmp_path / "pipelines.yaml"
-    path.write_text(getattr(request, "param", CONFIG), encoding="utf-8")
-    monkeypatch.setenv("FLOODMARK_CONFIG", str(path))
-    monkeypatch.setattr(content, "_LEDGER", LiveReads(kept_seconds=0))
-    monkeypatch.setattr(content, "read_dag_states", lambda _: DAG_STATES)
+    configure_pages(monkeypatch, tmp_path, database, getattr(request, "param", CONFIG))
     monkeypatch.setattr(content, "read_status", _read)
-    for module in ("airflow.api_fastapi.app", "airflow.api_fastapi.core_api.security"):
-        monkeypatch.setattr(f"{module}.get_auth_manager", Manager)
-    status._made.cache_clear()
-    made = status._made()
-    security = pytest.importorskip("airflow.api_fastapi.core_api.security")  # at the top it would warn
-    made.dependency_overrides[security.get_user] = lambda: "operator"
-    with served(made) as address:
+    with pages_of(monkeypatch, Manager) as made, served(made) as address:
         yield address
-    status._made.cache_clear()
 
 
 @pytest.fixture
@@ -151,6 +147,22 @@ def test_charts_of_a_table_are_drawn(browser: Chrome, filled: str, width: int, s
     links = [each.get_attribute("href") or "" for each in all_of(browser, "tbody a[data-airflow]")]
     assert links[0].endswith(f"/dags/cdc_shop/runs/{quote('scheduled__2026-05-01T00:00:00+00:00__60', safe='')}")
     check_fit(browser, scheme)
+
+
+@pytest.mark.parametrize(("width", "scheme"), VIEWS)
+def test_rows_in_quarantine_are_reached_and_chosen_by_rule(
+    browser: Chrome, filled: str, width: int, scheme: str
+) -> None:
+    show(browser, width, scheme)
+    browser.get(f"{filled}/shop/dbo.Orders")
+    browser.find_element(By.LINK_TEXT, "Rows in quarantine").click()
+    WebDriverWait(browser, 10).until(lambda _: texts(browser, "h1") == ["Quarantine of dbo.Orders"])
+    assert texts(browser, "td.name code") == ["4714", "4713", "4712"]
+    browser.find_element(By.LINK_TEXT, "amount_is_positive").click()
+    WebDriverWait(browser, 10).until(lambda _: all_of(browser, "a[aria-current]"))
+    check_fit(browser, scheme)
+    browser.find_element(By.LINK_TEXT, "dbo.Orders").click()
+    WebDriverWait(browser, 10).until(lambda _: texts(browser, "h1") == ["dbo.Orders"])
 
 
 def test_cards_are_searched_and_filtered_by_keyboard(browser: Chrome, filled: str) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from floodmark.app.context import AppContext
     from floodmark.core.recovery.release import Release
-    from floodmark.core.status.history import RuleCount
+    from floodmark.core.status.history import QuarantinedKey, RuleCount
 
 _LOG = logging.getLogger(__name__)
 
@@ -22,6 +22,17 @@ _LOG = logging.getLogger(__name__)
 def list_quarantined(app: AppContext, pipeline: str) -> Sequence[RuleCount]:
     """Return what waits in quarantine of a pipeline, by table and rule, the newest first."""
     return wire(app.config, pipeline).ledger.status().list_quarantined(pipeline)
+
+
+def list_keys(
+    app: AppContext, pipeline: str, table: TableName, rule: str | None, *, skipped: int, at_most: int
+) -> Sequence[QuarantinedKey]:
+    """Return rows of a table in quarantine with their keys, the newest first: only for users who may see values."""
+    return (
+        wire(app.config, pipeline)
+        .ledger.status()
+        .list_quarantined_keys(pipeline, table, rule, skipped=skipped, at_most=at_most)
+    )
 
 
 def release_rows(app: AppContext, pipeline: str, table: str) -> Release:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,19 @@ class RuleCount:
     rule: str
     rows: int
     last_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedKey:
+    """A row that waits in quarantine because it broke a rule, without its values but those of the key."""
+
+    rule: str
+    key: tuple[Any, ...]
+    """In the order of the key, as JSON has them."""
+    lsn: str
+    window_id: int
+    """The window that read it."""
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from floodmark.app.context import AppContext
 
 CARDS_OF_A_PAGE, ROWS_OF_A_PAGE, WINDOWS_OF_A_PAGE = 30, 100, 60
-_NOT_FOUND, _UNAVAILABLE = 404, 503
+NOT_FOUND, _UNAVAILABLE = 404, 503
 _NONE = "There is no pipeline whose DAG you may read."
 _UNKNOWN = "There is no pipeline of that name whose DAG you may read."
-_UNKNOWN_TABLE = "There is no table of that name in a pipeline whose DAG you may read."
+UNKNOWN_TABLE = "There is no table of that name in a pipeline whose DAG you may read."
 _BUSY = "Other requests are waiting for the sources. Try again in some seconds."
 _LIVE = LiveReads()
 # Of the ledger: 100 pipelines of 100 tables take seconds, and searching them should not.
@@ -83,7 +83,7 @@ class _ReadStatus(NamedTuple):
     status: PipelineStatus
 
 
-class _NotShownError(Exception):
+class NotShownError(Exception):
     """A page that is not shown. code: of the answer."""
 
     def __init__(self, message: str, code: int) -> None:
@@ -110,15 +110,15 @@ def overview(readable_dags: Collection[str], query: Query) -> Answer:
     page = page_of(select(cards, query.text, query.state), query.page, CARDS_OF_A_PAGE)
     values = {"summary": summary(cards) if cards else "", "error": error, "states": STATES, "page": page}
     values |= {"total": len(cards), "nothing": "" if cards or error else _NONE}
-    return Answer(_html("overview.html", query, **values), code)
+    return Answer(html("overview.html", query, **values), code)
 
 
 def pipeline_page(readable_dags: Collection[str], pipeline: str, query: Query) -> Answer:
     """Return the page of one pipeline with its tables. The parameters are those of ``overview``."""
     try:
         _, found = _read_named(readable_dags, pipeline, live=query.live)
-    except (FloodmarkError, _NotShownError) as failure:
-        return _failure(query, failure, "../status")
+    except (FloodmarkError, NotShownError) as failure:
+        return failure_answer(query, failure, "../status")
     if query.format == "json":
         return _json([_document(found.card, found.status)], query)
     values = {
@@ -129,7 +129,7 @@ def pipeline_page(readable_dags: Collection[str], pipeline: str, query: Query) -
         "page": page_of(rows_of(found.status.tables, query.text), query.page, ROWS_OF_A_PAGE),
         "dags": _dags(pipeline, readable_dags),
     }
-    return Answer(_html("pipeline.html", query, **values))
+    return Answer(html("pipeline.html", query, **values))
 
 
 def table_page(readable_dags: Collection[str], pipeline: str, table: str, query: Query) -> Answer:
@@ -138,11 +138,11 @@ def table_page(readable_dags: Collection[str], pipeline: str, table: str, query:
         app, found = _read_named(readable_dags, pipeline, live=query.live)
         status = next((each for each in found.status.tables if each.source == table), None)
         if status is None:
-            raise _NotShownError(_UNKNOWN_TABLE, _NOT_FOUND)
+            raise NotShownError(UNKNOWN_TABLE, NOT_FOUND)
         history = read_history(app, pipeline, TableName.parse(table), WINDOWS_OF_A_PAGE)
         history = replace(history, windows=tuple(_without_hidden_run(each, readable_dags) for each in history.windows))
-    except (FloodmarkError, _NotShownError) as failure:
-        return _failure(query, failure, "../../status")
+    except (FloodmarkError, NotShownError) as failure:
+        return failure_answer(query, failure, "../../status")
     if query.format == "json":
         about = {"pipeline": pipeline, "table": asdict(status), "history": asdict(history)}
         return Answer(json_text({"read_at": datetime.now(UTC), "live": query.live} | about), is_json=True)
@@ -157,17 +157,23 @@ def table_page(readable_dags: Collection[str], pipeline: str, table: str, query:
         "dags": _dags(pipeline, readable_dags),
         "switch_dag": switch_dag if switch_dag in readable_dags else "",
     }
-    return Answer(_html("table.html", query, **values))
+    return Answer(html("table.html", query, **values))
+
+
+def open_named(readable_dags: Collection[str], pipeline: str) -> AppContext:
+    """Return the context of a pipeline that a viewer may see. Raises ``NotShownError``, or ``FloodmarkError``."""
+    app = open_app(config_path())
+    if pipeline not in app.config.pipelines or dag_id(pipeline) not in readable_dags:
+        raise NotShownError(_UNKNOWN, NOT_FOUND)
+    return app
 
 
 def _read_named(readable_dags: Collection[str], pipeline: str, *, live: bool) -> tuple[AppContext, _ReadStatus]:
-    """Return a pipeline that was read. Raises ``_NotShownError`` or ``FloodmarkError`` where it cannot be shown."""
-    app = open_app(config_path())
-    if pipeline not in app.config.pipelines or dag_id(pipeline) not in readable_dags:
-        raise _NotShownError(_UNKNOWN, _NOT_FOUND)
+    """Return a pipeline that was read. Raises ``NotShownError`` or ``FloodmarkError`` where it cannot be shown."""
+    app = open_named(readable_dags, pipeline)
     found = _read(app, [pipeline], live=live)[0]
     if found.status is None:
-        raise _NotShownError(found.card.error, _UNAVAILABLE)
+        raise NotShownError(found.card.error, _UNAVAILABLE)
     return app, _ReadStatus(found.card, found.status)
 
 
@@ -217,14 +223,15 @@ def _json(pipelines: list[dict[str, Any]], query: Query, code: int = 200, error:
     return Answer(json_text(document), code, is_json=True)
 
 
-def _failure(query: Query, failure: Exception, up: str) -> Answer:
+def failure_answer(query: Query, failure: Exception, up: str) -> Answer:
     """Return the page of a failure. up: the address of the page of all pipelines."""
-    code = failure.code if isinstance(failure, _NotShownError) else _UNAVAILABLE
+    code = failure.code if isinstance(failure, NotShownError) else _UNAVAILABLE
     if query.format == "json":
         return _json([], query, code, str(failure))
-    return Answer(_html("failure.html", query, error=str(failure), up=up), code)
+    return Answer(html("failure.html", query, error=str(failure), up=up), code)
 
 
-def _html(template: str, query: Query, **values: Any) -> str:
+def html(template: str, query: Query, **values: Any) -> str:
+    """Return a page, with what each of them has in its foot."""
     read_at = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
     return render(template, query=query, live=query.live, link=query.link, read_at=read_at, **values)

@@ -13,7 +13,7 @@ from floodmark.core.policies import DriftClass
 from floodmark.core.positions import read_position
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import Verdict
-from floodmark.core.status.history import RuleCount, TableGap, TableHistory, TableWindow
+from floodmark.core.status.history import QuarantinedKey, RuleCount, TableGap, TableHistory, TableWindow
 from floodmark.core.status.report import LastWindow
 from floodmark.postgres.ledger.alerts import open_alert_of
 from floodmark.postgres.ledger.drift_rows import event_of
@@ -21,6 +21,7 @@ from floodmark.postgres.ledger.schema import ensure_schema
 from floodmark.postgres.ledger.switches import switch_of
 from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.sql import read_sql
+from floodmark.postgres.statements import source_parameters
 from floodmark.sync.ports.status import RecordedHold, RecordedTable, StatusRecord
 
 _LAST_WINDOW = ("window_id", "read_rows", "inserted_rows", "updated_rows", "deleted_rows", "quarantined_rows")
@@ -87,6 +88,23 @@ class PostgresStatusLedger:
     def list_quarantined(self, pipeline: str) -> list[RuleCount]:
         with open_transaction(self._at, pipeline) as session:
             return _list_quarantined(session, pipeline)
+
+    def list_quarantined_keys(
+        self, pipeline: str, table: TableName, rule: str | None, *, skipped: int, at_most: int
+    ) -> list[QuarantinedKey]:
+        named = {"pipeline": pipeline, "rule": rule, "skipped": skipped, "at_most": at_most, **source_parameters(table)}
+        with open_transaction(self._at, pipeline) as session:
+            rows = _read_rows(session, "quarantine", "list_quarantined_keys", **named)
+        return [
+            QuarantinedKey(
+                row["rule"],
+                tuple(row["key"]),
+                str(read_position(bytes(row["lsn"]))),
+                row["window_id"],
+                row["at"].astimezone(UTC),
+            )
+            for row in rows
+        ]
 
     def _exists(self) -> bool:
         with open_transaction(self._at) as session:

@@ -12,7 +12,7 @@ from floodmark.core.drift.switch import InstanceSwitch
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import Verdict
-from floodmark.core.status.history import RuleCount, TableHistory
+from floodmark.core.status.history import QuarantinedKey, RuleCount, TableHistory
 from floodmark.core.status.report import LastWindow
 from floodmark.sync.alerts import OpenAlert
 from floodmark.sync.ports.drift import DriftEvent
@@ -76,3 +76,8 @@ class StatusLedger(Protocol):
 
     def list_quarantined(self, pipeline: str) -> Sequence[RuleCount]:
         """Return what is in quarantine, the newest first. Empty without a ledger."""
+
+    def list_quarantined_keys(
+        self, pipeline: str, table: TableName, rule: str | None, *, skipped: int, at_most: int
+    ) -> Sequence[QuarantinedKey]:
+        """Return rows of a table in quarantine, the newest first. rule: only of this one. Empty without a ledger."""
