@@ -185,6 +185,26 @@ def test_window_links_to_its_run_for_those_who_may_read_the_dag(database: Wareho
         assert "manual__1" not in table_page(DAGS, "shop", "dbo.Orders", Query(format=form)).body
 
 
+def test_actions_on_a_table_are_on_its_page(database: WarehouseConnection) -> None:
+    with psycopg.connect(database.conninfo()) as session:
+        session.execute(
+            "INSERT INTO floodmark.drift_events (source, source_schema, source_name, instance_name, instance_object_id,"
+            " instance_created_at, kind, column_name, before, after, is_captured, proposal, policies) VALUES ('shop',"
+            " 'dbo', 'Orders', 'dbo_Orders', 1, now(), 'column_added', 'Note', '', 'int', false, 'EXEC x;', '{}')"
+        )
+    page = table_page([*DAGS, "cdc_load_shop", "cdc_switch_shop"], "shop", "dbo.Orders", Query()).body
+    for words in (
+        'href="../../../dags/cdc_load_shop"',
+        "{&#34;table&#34;: &#34;dbo.Orders&#34;}",
+        "floodmark reload shop dbo.Orders",
+        "floodmark replay shop",
+        "{&#34;event_id&#34;: 1}",
+        "floodmark drift approve 1",
+    ):
+        assert words in page
+    assert "DAG cdc_load_shop" not in table_page(DAGS, "shop", "dbo.Orders", Query()).body
+
+
 def test_page_of_a_table_is_for_those_who_may_read_its_dag() -> None:
     for dags, pipeline, table in (
         (["cdc_other"], "shop", "dbo.Orders"),

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
+from floodmark.app.replay import can_replay
 from floodmark.app.status import read_history, read_status
 from floodmark.app.status_json import json_text
 from floodmark.app.status_texts import remarks
@@ -19,6 +20,7 @@ from floodmark.orchestration.context import open_app
 from floodmark.orchestration.dags.cdc import dag_id
 from floodmark.orchestration.dags.load import load_dag_id
 from floodmark.orchestration.dags.switch import switch_dag_id
+from floodmark.orchestration.pages.actions import actions_on, approval_params
 from floodmark.orchestration.pages.cards import STATES, Card, card_of, select, summary
 from floodmark.orchestration.pages.dag_states import DagState, read_dag_states
 from floodmark.orchestration.pages.history import charts_of, window_rows
@@ -155,6 +157,14 @@ def table_page(readable_dags: Collection[str], pipeline: str, table: str, query:
         "windows": window_rows(history.windows),
         "charts": charts_of(history.windows),
         "dags": _dags(pipeline, readable_dags),
+        "actions": actions_on(
+            pipeline,
+            table,
+            readable_dags,
+            has_history=can_replay(app, pipeline),
+            is_scheduled=app.config.pipeline(pipeline).schedule is not None,
+        ),
+        "approval_params": approval_params,
         "switch_dag": switch_dag if switch_dag in readable_dags else "",
     }
     return Answer(html("table.html", query, **values))
