@@ -53,6 +53,7 @@ _LONGEST = (
     "emulator/tests/control/test_control_reader_locks.py",
     "tests/contract/test_doctor.py",
     "emulator/tests/golden/test_golden_change_rows.py",
+    "tests/contract/test_import_commands.py",
     "tests/contract/test_declared_keys.py",
     "tests/contract/test_replay.py",
     "tests/contract/test_quality.py",

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from floodmark.app.alerts import list_open_alerts, send_test_message
-from floodmark.cli import drift, java, quarantine, questions, runs, server, source
+from floodmark.cli import drift, import_state, java, quarantine, questions, runs, server, source
 from floodmark.cli.alert_lists import alerts_json, print_alerts
 from floodmark.cli.init import init
 from floodmark.cli.process import (
@@ -34,6 +34,9 @@ from floodmark.wiring.places import config_path
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 for command in (runs.run, runs.replay, runs.reload, questions.status, questions.doctor, questions.verify):
     app.command()(command)
+app.command()(import_state.import_ssis_state)
+app.command()(import_state.import_debezium_offsets)
+app.command()(import_state.import_airbyte_state)
 app.command()(init)
 app.command()(java.archive_classes)
 app.command()(server.spark_server)

@@ -61,6 +61,8 @@ class SourceWiring(ABC):
     """Whether a table may have several feeds, between which pipelines switch."""
     has_history: ClassVar[bool] = False
     """Whether every change of a past time may be read again."""
+    has_log: ClassVar[bool] = False
+    """Whether its positions are those of the server's log, which other tools keep too."""
 
     def connection(self) -> SqlServerConnection:
         """Return the connection to the server. Raises ConfigError."""
@@ -114,6 +116,10 @@ class SourceWiring(ABC):
         """Return the control of the cleanup job."""
         raise self._lacks("there is no cleanup job")
 
+    def read_state(self, table: TableName, name: str | None) -> str:
+        """Return a state of SSIS from the table that has it. name: None for the only one."""
+        raise self._lacks("there is no state of SSIS")
+
     @abstractmethod
     def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
         """Return the findings on the source and its tables."""
@@ -143,6 +149,7 @@ class CdcSourceWiring(SourceWiring):
     method: ClassVar[str] = "SQL Server's own change data capture"
     has_instances: ClassVar[bool] = True
     has_history: ClassVar[bool] = True
+    has_log: ClassVar[bool] = True
 
     def snapshots(self) -> Source:
         from floodmark.sources.cdc.source import SqlServerSource
@@ -184,6 +191,11 @@ class CdcSourceWiring(SourceWiring):
         from floodmark.sources.cdc.retention import SqlServerRetention
 
         return SqlServerRetention(self.connection())
+
+    def read_state(self, table: TableName, name: str | None) -> str:
+        from floodmark.sources.cdc.state_table import read_state
+
+        return read_state(self.connection(), table, name)
 
     def read_progress(self, watermarks: Iterable[Position], marks: Marks) -> SourceProgress:
         from floodmark.sources.cdc.progress import read_progress

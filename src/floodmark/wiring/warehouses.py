@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from floodmark.core.status.measures import TableMark
     from floodmark.postgres.connection import WarehouseConnection
     from floodmark.sync.alerts import AlertLedger
+    from floodmark.sync.ports.adoption import TargetAdoption
     from floodmark.sync.ports.capture import StopLedger
     from floodmark.sync.ports.drift import DriftLedger
     from floodmark.sync.ports.ledger import Ledger
@@ -153,6 +154,11 @@ class PostgresWarehouseWiring:
         from floodmark.postgres.warehouse.release import PostgresQuarantine
 
         return PostgresQuarantine(self.connection())
+
+    def adoption(self) -> TargetAdoption:
+        from floodmark.postgres.warehouse.adoption import PostgresAdoption
+
+        return PostgresAdoption(self.connection())
 
     def targets(self) -> Targets:
         from floodmark.postgres.warehouse.targets import PostgresTargets

@@ -2,7 +2,8 @@
 
 The main lane plans from the watermarks and advances them. A load lane reloads one table while the main lane goes on
 without it. A replay lane merges an interval again that was read before. A release lane merges rows from quarantine, in
-one transaction, so that no window on it is ever unfinished.
+one transaction, so that no window on it is ever unfinished. So is the window on an import lane, which records that
+another tool has loaded a table.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ MAIN_LANE = ""
 _LOAD = "load "
 _REPLAY = "replay "
 _RELEASE = "release "
+_IMPORT = "import "
 
 
 def load_lane(table: TableName) -> str:
@@ -40,6 +42,11 @@ def is_replay_lane(lane: str) -> bool:
 def release_lane(table: TableName) -> str:
     """Return the lane on which rows of a source table are released from quarantine."""
     return f"{_RELEASE}{table}"
+
+
+def import_lane(table: TableName) -> str:
+    """Return the lane on which a target that another tool has loaded is adopted."""
+    return f"{_IMPORT}{table}"
 
 
 def finishing_command(pipeline: str, lane: str) -> str:

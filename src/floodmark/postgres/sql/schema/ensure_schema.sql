@@ -67,7 +67,7 @@ DROP INDEX IF EXISTS floodmark.one_unfinished_window_per_pipeline;
 CREATE UNIQUE INDEX IF NOT EXISTS one_unfinished_window_per_lane
     ON floodmark.windows (pipeline, lane) WHERE state <> 'advanced';
 COMMENT ON COLUMN floodmark.windows.lane IS
-    'Empty for the windows that follow the log; "load schema.table", "replay from-to", "release schema.table" for others';
+    'Empty for the windows that follow the log; "load schema.table", "replay from-to", "release schema.table", "import schema.table" for others';
 -- Version 13: what the charts of the status page show. Windows of an earlier version have NULL.
 ALTER TABLE floodmark.windows ADD COLUMN IF NOT EXISTS lag_seconds double precision;
 ALTER TABLE floodmark.windows ADD COLUMN IF NOT EXISTS dag_id text;

@@ -1,0 +1,1 @@
+"""States of other tools: the positions up to which they have loaded tables."""

@@ -1,0 +1,148 @@
+"""The adoption of targets that another tool has loaded: Floodmark's columns are added, and the watermark is set.
+
+One transaction does both. PostgreSQL stores the value of a new column for all existing rows once, so that no row is
+written, however large the table is. A column that is missing or too narrow is refused, and not added or widened as
+in a run: the values that the other tool has not stored would be missing for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import psycopg
+
+from floodmark.core.errors import ConfigError
+from floodmark.core.naming import (
+    DELETED_COLUMN,
+    LOADED_AT_COLUMN,
+    LSN_COLUMN,
+    OPERATION_COLUMN,
+    TARGET_COLUMNS,
+    WINDOW_COLUMN,
+    quote,
+    quote_table,
+)
+from floodmark.core.window.lane import import_lane
+from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan
+from floodmark.postgres.ledger.loads import mark_merged
+from floodmark.postgres.ledger.steps import finish_table, insert_window
+from floodmark.postgres.session import Reachable, open_transaction
+from floodmark.postgres.statements import query, source_parameters
+from floodmark.postgres.warehouse.target_locks import lock_targets
+from floodmark.postgres.warehouse.targets import (
+    LOCK_TIMEOUT,
+    OWN_TYPES,
+    TargetColumn,
+    column_types,
+    read_columns,
+)
+from floodmark.postgres.warehouse.types import type_holds
+from floodmark.sync.ports.adoption import RowsAge
+
+_INSERT = 2
+
+
+class PostgresAdoption:
+    """``sync.ports.adoption.TargetAdoption``. It holds no session."""
+
+    def __init__(self, connection: Reachable) -> None:
+        self._at = connection
+
+    def check_adoption(self, plan: TablePlan) -> None:
+        with open_transaction(self._at, str(plan.source)) as session:
+            _check(session, plan)
+
+    def adopt(self, pipeline: str, plan: TablePlan, age: RowsAge) -> int:
+        with open_transaction(self._at, str(plan.source)) as session:
+            session.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+            window = insert_window(session, pipeline, import_lane(plan.source), age.at, [plan])
+            lock_targets(session, [plan.target])
+            _check(session, plan)
+            _add_columns(session, window, plan)
+            _finish(session, window, plan, age)
+        return window.window_id
+
+
+def _check(session: psycopg.Connection, plan: TablePlan) -> None:
+    found = read_columns(session, [plan.target]).get(plan.target, {})
+    if not found:
+        raise _refused(
+            plan,
+            "does not exist",
+            "Name the table that has the rows (target in pipelines.yaml). Where there is none, run the pipeline: it "
+            "loads the table.",
+        )
+    named = {"schema": plan.target.schema, "name": plan.target.name}
+    (relation,) = query(session, "read_relation", **named)
+    if not relation["is_table"]:
+        raise _refused(plan, "is no table", "Name the table that has the rows (target in pipelines.yaml).")
+    if not relation["is_owned"]:
+        raise _refused(
+            plan,
+            "belongs to another user, so its columns cannot be changed",
+            f"ALTER TABLE {quote_table(plan.target)} OWNER TO the user of the warehouse connection.",
+        )
+    if problems := list(_list_problems(plan, found)):
+        raise _refused(
+            plan,
+            f"does not have the shape that Floodmark expects: {'; '.join(problems)}",
+            "Correct the table where no value is lost by it, or rename or drop it and run the pipeline, which loads "
+            "the table from the source.",
+        )
+
+
+def _list_problems(plan: TablePlan, found: Mapping[str, TargetColumn]) -> Iterator[str]:
+    if own := [name for name in TARGET_COLUMNS if name in found]:
+        yield f"it has {', '.join(own)}, which are the names of Floodmark's own columns"
+    folded, wanted = {name.casefold(): name for name in found}, column_types(plan)
+    for name, type_name in wanted.items():
+        if name in found:
+            if not type_holds(found[name].type_name, type_name):
+                yield f"column {name} is {found[name].type_name}, expected {type_name}"
+        else:
+            other = folded.get(name.casefold())
+            yield f"column {name} ({type_name}) is missing" + (f", there is {other}" if other else "")
+    key = {name for name, column in found.items() if column.in_key}
+    if key != set(plan.feed.table.key):
+        its = f"({', '.join(sorted(key))})" if key else "missing"
+        yield f"the primary key is {its}, expected ({', '.join(plan.feed.table.key)})"
+    for name, column in found.items():
+        if name not in wanted and name not in OWN_TYPES and not column.filled_by_itself:
+            yield f"column {name} is NOT NULL, has no default, and does not come from the source"
+
+
+def _add_columns(session: psycopg.Connection, window: WindowPlan, plan: TablePlan) -> None:
+    """Add Floodmark's columns with the values of the existing rows, which new rows do not get."""
+    values = {
+        LSN_COLUMN: f"'\\x{window.rows_at(plan).hex()}'",
+        OPERATION_COLUMN: str(_INSERT),
+        WINDOW_COLUMN: str(window.window_id),
+        LOADED_AT_COLUMN: "now()",
+        DELETED_COLUMN: "false",
+    }
+    added = (f"ADD COLUMN {quote(name)} {OWN_TYPES[name]} NOT NULL DEFAULT {value}" for name, value in values.items())
+    dropped = (f"ALTER COLUMN {quote(name)} DROP DEFAULT" for name in values)
+    for changes in (added, dropped):
+        session.execute(f"ALTER TABLE {quote_table(plan.target)} {', '.join(changes)}")
+
+
+def _finish(session: psycopg.Connection, window: WindowPlan, plan: TablePlan, age: RowsAge) -> None:
+    """Take the window through all steps of a first load that has read no row itself."""
+    query(
+        session,
+        "record_reads",
+        window_id=window.window_id,
+        **source_parameters(plan.source),
+        read_rows=0,
+        read_finished_at=age.read_finished_at,
+        read_lsn=age.read_lsn and age.read_lsn.value,
+        read_lsn_at=age.read_lsn_at,
+    )
+    mark_merged(session, window, {plan.source: TableCounts()})
+    query(session, "mark_checked", window_id=window.window_id)
+    finish_table(session, window, plan)
+    query(session, "mark_advanced", window_id=window.window_id)
+
+
+def _refused(plan: TablePlan, problem: str, hint: str) -> ConfigError:
+    return ConfigError(str(plan.source), f"the target {plan.target} {problem}.", hint)
