@@ -6,7 +6,7 @@ PACKAGE = "floodmark"
 
 
 def get_provider_info() -> dict[str, object]:
-    """Return what ``airflow providers list`` shows, and who reads the URIs of the targets' assets.
+    """Return what ``airflow providers list`` shows, and what reads the URIs of the targets' assets.
 
     Its form is Airflow's ``provider_info.schema.json``.
     """
@@ -14,5 +14,11 @@ def get_provider_info() -> dict[str, object]:
         "package-name": PACKAGE,
         "name": "Floodmark",
         "description": "SQL Server change data capture into a warehouse, in batches, on Airflow and Spark",
-        "asset-uris": [{"schemes": ["floodmark"], "handler": None}],
+        "asset-uris": [
+            {
+                "schemes": ["floodmark"],
+                "handler": None,
+                "to_openlineage_converter": "floodmark.orchestration.asset_lineage.dataset_of_asset",
+            }
+        ],
     }

@@ -30,6 +30,8 @@ _PROCESSES: dict[str, tuple[str, ...]] = {
     "api-server": ("api-server",),
 }
 """The command line of each process, in the order in which they are stopped."""
+_NOT_INHERITED = ("AIRFLOW", "OPENLINEAGE", "SPARK_", "PYSPARK_")
+"""Prefixes of variables that are meant for another Airflow or Spark."""
 _READY_SECONDS = 120.0
 _ANSWER_SECONDS = 30.0
 
@@ -69,7 +71,7 @@ class Airflow:
 
     def environment(self) -> dict[str, str]:
         """Return the environment of every Airflow process and of the ``airflow`` command."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "SPARK_", "PYSPARK_"))}
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_INHERITED)}
         settings = {
             "CORE__DAGS_FOLDER": str(self.repository / "dags"),
             "CORE__PLUGINS_FOLDER": str(self.repository / "plugins"),

@@ -78,6 +78,7 @@ HEAVY = {
     "great_expectations",
     "mssql_python",
     "numpy",
+    "openlineage",
     "pandas",
     "psycopg",
     "pyarrow",

@@ -40,6 +40,7 @@ def operator(ledger: FakeLedger) -> LoadWindow:
         window_id="7",
         read_secrets=lambda: {"FLOODMARK_SOURCE": '{"password": "s3cret"}'},
         is_merged=ledger.is_merged,
+        lineage=lambda window_id: pytest.fail("no lineage was asked for"),
     )
 
 

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -78,10 +78,12 @@ CREATE TRIGGER keep BEFORE UPDATE OF watermark ON floodmark.tables FOR EACH ROW
 
 
 class AirflowRig:
-    """with_spark: loads run in spark-submit and checks in Great Expectations, as for users; else both are replaced."""
+    """with_spark: loads run in spark-submit and checks in Great Expectations, as for users; else both are replaced.
+    settings: more variables for Airflow's processes."""
 
-    def __init__(self, folder: Path, *, with_spark: bool) -> None:
+    def __init__(self, folder: Path, *, with_spark: bool, settings: Mapping[str, str] | None = None) -> None:
         self._folder = folder
+        self._settings = settings or {}
         self._with_spark = with_spark
         # The schedule's hour ends ten minutes ago, so that no scheduled run comes in between.
         self.end = (datetime.now(UTC) - timedelta(minutes=10)).replace(second=0, microsecond=0)
@@ -332,7 +334,12 @@ class AirflowRig:
         policy = self.airflow.home / "config" / "airflow_local_settings.py"
         policy.parent.mkdir(parents=True)
         policy.write_text(_POLICY + ("" if self._with_spark else _WITHOUT_QUALITY), encoding="utf-8")
-        self.airflow.extra_environment = {**self.airflow.extra_environment, **_SOON, **_DAG_FILES_STAY}
+        self.airflow.extra_environment = {
+            **self.airflow.extra_environment,
+            **_SOON,
+            **_DAG_FILES_STAY,
+            **self._settings,
+        }
         if not self._with_spark:
             self._replace_spark()
 

@@ -21,6 +21,7 @@ _LONGEST = (
     "tests/contract/test_spark_load.py",
     "tests/story/test_adventureworks.py",
     "tests/contract/test_switch.py",
+    "tests/story/test_lineage_runs.py",
     "tests/story/test_replay_runs.py",
     "tests/story/test_bad_input.py",
     "tests/contract/test_checks_that_refuse.py",

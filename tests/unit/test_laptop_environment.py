@@ -7,6 +7,8 @@ import stat
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from floodmark_laptop.airflow import Airflow
 from floodmark_laptop.processes import MARK
 
@@ -21,3 +23,10 @@ def test_a_shell_that_reads_the_environment_of_make_up_finds_the_same_connection
     command = f'. {file}; printf "%s\\n" "$AIRFLOW_CONN_WAREHOUSE" "$SOME_SAMPLE" "$AIRFLOW__API__PORT" "${MARK}."'
     read = subprocess.run(["/bin/sh", "-c", command], check=True, capture_output=True, text=True, env={})
     assert read.stdout.splitlines() == [connection, "/a b", "8080", "."]
+
+
+def test_laptop_sends_no_lineage_to_the_catalog_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENLINEAGE_URL", "http://catalog.test")
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", '{"type": "console"}')
+    environment = Airflow(tmp_path, tmp_path, 8080, "postgresql://", {}).environment()
+    assert not [name for name in environment if "OPENLINEAGE" in name]

@@ -28,6 +28,7 @@ from floodmark.spark.launch.parent_death import end_with_starter
 from floodmark.spark.launch.target import DEFAULT_MASTER, target_of
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from floodmark.core.window.load_result import LoadResult
@@ -105,8 +106,8 @@ class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
     """An operator that loads the window whose id the first task of the run returned.
 
     read_secrets: called while the task runs, returns the connections of source and warehouse as JSON. is_merged:
-    queries the ledger; called before the job (True: there is nothing left to do) and after it. measured: returns the
-    context manager around both.
+    queries the ledger; called before the job (True: there is nothing left to do) and after it. lineage: returns what
+    the window reads and writes. measured: returns the context manager around both.
     """
 
     def __init__(
@@ -116,19 +117,30 @@ class LoadWindow(SparkSubmitOperator):  # type: ignore[misc]
         window_id: str,
         read_secrets: Callable[[], Mapping[str, str]],
         is_merged: Callable[[int], bool],
+        lineage: Callable[[int], OperatorLineage],
         measured: Callable[[], AbstractContextManager[None]] = nullcontext,
         **arguments: Any,
     ) -> None:
         super().__init__(application=str(application()), application_args=job_arguments(window_id, config), **arguments)
         self._read_secrets = read_secrets
         self._is_merged = is_merged
+        self._lineage = lineage
         self._measured = measured
+
+    def get_openlineage_facets_on_start(self) -> OperatorLineage:
+        """Return the lineage of the window as the ledger knows it. Airflow's OpenLineage provider calls it by this name
+        when the task starts, and again when it has ended."""
+        return self._lineage(self._window_id)
+
+    @property
+    def _window_id(self) -> int:
+        assert self.application_args is not None  # noqa: S101  (set in __init__, rendered since)
+        return int(self.application_args[1])
 
     def execute(self, context: Context) -> None:
         """Load the window. Raises the error that the job reported; AirflowException, which is retried, where the job
         was killed."""
-        assert self.application_args is not None  # noqa: S101  (set in __init__, rendered since)
-        window_id = int(self.application_args[1])
+        window_id = self._window_id
         with explained(), self._measured():
             if self._is_merged(window_id):
                 self.log.info("Window %s is already merged: nothing to load.", window_id)

@@ -1,14 +1,15 @@
 """Floodmark's plugin, which Airflow finds by the entry point ``airflow.plugins`` of the package.
 
-It imports what the DAG files need. Airflow's scheduler and DAG processor load plugins when they start, before they
-fork: the processes of tasks (with the LocalExecutor) and of parses then have these modules already, which is most of
-the time of a parse of few pipelines.
+It imports what the DAG files and their assets need. Airflow's scheduler and DAG processor load plugins when they
+start, before they fork: the processes of tasks (with the LocalExecutor) and of parses then have these modules already,
+which is most of the time of a parse of few pipelines.
 """
 
 from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
+import floodmark.orchestration.asset_lineage
 import floodmark.orchestration.dags.every  # noqa: F401  (see above)
 from floodmark.orchestration import pools
 from floodmark.orchestration.pages.status import STATUS_PATH, status_app

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from floodmark.core.dataset import Dataset, file_dataset, table_dataset
 from floodmark.core.errors import ConfigError
 from floodmark.wiring.connections import fleet_connection, source_connection, stream_connection
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from floodmark.core.source.snapshot import SourceSnapshot
     from floodmark.core.source.survey import Survey
     from floodmark.core.status.progress import SourceProgress
+    from floodmark.core.window.plan import TablePlan
     from floodmark.sources.compact.fleet import Fleet
     from floodmark.sources.event_stream.connection import StreamConnection
     from floodmark.sources.sqlserver.connection import SqlServerConnection
@@ -96,6 +98,11 @@ class SourceWiring(ABC):
     @abstractmethod
     def read_progress(self, watermarks: Iterable[Position], marks: Marks) -> SourceProgress:
         """Return the progress of the source beyond the watermarks, or beyond the marks of members of tables."""
+
+    def name_datasets(self) -> Callable[[TablePlan], tuple[Dataset, ...]]:
+        """Return the function that names what a load of a table reads. Raises ConfigError."""
+        at = self.connection()
+        return lambda table: (table_dataset("mssql", at.host, at.port, at.database, table.source),)
 
     def replays(self) -> ReplaySource:
         """Return the queries of a replay."""
@@ -282,6 +289,11 @@ class CompactSourceWiring(SourceWiring):
     def connection_json(self) -> str:
         return self.fleet().to_json()
 
+    def name_datasets(self) -> Callable[[TablePlan], tuple[Dataset, ...]]:
+        """Return the paths of the fleet for every table: a file has all of them."""
+        files = tuple(map(file_dataset, self.fleet().paths))
+        return lambda table: files
+
     def snapshots(self) -> Source:
         from floodmark.sources.compact.source import CompactSource
 
@@ -335,6 +347,11 @@ class EventStreamSourceWiring(SourceWiring):
 
     def connection_json(self) -> str:
         return self.stream().to_json()
+
+    def name_datasets(self) -> Callable[[TablePlan], tuple[Dataset, ...]]:
+        """Return the topic for changes, and the table itself for a first load."""
+        topic, name_table = (self.stream().stream.dataset,), super().name_datasets()
+        return lambda table: topic if table.interval else name_table(table)
 
     def snapshots(self) -> Source:
         from floodmark.sources.event_stream.source import EventStreamSource

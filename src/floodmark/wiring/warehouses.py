@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from floodmark.core.dataset import Dataset, table_dataset
 from floodmark.core.errors import ConfigError
 from floodmark.wiring.connections import warehouse_connection
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from sqlalchemy import URL
 
     from floodmark.core.schema import TableName
     from floodmark.core.status.measures import TableMark
+    from floodmark.core.types import WarehouseType
     from floodmark.postgres.connection import WarehouseConnection
     from floodmark.sync.alerts import AlertLedger
     from floodmark.sync.ports.adoption import TargetAdoption
@@ -138,6 +140,17 @@ class PostgresWarehouseWiring:
                 "A warehouse of kind postgres keeps the ledger in its own database: name that one, or omit ledger.",
             )
         return PostgresWarehouse(connection)
+
+    def name_datasets(self) -> Callable[[TableName], Dataset]:
+        """Return the function that names a target. Raises ConfigError."""
+        at = self.connection()
+        return lambda target: table_dataset("postgres", at.host, at.port, at.database, target)
+
+    def type_name(self, kind: WarehouseType) -> str:
+        """Return the warehouse's own name of a type."""
+        from floodmark.postgres.warehouse.types import postgres_type
+
+        return postgres_type(kind)
 
     def sql_url(self) -> URL:
         """Return the address for the SQL of checks, with the password."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import task
 
@@ -12,6 +12,9 @@ from floodmark.app.run import is_merged
 from floodmark.orchestration import tasks
 from floodmark.orchestration.load_operator import LoadWindow
 from floodmark.wiring.pipelines import PipelineWiring
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
 
 def chain_load(
@@ -34,8 +37,16 @@ def chain_load(
         window_id=f"{{{{ ti.xcom_pull(task_ids='{opened.operator.task_id}') }}}}",
         read_secrets=wiring.job_secrets,
         is_merged=partial(is_merged, wiring),
+        lineage=partial(_read_lineage, wiring),
         measured=partial(tasks.measured_step, wiring, config_path),
         pool=pool,
         doc_md=doc_md,
     )
     opened >> load >> check(opened) >> advanced
+
+
+def _read_lineage(wiring: PipelineWiring, window_id: int) -> OperatorLineage:
+    # Only Airflow's OpenLineage provider calls it, which is an extra.
+    from floodmark.orchestration.lineage import read_lineage  # noqa: PLC0415
+
+    return read_lineage(wiring, window_id)

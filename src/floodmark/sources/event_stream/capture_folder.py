@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from fastavro import block_reader
 
+from floodmark.core.dataset import Dataset, file_dataset
 from floodmark.core.errors import ConfigError, SourceDamagedError
 from floodmark.sources.event_stream.transport import PartitionEnds, RawMessage, StreamGapError
 
@@ -43,6 +44,10 @@ class CaptureFolder:
     @property
     def topic(self) -> str:
         return Path(self.path).name
+
+    @property
+    def dataset(self) -> Dataset:
+        return file_dataset(self.path)
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from floodmark.carried_file import path_of, read_file
+from floodmark.core.dataset import Dataset, topic_dataset
 
 SETTINGS = frozenset({"security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "client.id"})
 """The settings of librdkafka that a connection may have, besides those that are fields of ``KafkaTopic``."""
@@ -32,6 +33,10 @@ class KafkaTopic:
     def portable(self) -> KafkaTopic:
         """Return the topic with the contents of its file, for other machines. Raises ValueError."""
         return replace(self, ca_pem=read_file(self.ca_file, str(self), "ca_file")) if self.ca_file else self
+
+    @property
+    def dataset(self) -> Dataset:
+        return topic_dataset(self.servers, self.topic)
 
     @property
     def hosts(self) -> tuple[str, ...]:
