@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from change_log import ChangeLog
-from two_streamed_tables import GROUP, emulated_stream
 from emulator_process import Emulator
 from floodmark.core.policies import OnGap
 from floodmark.core.source.snapshot import Verdict
 from floodmark.postgres.connection import WarehouseConnection
 from stream_rig import COLUMNS, ORDERS, StreamRig, stream_rig
+from two_streamed_tables import GROUP, emulated_stream
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from floodmark.app.context import AppContext
     from floodmark.core.recovery.release import Release
+    from floodmark.core.schema import TableName
     from floodmark.core.status.history import QuarantinedKey, RuleCount
 
 _LOG = logging.getLogger(__name__)

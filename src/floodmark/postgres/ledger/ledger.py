@@ -38,6 +38,7 @@ from floodmark.postgres.ledger.schema import ensure_schema
 from floodmark.postgres.ledger.steps import finish_table, insert_window
 from floodmark.postgres.ledger.verdicts import VerdictRecords
 from floodmark.postgres.session import Reachable, open_session, open_transaction
+from floodmark.postgres.sql import read_sql
 from floodmark.postgres.statements import query, source_arrays, source_parameters
 from floodmark.sync.ports.ledger import OpenedWindow
 

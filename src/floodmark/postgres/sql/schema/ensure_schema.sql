@@ -68,7 +68,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS one_unfinished_window_per_lane
     ON floodmark.windows (pipeline, lane) WHERE state <> 'advanced';
 COMMENT ON COLUMN floodmark.windows.lane IS
     'Empty for the windows that follow the log; "load schema.table", "replay from-to", "release schema.table", "import schema.table" for others';
--- Version 13: what the charts of the status page show. Windows of an earlier version have NULL.
+-- Version 12: what the charts of the status page show. Windows of an earlier version have NULL.
 ALTER TABLE floodmark.windows ADD COLUMN IF NOT EXISTS lag_seconds double precision;
 ALTER TABLE floodmark.windows ADD COLUMN IF NOT EXISTS dag_id text;
 ALTER TABLE floodmark.windows ADD COLUMN IF NOT EXISTS run_id text;
@@ -100,7 +100,7 @@ ALTER TABLE floodmark.window_tables ADD COLUMN IF NOT EXISTS swept_rows bigint N
 ALTER TABLE floodmark.window_tables ADD COLUMN IF NOT EXISTS read_lsn floodmark.lsn;
 ALTER TABLE floodmark.window_tables ADD COLUMN IF NOT EXISTS read_lsn_at timestamp;
 COMMENT ON COLUMN floodmark.window_tables.read_lsn IS 'The newest LSN of the source when the read had ended';
--- Version 13.
+-- Version 12.
 ALTER TABLE floodmark.window_tables ADD COLUMN IF NOT EXISTS margin_seconds double precision;
 ALTER TABLE floodmark.window_tables ADD COLUMN IF NOT EXISTS change_rows bigint;
 ALTER TABLE floodmark.window_tables ADD COLUMN IF NOT EXISTS change_bytes bigint;
@@ -112,7 +112,7 @@ COMMENT ON COLUMN floodmark.window_tables.change_bytes IS 'Their size';
 CREATE INDEX IF NOT EXISTS windows_of_table ON floodmark.window_tables (source_schema, source_name, window_id);
 CREATE INDEX IF NOT EXISTS published_windows ON floodmark.windows (pipeline, advanced_at) WHERE state = 'advanced';
 
--- Version 13: the totals over the published windows of a table, so that no query adds them up. A ledger of an earlier
+-- Version 12: the totals over the published windows of a table, so that no query adds them up. A ledger of an earlier
 -- version has them counted here, once.
 ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS published_windows bigint;
 ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS read_rows bigint;
@@ -298,7 +298,7 @@ ALTER TABLE floodmark.quarantine ADD COLUMN IF NOT EXISTS settled_at timestamptz
 ALTER TABLE floodmark.quarantine ADD COLUMN IF NOT EXISTS settled_by text;
 ALTER TABLE floodmark.quarantine ADD COLUMN IF NOT EXISTS outcome text
     CONSTRAINT known_outcome CHECK (outcome IN ('released', 'overtaken', 'discarded'));
--- Version 13: settled rows stay, and are not read to count the others.
+-- Version 12: settled rows stay, and are not read to count the others.
 CREATE INDEX IF NOT EXISTS open_quarantine ON floodmark.quarantine (pipeline, source_schema, source_name, rule)
     WHERE settled_at IS NULL;
 COMMENT ON TABLE floodmark.quarantine IS 'Rows that broke a rule, one for each rule; a settled row stays as a record';
