@@ -24,7 +24,8 @@ from sqlserver_emulator.engine.translate.expressions.functions import (
     text,
     tracking,
 )
-from sqlserver_emulator.event_stream.procedures import PROCEDURES as STREAM_PROCEDURES
+from sqlserver_emulator.event_stream.destination import NoDestination
+from sqlserver_emulator.event_stream.procedures import procedures_for
 from sqlserver_emulator.tsql.calls import Calls
 from sqlserver_emulator.tsql.catalog.registry import LANGUAGE_PROCEDURES
 from sqlserver_emulator.tsql.cursors.server_cursors import ServerCursors
@@ -53,7 +54,7 @@ _FAMILIES = {
 }
 _PROCEDURES: dict[str, ProcedureRegistry] = {
     "Change data capture and SQL Server Agent": CDC_PROCEDURES,
-    "Change event streaming": STREAM_PROCEDURES,
+    "Change event streaming": procedures_for(NoDestination()),
     "Objects, rights and locks": ENGINE_PROCEDURES,
     "Catalog": LANGUAGE_PROCEDURES,
 }

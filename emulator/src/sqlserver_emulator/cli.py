@@ -13,6 +13,7 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -26,7 +27,8 @@ from sqlserver_emulator.server.handshake import TlsContexts
 from sqlserver_emulator.server.listener import EmulatorServer, listen
 
 if TYPE_CHECKING:
-    from sqlserver_emulator.assembly.factory import Engine
+    from sqlserver_emulator.assembly.factory import Engine, StreamDestination
+    from sqlserver_emulator.event_stream.broker import BrokerDestination
 
 PASSWORD_VARIABLE = "SQLSERVER_EMULATOR_SA_PASSWORD"  # noqa: S105 - a variable's name
 USER = "sa"
@@ -80,10 +82,22 @@ def build_parser() -> argparse.ArgumentParser:
         "--release",
         type=int,
         choices=RELEASES,
-        help="the release of SQL Server as which it presents itself (2025 with --event-hubs-folder, otherwise 2022)",
+        help="the release of SQL Server as which it presents itself (2025 with event hubs, otherwise 2022)",
+    )
+    hubs = parser.add_mutually_exclusive_group()
+    hubs.add_argument(
+        "--event-hubs-folder", type=Path, metavar="DIR", help="stream change events into this folder, as Azure Capture"
+    )
+    hubs.add_argument(
+        "--event-hubs-broker",
+        metavar="HOST:PORT",
+        help="stream change events to the topics of this Kafka broker (sqlserver-emulator[kafka])",
     )
     parser.add_argument(
-        "--event-hubs-folder", type=Path, metavar="DIR", help="stream change events into this folder, as Azure Capture"
+        "--event-hubs-ca-file",
+        type=Path,
+        metavar="FILE",
+        help="the broker has TLS by these authorities (PEM), and takes the credentials of stream groups (SASL PLAIN)",
     )
     parser.add_argument(
         "--event-hubs-partitions", type=int, default=4, metavar="N", help="partitions of a hub (default %(default)s)"
@@ -146,19 +160,38 @@ def _open_engine(data: Path, options: argparse.Namespace, password: str) -> Engi
     # Imported here as well: the engine is the slow part.
     from embedded_postgres import EmbeddedPostgresError  # noqa: PLC0415
     from sqlserver_emulator.assembly.cluster import EmulatorStateError  # noqa: PLC0415
-    from sqlserver_emulator.assembly.factory import StreamDestination, open_engine  # noqa: PLC0415
+    from sqlserver_emulator.assembly.factory import open_engine  # noqa: PLC0415
+    from sqlserver_emulator.event_stream.broker import MissingExtraError  # noqa: PLC0415
 
-    folder = options.event_hubs_folder
-    release = RELEASES[options.release or (2025 if folder else 2022)]
-    if folder and not release.has_event_streaming:
-        raise StartError(f"SQL Server {release.year} has no change event streaming: --event-hubs-folder needs 2025")
-    destination = StreamDestination(folder.resolve(), options.event_hubs_partitions) if folder else None
+    destination = _stream_destination(options)
+    release = RELEASES[options.release or (2025 if destination else 2022)]
+    if destination and not release.has_event_streaming:
+        raise StartError(f"SQL Server {release.year} has no change event streaming: event hubs need --release 2025")
     try:
         return open_engine(
             data, options.database, password, options.capture_interval, destination=destination, release=release
         )
     except (EmbeddedPostgresError, EmulatorStateError) as error:
         raise StartError(str(error)) from error
+    except MissingExtraError as error:
+        raise StartError(f"--event-hubs-broker: {error}") from None
+
+
+def _stream_destination(options: argparse.Namespace) -> StreamDestination | BrokerDestination | None:
+    from sqlserver_emulator.assembly.factory import StreamDestination  # noqa: PLC0415
+    from sqlserver_emulator.event_stream.broker import BrokerDestination  # noqa: PLC0415
+
+    folder, broker, ca_file = options.event_hubs_folder, options.event_hubs_broker, options.event_hubs_ca_file
+    if ca_file and not broker:
+        raise StartError("--event-hubs-ca-file is for a broker: give --event-hubs-broker too.")
+    if ca_file:
+        try:
+            ssl.create_default_context(cafile=ca_file)
+        except OSError as error:
+            raise StartError(f"--event-hubs-ca-file: {ca_file} cannot be used: {error.strerror or error}") from error
+    if broker:
+        return BrokerDestination(broker, ca_file and ca_file.resolve())
+    return StreamDestination(folder.resolve(), options.event_hubs_partitions) if folder else None
 
 
 def _provide_password(data: Path) -> tuple[str, Path | None]:

@@ -193,6 +193,25 @@ def test_a_data_folder_that_cannot_be_made_is_one_clear_message(tmp_path: Path) 
     assert len(ended.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--event-hubs-ca-file", "absent.pem"), "give --event-hubs-broker too"),
+        (
+            ("--event-hubs-broker", "host:9093", "--event-hubs-ca-file", "absent.pem"),
+            "absent.pem cannot be used: No such",
+        ),
+        (("--event-hubs-broker", "host:9093", "--event-hubs-ca-file", __file__), "cannot be used: "),
+        (("--event-hubs-broker", "host:9093", "--release", "2022"), "event hubs need --release 2025"),
+    ],
+)
+def test_event_hubs_that_cannot_be_are_one_clear_message(data_dir: Path, options: tuple[str, ...], reason: str) -> None:
+    ended = run("--port", "0", "--data", str(data_dir), *options)
+    assert ended.returncode == 1
+    assert reason in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
 def test_missing_arguments_are_told_without_starting_anything() -> None:
     ended = run()
     assert ended.returncode == 2

@@ -19,6 +19,7 @@ from sqlserver_emulator.assembly.tracking_cleanup import TrackingCleanup
 from sqlserver_emulator.cdc.agent.supervisor import CaptureSupervisor
 from sqlserver_emulator.cdc.procedures.registry import PROCEDURES as CDC_PROCEDURES
 from sqlserver_emulator.clock import EngineClock
+from sqlserver_emulator.contract import ProcedureRegistry
 from sqlserver_emulator.control.login_faults import refuse_login
 from sqlserver_emulator.control.procedures import control_procedures
 from sqlserver_emulator.control.statement_faults import SessionFaults
@@ -35,10 +36,12 @@ from sqlserver_emulator.engine.procedures import PROCEDURES as ENGINE_PROCEDURES
 from sqlserver_emulator.engine.session.engine_session import PostgresEngineSession
 from sqlserver_emulator.engine.translate.translator import TsqlTranslator
 from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.event_stream.broker import BrokerDestination
 from sqlserver_emulator.event_stream.capture_folder import CaptureFolder
+from sqlserver_emulator.event_stream.destination import NoDestination
 from sqlserver_emulator.event_stream.guard import GUARD as STREAM_GUARD
-from sqlserver_emulator.event_stream.procedures import PROCEDURES as STREAM_PROCEDURES
-from sqlserver_emulator.event_stream.streams import EventStreams, NoDestination
+from sqlserver_emulator.event_stream.procedures import procedures_for
+from sqlserver_emulator.event_stream.streams import EventStreams
 from sqlserver_emulator.faults import FaultBoard
 from sqlserver_emulator.release import SQL_SERVER_2022, Release
 from sqlserver_emulator.session import Session
@@ -52,6 +55,10 @@ class StreamDestination:
     folder: Path
     partitions: int = 4
 
+    def open(self) -> CaptureFolder:
+        """Return the destination."""
+        return CaptureFolder(self.folder, self.partitions)
+
 
 def open_engine(
     data_dir: Path,
@@ -59,13 +66,14 @@ def open_engine(
     sa_password: str | None = None,
     capture_interval_seconds: float | None = None,
     *,
-    destination: StreamDestination | None = None,
+    destination: StreamDestination | BrokerDestination | None = None,
     release: Release = SQL_SERVER_2022,
 ) -> Engine:
     """Start the engine on the state in ``data_dir`` (made if it is not there).
 
     ``sa_password`` None: one that nobody knows, for callers that only open ``engine_session``. Close the engine, or use
-    it as a context manager. Raises EmbeddedPostgresError, or EmulatorStateError for a folder of another version.
+    it as a context manager. Raises EmbeddedPostgresError, EmulatorStateError for a folder of another version, and
+    MissingExtraError for a broker without the extra kafka.
     """
     password = sa_password or secrets.token_urlsafe(16)
     return Engine(data_dir, databases, password, capture_interval_seconds, destination=destination, product=release)
@@ -81,7 +89,7 @@ class Engine:
         sa_password: str,
         capture_interval_seconds: float | None,
         *,
-        destination: StreamDestination | None,
+        destination: StreamDestination | BrokerDestination | None,
         product: Release,
     ) -> None:
         self.product = product
@@ -111,11 +119,12 @@ class Engine:
             opened.callback(TrackingCleanup(self.conninfo, self.clock).close)
             hooks.register(STREAM_GUARD)
             self.event_streams: EventStreams | None = None
+            streaming: ProcedureRegistry = {}
             if product.has_event_streaming:
-                hub = CaptureFolder(destination.folder, destination.partitions) if destination else NoDestination()
-                self.event_streams = EventStreams(self.conninfo, hub, self.faults)
+                hubs = destination.open() if destination else NoDestination()
+                self.event_streams = EventStreams(self.conninfo, hubs, self.faults)
                 opened.callback(self.event_streams.close)
-            streaming = STREAM_PROCEDURES if product.has_event_streaming else {}
+                streaming = procedures_for(hubs)
             self._procedures = {
                 **ENGINE_PROCEDURES,
                 **CDC_PROCEDURES,

@@ -6,13 +6,17 @@ Below the folder of a hub: ``<partition>/YYYY/MM/DD/HH/mm/ss.avro``. The order o
 from __future__ import annotations
 
 import os
+import zlib
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 
 from fastavro import parse_schema, reader, writer
 
+from sqlserver_emulator.event_stream.destination import Hub, HubMessage
 from sqlserver_emulator.event_stream.messages import stream_error
 
 _VALUES = ["long", "double", "string", "bytes"]
@@ -46,13 +50,31 @@ class _End:
 class CaptureFolder:
     """The hubs below one folder. ``partitions``: how many each hub has. Not thread-safe."""
 
+    takes_amqp = True
+
     def __init__(self, folder: Path, partitions: int) -> None:
-        self.partitions = partitions
+        self._partitions = partitions
         self._folder = folder
         self._ends: dict[Path, _End] = {}
+        self._turns = count()
 
-    def append(self, hub: str, partition: int, bodies: Sequence[bytes]) -> Path:
-        """Write messages as one file, which gets its name when it is whole. ``hub``: namespace/hub. Raises 23679."""
+    def send(self, hub: Hub, messages: Sequence[HubMessage]) -> None:
+        """Write one file for each partition. Raises 23679."""
+        dealt: dict[int, list[bytes]] = defaultdict(list)
+        for key, body in messages:
+            dealt[self._partition(key)].append(body)
+        for partition, bodies in dealt.items():
+            self._append(hub.path, partition, bodies)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _partition(self, key: str | None) -> int:
+        number = next(self._turns) if key is None else zlib.crc32(key.encode("utf-8", "surrogatepass"))
+        return number % self._partitions
+
+    def _append(self, hub: str, partition: int, bodies: Sequence[bytes]) -> None:
+        """Write messages as one file, which gets its name when it is whole."""
         folder = self._folder / hub / str(partition)
         end = self._ends.get(folder) or _read_end(folder)
         now = datetime.now(UTC).replace(microsecond=0)
@@ -85,7 +107,6 @@ class CaptureFolder:
         except OSError as error:
             raise stream_error(23679, hub, error.strerror) from error
         self._ends[folder] = _End(number, offset, closed_at)
-        return path
 
 
 def _read_end(folder: Path) -> _End:

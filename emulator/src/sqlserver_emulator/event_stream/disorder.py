@@ -7,32 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from sqlserver_emulator.event_stream.destination import Hub, HubMessage
 from sqlserver_emulator.faults import FaultBoard, FaultKind
 
-Messages = Mapping[tuple[str, int], Sequence[bytes]]
-"""Bodies by hub and partition."""
+Messages = Mapping[Hub, Sequence[HubMessage]]
 
 
-def disturb(messages: Messages, partitions: int, faults: FaultBoard, database_id: int) -> Messages:
+def disturb(messages: Messages, faults: FaultBoard, database_id: int) -> Messages:
     """Return a delivery as the active faults leave it. Each fault counts the delivery."""
     if faults.meets_stream(FaultKind.STREAM_REORDERED, database_id):
-        messages = scatter(messages, partitions)
+        messages = scatter(messages)
     if faults.meets_stream(FaultKind.STREAM_MESSAGE_CUT, database_id):
         messages = cut_first(messages)
     return messages
 
 
-def scatter(messages: Messages, partitions: int) -> Messages:
-    """Return messages of each hub from last to first, dealt to its partitions in turn. Final segments come first."""
-    dealt: dict[tuple[str, int], list[bytes]] = {}
-    for hub in dict.fromkeys(hub for hub, _ in messages):
-        bodies = [body for (each, _), found in messages.items() if each == hub for body in found]
-        for place, body in enumerate(reversed(bodies)):
-            dealt.setdefault((hub, place % partitions), []).append(body)
-    return dealt
+def scatter(messages: Messages) -> Messages:
+    """Return messages of each hub from last to first, without a key: they are dealt to its partitions."""
+    return {hub: [HubMessage(None, body) for _, body in reversed(found)] for hub, found in messages.items()}
 
 
 def cut_first(messages: Messages) -> Messages:
     """Return the messages with half of the first one."""
-    (first, (body, *others)), *rest = messages.items()
-    return {first: [body[: len(body) // 2], *others], **dict(rest)}
+    (first, (message, *others)), *rest = messages.items()
+    half = message._replace(body=message.body[: len(message.body) // 2])
+    return {first: [half, *others], **dict(rest)}

@@ -7,6 +7,7 @@ from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Info
 
 _TEXTS = {
+    23613: "The credential with the identity '%s' has no secret, and the broker wants a login.",
     23616: "The parameter '%s' can be given only with the partition key scheme 'Column'.",
     23617: "The partition key scheme 'Column' requires the parameter '%s'.",
     23618: "The value '%s' of the parameter '%s' is not one of: %s.",
@@ -22,6 +23,7 @@ _TEXTS = {
     23642: "The destination location '%s' is not of the form <namespace>.servicebus.windows.net[:port]/<hub>.",
     23643: "The table '%s' is in a stream group already.",
     23644: "The table '%s' is not in the stream group '%s'.",
+    23646: "A message for the destination '%s' is larger than the broker takes: %s",
     23648: "Change event streaming cannot be enabled in the system database '%s'.",
     23650: "Change event streaming cannot be enabled: the database '%s' has change data capture.",
     23653: "Change event streaming is enabled in the database '%s' already.",
@@ -32,8 +34,14 @@ _TEXTS = {
     23664: "The table '%s' is streamed: a primary key cannot be added. Remove it from its stream group first.",
     23665: "The table '%s' is streamed: its primary key cannot be dropped. Remove it from its stream group first.",
     23666: "The maximal size of a message must be from %d to %d KB.",
+    23677: "The broker of the destination '%s' reported: %s",
     23679: "The destination '%s' cannot be reached: %s",
-    23692: "The session with '%s' was lost before the end of a delivery was known.",
+    23680: "The destination '%s' does not exist: %s",
+    23681: "The destination '%s' refused the login: %s",
+    23690: "The login may not write to the destination '%s': %s",
+    23692: "The end of a delivery to the destination '%s' is not known: %s",
+    23693: "The broker of the destination '%s' did not answer in time: %s",
+    23694: "There is no secure connection to the destination '%s': %s",
     23803: "The credential '%s' is used by a stream group.",
     23805: "The procedure '%s' is deprecated. Use '%s'.",
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from sqlserver_emulator.cdc.enabling.enable_database import database_id_of, find_database
 from sqlserver_emulator.cdc.enabling.source import SourceTable, find_table
@@ -15,8 +16,9 @@ from sqlserver_emulator.cdc.metadata import Run
 from sqlserver_emulator.cdc.postgres import server_conninfo
 from sqlserver_emulator.contract import Parameter, ProcedureCall, ProcedureRegistry, SystemProcedure
 from sqlserver_emulator.engine.names import quote
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.event_stream import help_procedures
+from sqlserver_emulator.event_stream.destination import Destination
 from sqlserver_emulator.event_stream.encoding import Generation
 from sqlserver_emulator.event_stream.installation import disable_stream
 from sqlserver_emulator.event_stream.messages import deprecation, stream_error, wrapped
@@ -27,7 +29,8 @@ from sqlserver_emulator.types import BIT, INT, NVARCHAR_4000, SYSNAME, TsqlType
 _LEAST_KB, _MOST_KB = 128, 1024
 _SCHEMES = ("None", "StreamGroup", "Table", "Column")
 _ENCODINGS = ("JSON", "Binary")
-_DESTINATIONS = ("AzureEventHubsApacheKafka", "AzureEventHubsAmqp")
+_AMQP = "AzureEventHubsAmqp"
+_DESTINATIONS = ("AzureEventHubsApacheKafka", "AzureEventHubs", _AMQP)
 _LOCATION = re.compile(r"([a-z0-9-]+)\.servicebus\.windows\.net(?::\d{1,5})?/([A-Za-z0-9._-]+)", re.IGNORECASE)
 _GROUP = Parameter("@stream_group_name", SYSNAME)
 _OBJECT = Parameter("@object_name", TsqlType("nvarchar", 512))
@@ -61,10 +64,12 @@ def _disable(call: ProcedureCall, run: Run, database_id: int) -> None:
     disable_stream(run, database_id, _required_slot(call, run, database_id))
 
 
-def _create_group(call: ProcedureCall, run: Run, database_id: int) -> None:
+def _create_group(call: ProcedureCall, run: Run, database_id: int, *, takes_amqp: bool) -> None:
     _required_slot(call, run, database_id)
     name, location = _text(call, "@stream_group_name"), _text(call, "@destination_location")
     destination = _choice(call, "@destination_type", _DESTINATIONS)
+    if destination == _AMQP and not takes_amqp:
+        raise NotSupportedByEmulatorError(f"the destination type {_AMQP} with --event-hubs-broker")
     if run(
         "SELECT 1 FROM emulator.event_stream_groups WHERE database_id = $1::int AND lower(name) = lower($2::varchar)",
         (database_id, name),
@@ -223,11 +228,12 @@ def _existing_table(call: ProcedureCall, run: Run) -> SourceTable:
 # -- the registry ---------------------------------------------------------------------------------------------------
 
 _Work = Callable[[ProcedureCall, Run, int], None]
+_CREATE_GROUP = "sp_create_{}event_stream_group"
 _WORK: dict[str, tuple[_Work, tuple[Parameter, ...]]] = {
     "sp_enable_{}event_stream": (_enable, ()),
     "sp_disable_{}event_stream": (_disable, ()),
-    "sp_create_{}event_stream_group": (
-        _create_group,
+    _CREATE_GROUP: (
+        partial(_create_group, takes_amqp=True),
         (
             _GROUP,
             Parameter("@destination_type", SYSNAME),
@@ -271,11 +277,16 @@ def _procedure(name: str, newer: str, work: _Work, parameters: tuple[Parameter, 
     return SystemProcedure(name, parameters, run_checked)
 
 
-PROCEDURES: ProcedureRegistry = {
+def _by_both_names(template: str, work: _Work, parameters: tuple[Parameter, ...]) -> ProcedureRegistry:
+    names = (template.format(change) for change in ("", "change_"))
+    return {name: _procedure(name, template.format("change_"), work, parameters) for name in names}
+
+
+_PROCEDURES: ProcedureRegistry = {
     **{
-        template.format(change): _procedure(template.format(change), template.format("change_"), work, parameters)
+        name: procedure
         for template, (work, parameters) in _WORK.items()
-        for change in ("", "change_")
+        for name, procedure in _by_both_names(template, work, parameters).items()
     },
     **{
         name: SystemProcedure(name, parameters, listing)
@@ -289,6 +300,14 @@ PROCEDURES: ProcedureRegistry = {
         )
     },
 }
+
+
+def procedures_for(destination: Destination) -> ProcedureRegistry:
+    """Return the procedures of a server whose messages go to a destination."""
+    _, parameters = _WORK[_CREATE_GROUP]
+    create_group = partial(_create_group, takes_amqp=destination.takes_amqp)
+    return {**_PROCEDURES, **_by_both_names(_CREATE_GROUP, create_group, parameters)}
+
 
 _FULL = 1
 _OPTIONS = "SELECT has_preview_features, recovery_model::int FROM emulator.databases WHERE database_id = $1::int"

@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import time
 import uuid
-import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import count
-from typing import Protocol
 
 from sqlserver_emulator.cdc.log import pgoutput
 from sqlserver_emulator.cdc.log.pgoutput import Begin, Fields, Relation
@@ -22,6 +18,7 @@ from sqlserver_emulator.cdc.postgres import connect, runner
 from sqlserver_emulator.cdc.rows import changed_places
 from sqlserver_emulator.cdc.scan.scan_sessions import ScanSession
 from sqlserver_emulator.clock import LoggedClock
+from sqlserver_emulator.event_stream.destination import Destination, Hub, HubMessage
 from sqlserver_emulator.event_stream.disorder import disturb
 from sqlserver_emulator.event_stream.encoding import OutgoingChange, encode_change
 from sqlserver_emulator.event_stream.messages import stream_error
@@ -39,17 +36,6 @@ _WAIT_SECONDS = 0.02
 _BATCH_BYTES = 32 << 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROWS = frozenset({pgoutput.INSERT, pgoutput.UPDATE, pgoutput.DELETE})
-
-
-class Destination(Protocol):
-    """Where messages go."""
-
-    @property
-    def partitions(self) -> int:
-        """How many partitions each hub has."""
-
-    def append(self, hub: str, partition: int, bodies: Sequence[bytes]) -> object:
-        """Add messages to a partition; when it returns, they are there to stay. Raises SqlServerError."""
 
 
 class EventStream:
@@ -79,8 +65,7 @@ class EventStream:
         self._scan = ScanSession()
         self._relations: dict[int, Relation] = {}
         self._tables: dict[int, StreamedTable | None] = {}
-        self._round_robin = count()
-        self._pending: dict[tuple[str, int], list[bytes]] = defaultdict(list)
+        self._pending: dict[Hub, list[HubMessage]] = defaultdict(list)
         self._pending_bytes = 0
         self._begin = Begin(0, 0, 0)
         self._begin_position = 0
@@ -193,41 +178,25 @@ class EventStream:
             image(kept, old) if old is not None and table.old_values else {},
             image(columns, new) if new is not None else {},
         )
-        for body, partition in zip(
-            encode_change(change, table.group.form, _new_id), self._partitions(table, row), strict=False
-        ):
-            self._pending[table.group.hub, partition].append(body)
+        key = _partition_key(table, row)
+        for body in encode_change(change, table.group.form, _new_id):
+            self._pending[table.group.hub].append(HubMessage(key, body))
             self._pending_bytes += len(body)
 
     def _lsn_at(self, position: int) -> bytes:
         return lsn_at(position - self._lsn_shift)
 
-    def _partitions(self, table: StreamedTable, row: Fields) -> Iterator[int]:
-        """Yield the partition of each message of a change."""
-        group = table.group
-        if group.scheme == "None":
-            while True:
-                yield next(self._round_robin) % self._destination.partitions
-        key = group.name if group.scheme == "StreamGroup" else table.table_id
-        if group.scheme == "Column":
-            found = next((column for column in table.columns if column.name == group.column), None)
-            key = (value_text(found, row) or "") if found else ""
-        partition = zlib.crc32(key.encode("utf-8", "surrogatepass")) % self._destination.partitions
-        while True:
-            yield partition
-
     def _publish(self) -> None:
         """Write what is pending, then store how far that was. Raises SqlServerError where that fails."""
         if not self._pending:
             return
-        hubs = ", ".join(sorted({hub for hub, _ in self._pending}))
+        hubs = ", ".join(sorted({hub.path for hub in self._pending}))
         if self._faults.meets_stream(FaultKind.HUB_UNREACHABLE, self._database_id):
             raise stream_error(23679, hubs, "a fault that was asked for")
-        delivered = disturb(self._pending, self._destination.partitions, self._faults, self._database_id)
-        for (hub, partition), bodies in delivered.items():
-            self._destination.append(hub, partition, bodies)
+        for hub, messages in disturb(self._pending, self._faults, self._database_id).items():
+            self._destination.send(hub, messages)
         if self._faults.meets_stream(FaultKind.STREAM_SESSION_LOST, self._database_id):
-            raise stream_error(23692, hubs)
+            raise stream_error(23692, hubs, "a fault that was asked for")
         self._pending.clear()
         self._pending_bytes = 0
         self._run(_STORE, (self._database_id, position_text(self._end)))
@@ -241,6 +210,17 @@ def wait_until_free(conninfo: str, slot: str, seconds: float) -> None:
         run = runner(connection)
         while run(_IS_READ, (slot,)) and time.monotonic() < deadline:
             time.sleep(_WAIT_SECONDS)
+
+
+def _partition_key(table: StreamedTable, row: Fields) -> str | None:
+    """Return the partition key of a change by the scheme of its group."""
+    group = table.group
+    if group.scheme == "None":
+        return None
+    if group.scheme == "Column":
+        found = next((column for column in table.columns if column.name == group.column), None)
+        return (value_text(found, row) or "") if found else ""
+    return group.name if group.scheme == "StreamGroup" else table.table_id
 
 
 def _new_id() -> str:

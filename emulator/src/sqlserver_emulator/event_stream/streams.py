@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
 
 import psycopg
 
 from sqlserver_emulator.cdc.lsn import lsn_at, lsn_text
 from sqlserver_emulator.cdc.postgres import connect, runner
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.event_stream.messages import stream_error
-from sqlserver_emulator.event_stream.stream import Destination, EventStream, wait_until_free
+from sqlserver_emulator.event_stream.destination import Destination
+from sqlserver_emulator.event_stream.stream import EventStream, wait_until_free
 from sqlserver_emulator.event_stream.switches import begin_epoch, shown_positions
 from sqlserver_emulator.faults import FaultBoard
 
@@ -21,16 +20,6 @@ _FREE_SECONDS = 5.0
 
 
 _RECORD = "SELECT emulator.record_stream_error($1::int, $2::int, $3::int, $4::int, $5::text, $6::text)"
-
-
-class NoDestination:
-    """A server that was started without a destination: no hub can be reached."""
-
-    partitions = 1
-
-    def append(self, hub: str, partition: int, bodies: Sequence[bytes]) -> None:
-        """Raise 23679."""
-        raise stream_error(23679, hub, "the emulator was started without --event-hubs-folder")
 
 
 class EventStreams:
@@ -53,6 +42,7 @@ class EventStreams:
         self._thread.join()
         for database_id in list(self._streams):
             self._close(database_id)
+        self._destination.close()
 
     def deliver(self, database_id: int) -> None:
         """Deliver all that is committed in a database.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlserver_emulator.cdc.log.pgoutput import NULL_FIELD, Fields, Relation
 from sqlserver_emulator.cdc.lsn import parse_position
 from sqlserver_emulator.cdc.metadata import Run
+from sqlserver_emulator.event_stream.destination import Hub
 from sqlserver_emulator.event_stream.encoding import Generation, MessageForm
 from sqlserver_emulator.event_stream.value_texts import LEFT_OUT, Writer, value_writer
 from sqlserver_emulator.types import TsqlType
@@ -17,10 +18,10 @@ _LENGTH_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class StreamGroup:
-    """Where changes go, and in which form. ``hub``: namespace/hub."""
+    """Where changes go, and in which form."""
 
     name: str
-    hub: str
+    hub: Hub
     scheme: str
     column: str | None
     form: MessageForm
@@ -61,7 +62,7 @@ def read_table(run: Run, relation: Relation) -> StreamedTable | None:
     if not rows:
         return None
     schema, name, table_id, all_columns, old_values, old_lobs, enabled_at, *group = rows[0]
-    group_name, location, message_bytes, scheme, column, is_binary, generation = group
+    group_name, location, message_bytes, scheme, column, is_binary, generation, identity, secret = group
     form = MessageForm(Generation(generation), is_binary, message_bytes)
     columns = _read_columns(run, relation)
     keys = {column.name: column for column in columns if column.is_key}
@@ -69,7 +70,7 @@ def read_table(run: Run, relation: Relation) -> StreamedTable | None:
         schema,
         name,
         table_id,
-        StreamGroup(group_name, location, scheme, column, form),
+        StreamGroup(group_name, Hub(location, identity, secret), scheme, column, form),
         all_columns,
         old_values,
         old_lobs,
@@ -106,10 +107,11 @@ def value_text(column: StreamedColumn, row: Fields) -> str | None:
 _TABLE = """
 SELECT s.name::text, o.name::text, t.table_id::text, t.all_columns, t.old_values, t.old_lobs, t.enabled_at::text,
        g.name::text, g.location, g.message_bytes, g.scheme, g.column_name::text, g.is_binary,
-       e.generation
+       e.generation, c.identity::text, c.secret
 FROM emulator.event_stream_tables t
 JOIN emulator.event_stream_databases e ON e.database_id = t.database_id
 JOIN emulator.event_stream_groups g ON g.database_id = t.database_id AND g.name = t.group_name
+JOIN emulator.credentials c ON c.database_id = g.database_id AND c.name = g.credential
 JOIN emulator.objects o USING (object_id)
 JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
 WHERE t.object_id = $1::int

@@ -1,4 +1,5 @@
--- The master key of a database and its scoped credentials: that they are there, and whose they are. Secrets are not kept.
+-- The master key of a database and its scoped credentials: that they are there, and whose they are.
+-- A secret is as it was given. No view shows it; the folder of the data is the user's own.
 
 CREATE TABLE IF NOT EXISTS emulator.master_keys (
     database_id int PRIMARY KEY REFERENCES emulator.databases ON DELETE CASCADE,
@@ -15,3 +16,4 @@ CREATE TABLE IF NOT EXISTS emulator.credentials (
     modified_at timestamp(3) NOT NULL DEFAULT emulator.now(),
     PRIMARY KEY (database_id, credential_id)
 );
+ALTER TABLE emulator.credentials ADD COLUMN IF NOT EXISTS secret text;

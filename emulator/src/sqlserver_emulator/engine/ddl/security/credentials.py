@@ -1,4 +1,4 @@
-"""The master key of a database, and database scoped credentials. A secret is read and forgotten: nothing uses it."""
+"""The master key of a database, and database scoped credentials, with which event streams log in at a broker."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def create_credential(scope: DdlScope, cursor: Cursor) -> Command:
     """Apply CREATE DATABASE SCOPED CREDENTIAL. Raises 15247, 15530 and 15581."""
     database_id, has_key = _master_key(scope)
     name = cursor.take_identifier()
-    identity, has_secret = _take_options(cursor)
-    if has_secret and not has_key:
+    identity, secret = _take_options(cursor)
+    if secret is not None and not has_key:
         text = (
             "Please create a master key in the database or open the master key in the session before performing this"
             " operation."
@@ -60,26 +60,26 @@ def create_credential(scope: DdlScope, cursor: Cursor) -> Command:
     if scope.fetch(_CREDENTIAL, [database_id, name]):
         raise SqlServerError(15530, f'The credential with name "{name}" already exists.')
     scope.fetch(
-        "INSERT INTO emulator.credentials (database_id, credential_id, name, identity)"
+        "INSERT INTO emulator.credentials (database_id, credential_id, name, identity, secret)"
         # The server's numbers of these begin above 65536.
-        " SELECT $1::int, coalesce(max(credential_id), 65536) + 1, $2, $3 FROM emulator.credentials"
+        " SELECT $1::int, coalesce(max(credential_id), 65536) + 1, $2, $3, $4::text FROM emulator.credentials"
         " WHERE database_id = $1::int",
-        [database_id, name, identity],
+        [database_id, name, identity, secret],
     )
     return Command.NONE
 
 
 def alter_credential(scope: DdlScope, cursor: Cursor) -> Command:
-    """Apply ALTER DATABASE SCOPED CREDENTIAL. Raises 15151 and 15247."""
+    """Apply ALTER DATABASE SCOPED CREDENTIAL: without a secret, none is left. Raises 15151 and 15247."""
     database_id, _ = _master_key(scope)
     name = cursor.take_identifier()
-    identity, _ = _take_options(cursor)
+    identity, secret = _take_options(cursor)
     if not scope.fetch(_CREDENTIAL, [database_id, name]):
         raise _missing("alter", "credential", name)
     scope.fetch(
-        "UPDATE emulator.credentials SET identity = $3, modified_at = emulator.now()"
+        "UPDATE emulator.credentials SET identity = $3, secret = $4::text, modified_at = emulator.now()"
         " WHERE database_id = $1::int AND lower(name) = lower($2)",
-        [database_id, name, identity],
+        [database_id, name, identity, secret],
     )
     return Command.NONE
 
@@ -104,15 +104,15 @@ def _master_key(scope: DdlScope) -> tuple[int, bool]:
     return int(database_id), created_at is not None
 
 
-def _take_options(cursor: Cursor) -> tuple[str, bool]:
-    """`WITH IDENTITY = '…' [, SECRET = '…']`: the identity, and whether there is a secret."""
+def _take_options(cursor: Cursor) -> tuple[str, str | None]:
+    """`WITH IDENTITY = '…' [, SECRET = '…']`: the identity and the secret."""
     cursor.expect("WITH", "IDENTITY", "=")
-    identity, has_secret = _take_string(cursor), cursor.accept(",")
-    if has_secret:
+    identity, secret = _take_string(cursor), None
+    if cursor.accept(","):
         cursor.expect("SECRET", "=")
-        _take_string(cursor)
+        secret = _take_string(cursor)
     expect_end(cursor)
-    return identity, has_secret
+    return identity, secret
 
 
 def _take_string(cursor: Cursor) -> str:
