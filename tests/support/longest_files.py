@@ -26,6 +26,7 @@ _LONGEST = (
     "tests/story/test_bad_input.py",
     "tests/contract/test_checks_that_refuse.py",
     "tests/story/test_load_runs.py",
+    "tests/contract/test_emulator_kafka.py",
     "tests/contract/test_event_stream_kafka.py",
     "tests/contract/test_pages_in_browser.py",
     "tests/contract/test_event_stream.py",
