@@ -152,8 +152,10 @@ def test_delivery_whose_end_is_unknown_comes_twice(source: Source, broker: MockB
     source.group("twice")
     source.add("twice", "dbo.a")
     source.run("EXEC emulator.fail_event_stream @fault = 'lost session'", "INSERT dbo.a VALUES (1, 'v')")
-    assert number_of_delivery(source) == 23692
+    # The stream delivers by itself too, so that this may be its first delivery or its second one.
+    source.run("BEGIN TRY EXEC emulator.run_event_stream END TRY BEGIN CATCH END CATCH")
     source.run("EXEC emulator.run_event_stream")
+    assert 23692 in dict(source.run(ERRORS))
     bodies = [body for _, _, body in broker.messages("twice")]
     assert len(bodies) == len({body["id"] for body in bodies}) == 2
     assert len({body["logicalid"] for body in bodies}) == 1
