@@ -1,6 +1,6 @@
 """kill -9 of commands, their loads, the source and the warehouse, in each step of runs, loads, replays and switches of
-capture instances, under a workload that also adds columns, on each kind of source: in the end source and warehouse are
-equal, row by row.
+capture instances, under a workload that also adds columns, on each kind of source, and of the Kafka broker in between.
+In the end source and warehouse are equal, row by row.
 
 FLOODMARK_TORTURE_KILLS: how often. FLOODMARK_TORTURE_SEED: which moments. FLOODMARK_TORTURE_WRITES: transactions of the
 workload in a second. FLOODMARK_TORTURE_SPARK=1: with Spark and Great Expectations in every run, and also kills of
@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from torture_fleet import FleetTortureRig
+from torture_kafka import KafkaTortureRig
 from torture_rig import CDC, CHANGE_TRACKING, KillableRig, TortureRig
 from torture_stream import StreamTortureRig
 from torturer import Torture
@@ -33,6 +34,7 @@ RIGS = {
     "tracking": (partial(TortureRig, recording=CHANGE_TRACKING), KILLS // 2),
     "compact": (FleetTortureRig, KILLS // 2),
     "stream": (StreamTortureRig, KILLS // 2),
+    "kafka": (KafkaTortureRig, KILLS // 4),
 }
 
 

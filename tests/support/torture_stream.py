@@ -15,15 +15,17 @@ from cdc_database import wait_until
 from floodmark_laptop import shop
 from torture_rig import CDC, Recording, TortureRig
 
-_NAMESPACE, _HUB = "floods", "shop"
+NAMESPACE, HUB = "floods", "shop"
 _LEAST_KB = 128
 
 
-def _enable(connection: pymssql.Connection) -> None:
-    shop.enable_event_stream(connection, f"{_NAMESPACE}.servicebus.windows.net/{_HUB}", _LEAST_KB)
+def enable_stream(connection: pymssql.Connection) -> None:
+    shop.enable_event_stream(connection, f"{NAMESPACE}.servicebus.windows.net/{HUB}", _LEAST_KB)
 
 
-STREAM = Recording("event_stream", CDC.tables, _enable, {"run": 6, "reload": 3}, more=", stream_conn_id: shop_hub")
+STREAM = Recording(
+    "event_stream", CDC.tables, enable_stream, {"run": 6, "reload": 3}, more=", stream_conn_id: shop_hub"
+)
 _ROUND_SECONDS = 0.4
 _LARGE = """
 UPDATE dbo.Customers SET Notes = REPLICATE(CAST(N'"é' AS nvarchar(max)), {characters} / 2)
@@ -35,18 +37,17 @@ _FAULTS = ("lost session", "lost session", "unreachable")
 class StreamTortureRig(TortureRig):
     """A thread lets deliveries fail. It goes on when the source is there again."""
 
-    def __init__(self, folder: Path, seed: int, *, with_spark: bool) -> None:
+    def __init__(self, folder: Path, seed: int, *, with_spark: bool, recording: Recording = STREAM) -> None:
         self._hubs = folder / "captures"
-        self._hub = self._hubs / _NAMESPACE / _HUB
+        self._hub = self._hubs / NAMESPACE / HUB
         self._chance = random.Random(seed)
         self._failing = threading.Event()
-        super().__init__(folder, seed, with_spark=with_spark, recording=STREAM)
+        super().__init__(folder, seed, with_spark=with_spark, recording=recording)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         with super().running():
-            # A hub is there before its first message, but its folder is not: a run before that is rightly an error.
-            wait_until(self._hub.is_dir)
+            self._wait_for_hub()
             self._failing.set()
             thread = threading.Thread(target=self._fail_deliveries)
             thread.start()
@@ -55,6 +56,10 @@ class StreamTortureRig(TortureRig):
             finally:
                 self._failing.clear()
                 thread.join()
+
+    def _wait_for_hub(self) -> None:
+        """A hub is there before its first message, but its folder is not: a run before that is rightly an error."""
+        wait_until(self._hub.is_dir)
 
     def end_workload(self) -> None:
         self._failing.clear()
@@ -82,5 +87,7 @@ class StreamTortureRig(TortureRig):
             self._ended.wait(_ROUND_SECONDS * self._chance.uniform(1, 4))
 
     def _connections(self) -> dict[str, str]:
-        hub = {"conn_type": "fs", "extra": {"path": str(self._hub)}}
-        return super()._connections() | {"AIRFLOW_CONN_SHOP_HUB": json.dumps(hub)}
+        return super()._connections() | {"AIRFLOW_CONN_SHOP_HUB": self._hub_connection()}
+
+    def _hub_connection(self) -> str:
+        return json.dumps({"conn_type": "fs", "extra": {"path": str(self._hub)}})
