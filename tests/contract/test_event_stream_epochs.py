@@ -145,7 +145,7 @@ def test_table_that_was_removed_from_its_group_and_added_again_is_loaded_again(
         f"EXEC sys.sp_{verb}_event_stream_group N'{GROUP}', N'dbo.Orders'"
         for verb in ("add_object_to", "remove_object_from")
     )
-    with emulated_stream(open_dir, database) as rig:
+    with emulated_stream(open_dir / "epochs", database) as rig:
 
         def sync(*statements: str) -> None:
             for each in (*statements, "EXEC emulator.run_event_stream"):

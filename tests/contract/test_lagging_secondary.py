@@ -44,7 +44,7 @@ pipelines:
 @pytest.fixture(scope="module")
 def group(open_dir: Path) -> Iterator[Emulator]:
     """A primary and its readable secondary."""
-    with running_emulator(open_dir / "group", "--capture-interval", "0.1", "--secondary-port", "0") as running:
+    with running_emulator(open_dir / "lagging", "--capture-interval", "0.1", "--secondary-port", "0") as running:
         yield running
 
 

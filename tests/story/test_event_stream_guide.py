@@ -34,11 +34,13 @@ def block(language: str, place: int = 0) -> str:
 
 
 def test_document_leads_from_nothing_to_equal_rows(open_dir: Path) -> None:
-    captures, config = open_dir / "captures", open_dir / "pipelines.yaml"
+    folder = open_dir / "guide"
+    folder.mkdir()
+    captures, config = folder / "captures", folder / "pipelines.yaml"
     config.write_text(block("yaml"), encoding="utf-8")
     with (
-        running_emulator(open_dir / "source", "--event-hubs-folder", str(captures), databases=("Sales",)) as source,
-        EmbeddedPostgres(open_dir / "warehouse") as warehouse,
+        running_emulator(folder / "source", "--event-hubs-folder", str(captures), databases=("Sales",)) as source,
+        EmbeddedPostgres(folder / "warehouse") as warehouse,
         source.connect_pymssql("Sales", autocommit=True) as connection,
         connection.cursor() as cursor,
     ):

@@ -39,7 +39,7 @@ def load_that_reads(rig: TortureRig, server: ConnectServer) -> Iterator[RunningC
 
 
 def test_loads_through_a_server_lose_and_double_no_row(open_dir: Path) -> None:
-    rig = TortureRig(open_dir / "rig", 1, with_spark=True)
+    rig = TortureRig(open_dir / "connect", 1, with_spark=True)
     server = ConnectServer(open_dir / "server.log")
     rig.environment = server.connection()
     with rig.running(), server.running():
