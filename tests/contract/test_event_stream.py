@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from emulator_process import Emulator
-from floodmark.core.errors import OperatorError, SourceUnavailableError, UnknownFormatError
+from floodmark.core.errors import ConfigError, OperatorError, SourceUnavailableError, UnknownFormatError
 from floodmark.core.policies import OnGap
 from floodmark.core.source.snapshot import Verdict
 from floodmark.postgres.connection import WarehouseConnection
@@ -129,6 +129,16 @@ def test_partial_event_of_an_unknown_row_refuses_the_table(rig: StreamRig, monke
     rig.reload()
     assert rig.differing() == []
     assert rig.sync().window_id is None
+
+
+def test_events_without_the_key_of_the_table_refuse_it(rig: StreamRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    declare_partial(monkeypatch)
+    rig.sync()
+    rig.log.columns, rig.log.key = rig.log.columns[1:], ""
+    rig.stream(*rig.log.commit(({"Amount": "1.00"}, {"Amount": "2.00"})))
+    with pytest.raises(ConfigError, match=r"dbo\.Orders: its events leave out columns of its key \(Id\)"):
+        rig.sync()
+    assert rig.query("SELECT count(*) FROM shop.orders") == [(0,)]
 
 
 def test_deleted_row_keeps_a_value_that_the_server_did_not_send(rig: StreamRig) -> None:

@@ -20,6 +20,7 @@ class ChangeLog:
     columns: tuple[tuple[str, str, int], ...]
     """Of the table: name, declared type and 0-based place."""
     key: str
+    """Of the table: the name of the column; "" for a table without a primary key."""
     table: str = "Orders"
     guid: str = GUID
     began_at: datetime = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -46,7 +47,7 @@ class ChangeLog:
             schema="dbo",
             table=self.table,
             columns=self.columns,
-            key=((self.key, str((current or old)[self.key])),),
+            key=((self.key, str((current or old)[self.key])),) if self.key else (),
             guid=self.guid,
             commit_lsn=(0x2A << 48 | commit << 16 | 1).to_bytes(10),
             begin_lsn=(0x2A << 48 | commit << 16).to_bytes(10),

@@ -70,7 +70,7 @@ class TableRows:
         """
         self._require_columns(form)
         places = _places(form)
-        key = [places[name] for name in self._table.key if name in places]
+        key = [places[name] for name in self._table.key]
         changes: list[_Change] = []
         for row in rows:
             try:
@@ -162,7 +162,15 @@ class TableRows:
         return [column.name for column in stored if column.name not in carried and column.ordinal <= last]
 
     def _require_columns(self, form: TableForm) -> None:
-        """Raise ConfigError for events that leave out columns of a table whose events should be whole."""
+        """Raise ConfigError for events that leave out columns of the key, or others where they should be whole."""
+        carried = {each.name for each in form.columns}
+        unknown = [name for name in self._table.key if name not in carried]
+        if unknown:
+            raise ConfigError(
+                str(self._table.name),
+                f"its events leave out columns of its key ({', '.join(unknown)}).",
+                "Give the table a primary key, or add it to its stream group again with @include_all_columns = 1.",
+            )
         missing = [] if self._table.is_partial else self._leaves_out(form)
         if missing:
             raise ConfigError(
