@@ -5,11 +5,14 @@ They are no dependencies of Floodmark. They are kept in ``build/``, so that each
 
 from __future__ import annotations
 
+import fcntl
 import os
 import ssl
 import subprocess
 import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,11 +48,13 @@ class Packages:
         if folder.is_dir():
             return folder
         build.mkdir(parents=True, exist_ok=True)
-        print(f"fetching {self} from Maven Central into {folder}", flush=True)
-        with tempfile.TemporaryDirectory(dir=build) as name:
-            self._retrieve(java, Path(name))
-            # Under its name only when it is complete.
-            (Path(name) / "jars").rename(folder)
+        with _locked(build):
+            if not folder.is_dir():  # else it came while this process waited
+                print(f"fetching {self} from Maven Central into {folder}", flush=True)
+                with tempfile.TemporaryDirectory(dir=build) as name:
+                    self._retrieve(java, Path(name))
+                    # Under its name only when it is complete.
+                    (Path(name) / "jars").rename(folder)
         return folder
 
     def _retrieve(self, java: Path, folder: Path) -> None:
@@ -84,6 +89,17 @@ class Packages:
             '<configurations><conf name="default"/></configurations>'
             f'<dependencies defaultconf="default->runtime,compile,default">{wanted}</dependencies></ivy-module>'
         )
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Wait until no other process holds the folder's lock, and hold it: processes that run tests fetch at once."""
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
 
 
 def trust_of_python(folder: Path) -> list[str]:

@@ -17,8 +17,8 @@ _FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
 @pytest.fixture(scope="session")
-def postgres(open_dir: Path) -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres(open_dir / "warehouse", settings=_FAST) as server:
+def postgres(shared_dir: Path) -> Iterator[EmbeddedPostgres]:
+    with EmbeddedPostgres(shared_dir / "warehouse", settings=_FAST) as server:
         yield server
 
 

@@ -70,7 +70,7 @@ def packed(folder: Path) -> dict[str, str]:
 
 
 def test_cluster_that_loses_workers_loses_and_doubles_no_row(open_dir: Path) -> None:
-    rig = TortureRig(open_dir / "cluster", 1, with_spark=True)
+    rig = TortureRig(open_dir / "rig", 1, with_spark=True)
     cluster = SparkCluster(open_dir / "cluster")
     # Workers as on another machine, where the system allows to hide folders from a process.
     elsewhere = SparkCluster(open_dir / "elsewhere", is_elsewhere=can_hide())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,16 @@ def test_jars_are_fetched_once(fake_java: FakeJava, tmp_path: Path) -> None:
     folder = fetch_jars(java, tmp_path / "build")
     assert [jar.name for jar in folder.iterdir()] == ["one.jar"]
     assert fetch_jars(fake_java("sys.exit(1)"), tmp_path / "build") == folder
+
+
+def test_processes_that_want_the_same_jars_fetch_them_once(fake_java: FakeJava, tmp_path: Path) -> None:
+    pattern = "Path(sys.argv[sys.argv.index('-retrieve') + 1]).parent"
+    count = f"open({str(tmp_path / 'fetches')!r}, 'a').write('x')\nimport time\ntime.sleep(0.2)"
+    java = fake_java(f"{count}\n{pattern}.mkdir()\n({pattern} / 'one.jar').touch()")
+    with ThreadPoolExecutor() as pool:
+        folders = list(pool.map(lambda _: fetch_jars(java, tmp_path / "build"), range(3)))
+    assert len(set(folders)) == 1
+    assert (tmp_path / "fetches").read_text() == "x"
 
 
 def test_jars_that_cannot_be_fetched_end_in_one_message(fake_java: FakeJava, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from emulator_process import Emulator, running_emulator
 
 
 @pytest.fixture(scope="session")
-def controlled_emulator(open_dir: Path) -> Iterator[Emulator]:
-    with running_emulator(open_dir / "controlled", "--capture-interval", "0.1") as running:
+def controlled_emulator(shared_dir: Path) -> Iterator[Emulator]:
+    with running_emulator(shared_dir / "controlled", "--capture-interval", "0.1") as running:
         yield running
 
 

@@ -13,8 +13,8 @@ from sqlserver_emulator.session import Session
 
 
 @pytest.fixture(scope="session")
-def engine(open_dir: Path) -> Iterator[Engine]:
-    with open_engine(open_dir / "engine", sa_password=SA_PASSWORD) as opened:
+def engine(shared_dir: Path) -> Iterator[Engine]:
+    with open_engine(shared_dir / "engine", sa_password=SA_PASSWORD) as opened:
         yield opened
 
 

@@ -31,17 +31,27 @@ def pytest_unconfigure() -> None:
     logging.raiseExceptions = False
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def open_dir() -> Iterator[Path]:
-    """A folder that an unprivileged PostgreSQL can pass through, with a short path for its socket."""
+    """A folder that an unprivileged PostgreSQL can pass through, with a short path for its socket.
+
+    Each file of tests has one of its own, so that files need not know each other's names.
+    """
     with server_folder("sqlserver-emulator-") as folder:
         yield folder
 
 
 @pytest.fixture(scope="session")
-def emulator_dir(open_dir: Path) -> Path:
+def shared_dir() -> Iterator[Path]:
+    """A folder like ``open_dir``, of the servers that many files share."""
+    with server_folder("sqlserver-emulator-") as folder:
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def emulator_dir(shared_dir: Path) -> Path:
     """The data folder of ``emulator``."""
-    return open_dir / "emulator"
+    return shared_dir / "emulator"
 
 
 @pytest.fixture(scope="session")
