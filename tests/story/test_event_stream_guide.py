@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+import yaml
+
 from begun_command import begin
 from command_line import command_environment
 from embedded_postgres import EmbeddedPostgres
@@ -31,6 +33,14 @@ def block(language: str, place: int = 0) -> str:
     for name, value in PLACES.items():
         text = text.replace(name, value)
     return text
+
+
+def with_heartbeat() -> object:
+    """The configuration of the document with its heartbeat."""
+    config, more = (yaml.safe_load(block("yaml", place)) for place in (0, 1))
+    config["sources"]["orders"] |= more["sources"]["orders"]
+    config["pipelines"]["orders"]["tables"] += more["pipelines"]["orders"]["tables"]
+    return config
 
 
 def test_document_leads_from_nothing_to_equal_rows(open_dir: Path) -> None:
@@ -68,5 +78,15 @@ def test_document_leads_from_nothing_to_equal_rows(open_dir: Path) -> None:
         run("run", "orders")
         run("verify", "orders")
         assert "checks are good" in run("doctor", "orders")
+        cursor.execute(block("sql", 1))
+        config.write_text(yaml.safe_dump(with_heartbeat()), encoding="utf-8")
+        assert "GRANT UPDATE ON [dbo].[floodmark_heartbeat] TO [x];" in run("doctor", "orders", "--grants", "x")
+        assert "beat 0 was written" in run("doctor", "orders", "--all")
+        cursor.execute("UPDATE dbo.floodmark_heartbeat SET beaten_at = DATEADD(hour, -1, beaten_at)")
+        run("run", "orders")
+        assert "beat 1 was written" in run("doctor", "orders", "--all")
+        cursor.execute("EXEC emulator.run_event_stream")
+        run("run", "orders")
+        run("verify", "orders")
         cursor.execute("EXEC sys.sp_remove_object_from_event_stream_group N'floodmark', N'dbo.Orders'")
         assert "the table is not streamed" in run("doctor", "orders", status=PROBLEMS)

@@ -12,13 +12,18 @@ from floodmark.app.upkeep import likely_stop
 from floodmark.core.doctor.engine import examine_engine, examine_server
 from floodmark.core.doctor.finding import Finding, Grade
 from floodmark.core.doctor.server import DiagnosisInput
-from floodmark.core.errors import CdcNotEnabledError, SourcePermissionError
+from floodmark.core.durations import format_duration
+from floodmark.core.errors import CdcNotEnabledError, FloodmarkError, SourcePermissionError
+from floodmark.core.source.beats import grant_beats
 from floodmark.core.window.planning import classify_tables, pinned_instances
 from floodmark.wiring.connections import spark_target
 from floodmark.wiring.pipelines import wire
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from floodmark.app.context import AppContext
+    from floodmark.config.upkeep import HeartbeatConfig
     from floodmark.core.schema import TableName
     from floodmark.wiring.pipelines import PipelineWiring
 
@@ -55,9 +60,9 @@ def examine_source(app: AppContext, pipeline: str) -> tuple[Finding, ...]:
     else:
         engine = examine_engine(spark.master, spark.conf)
     found = (*found, *engine)
-    if capture is None or capture.heartbeat is None:
-        return found
-    return (*found, _examine_heartbeat(wiring, capture.heartbeat))
+    if capture is not None and capture.heartbeat is not None:
+        return (*found, _examine_heartbeat(wiring, capture.heartbeat))
+    return (*found, *_examine_beats(wiring, app.config.source_of(pipeline).heartbeat))
 
 
 def _examine_heartbeat(wiring: PipelineWiring, table: TableName) -> Finding:
@@ -70,6 +75,28 @@ def _examine_heartbeat(wiring: PipelineWiring, table: TableName) -> Finding:
             Grade.NOTE, "heartbeat", str(table), f"the heartbeat cannot be read: {error.message}", error.hint
         )
     return Finding(Grade.GOOD, "heartbeat", str(table), f"the table exists, with beat {found.beat}.", "")
+
+
+def _examine_beats(wiring: PipelineWiring, heartbeat: HeartbeatConfig | None) -> Iterator[Finding]:
+    """Yield the finding on the heartbeat of a stream: none for a source without a stream."""
+    if not wiring.source.stream_conn_id:
+        return
+    if heartbeat is None:
+        text = "the source has no heartbeat: a server that no longer streams is taken for one without changes."
+        yield Finding(Grade.NOTE, "heartbeat", wiring.settings.source_name, text, "Set one: see docs/event_streams.md.")
+        return
+    table = heartbeat.table
+    try:
+        beat = wiring.source.beats().read_beat(table)
+    except FloodmarkError as error:
+        yield Finding(Grade.PROBLEM, "heartbeat", str(table), error.message, error.hint)
+        return
+    if beat.may_write:
+        words = f"beat {beat.number} was written {format_duration(beat.age_seconds)} ago."
+        yield Finding(Grade.GOOD, "heartbeat", str(table), words, "")
+    else:
+        fix = grant_beats(table, "<login>")
+        yield Finding(Grade.PROBLEM, "heartbeat", str(table), "the login may not update the table.", fix)
 
 
 def longest_interval(schedule: str | None, after: datetime) -> timedelta | None:
@@ -89,4 +116,6 @@ def write_grants(app: AppContext, pipeline: str, login: str) -> str:
     wiring = wire(app.config, pipeline)
     pinned = pinned_instances(wiring.settings, {})
     snapshot = wiring.source.snapshots().read_snapshot(wiring.settings.sources, pinned)
-    return wiring.source.build_grants(login, wiring.settings, snapshot)
+    script = wiring.source.build_grants(login, wiring.settings, snapshot)
+    heartbeat = app.config.heartbeat_of(pipeline)
+    return script if heartbeat is None else f"{script}{grant_beats(heartbeat.table, login)}\n"

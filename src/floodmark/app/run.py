@@ -11,6 +11,7 @@ from floodmark.app.alerts import reported_failure
 from floodmark.app.drift import drift_watch
 from floodmark.app.measure import measure_run
 from floodmark.app.upkeep import current_stop
+from floodmark.core.alerts.heartbeat import HEARTBEAT_MISSING
 from floodmark.core.alerts.runs import LAG, RUN_FAILED, RUN_LATE
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.window.lane import is_replay_lane
@@ -20,6 +21,7 @@ from floodmark.sync.recovery.quarantine import update_quarantined
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.check import check_window
 from floodmark.sync.run.open_window import open_window
+from floodmark.sync.upkeep.heartbeat import keep_heartbeat
 from floodmark.sync.window.opened import OpenResult
 from floodmark.wiring.pipelines import wire
 
@@ -121,8 +123,20 @@ def close_run(app: AppContext, pipeline: str, result: AdvanceResult | None = Non
     """
     with wire(app.config, pipeline).ledger.kept_sessions():
         _end_alerts(app, pipeline, stopped=stopped)
+        _keep_heartbeat(app, pipeline)
         _delete_old_windows(app, pipeline)
         measure_run(app, pipeline, result)
+
+
+def _keep_heartbeat(app: AppContext, pipeline: str) -> None:
+    alerts, settings = app.alerts(), app.config.heartbeat_of(pipeline)
+    if app.config.source_of(pipeline).stream_conn_id is None:
+        return
+    if settings is None:
+        alerts.end_alerts(HEARTBEAT_MISSING, pipeline)
+        return
+    wiring = wire(app.config, pipeline)
+    keep_heartbeat(pipeline, settings, beats=wiring.source.beats(), ledger=wiring.ledger.windows(), alerts=alerts)
 
 
 def _delete_old_windows(app: AppContext, pipeline: str) -> None:

@@ -39,11 +39,13 @@ class KindRules:
 
 KINDS: Mapping[str, KindRules] = {
     "cdc": KindRules(
-        source={"stream_conn_id": _NO_STREAM}, table={"key_spelling": "the changes have both spellings of a key"}
+        source={"stream_conn_id": _NO_STREAM, "heartbeat": "its heartbeat is capture.heartbeat"},
+        table={"key_spelling": "the changes have both spellings of a key"},
     ),
     "change_tracking": KindRules(
         source={
             "stream_conn_id": _NO_STREAM,
+            "heartbeat": "each transaction records its changes itself",
             "capture": "there is no capture job",
             "retention": "there is no cleanup job that Floodmark could change; set the retention by ALTER DATABASE ..."
             " SET CHANGE_TRACKING (CHANGE_RETENTION = ...)",
@@ -63,6 +65,7 @@ KINDS: Mapping[str, KindRules] = {
     "compact": KindRules(
         source={
             "stream_conn_id": _NO_STREAM,
+            "heartbeat": "each transaction records its changes itself",
             "capture": "there is no capture job",
             "retention": "there is no cleanup job; set purge_after_days in the connection's extra",
         },

@@ -17,7 +17,7 @@ from floodmark.config.fields import PARSE_RULES
 from floodmark.config.kinds import drop_keys, refuse_keys
 from floodmark.config.models import Config, FirstLoadConfig, PipelineConfig, RuleConfig, SourceConfig, TableConfig
 from floodmark.config.retention import RetentionConfig
-from floodmark.config.upkeep import CaptureConfig, CaptureJobConfig, StopConfig
+from floodmark.config.upkeep import CaptureConfig, CaptureJobConfig, HeartbeatConfig, StopConfig
 from floodmark.core.errors import ConfigError
 from floodmark.core.policies import DriftClass
 from floodmark.core.schema import TableName
@@ -34,6 +34,7 @@ _KEYS = {
         CaptureConfig,
         StopConfig,
         CaptureJobConfig,
+        HeartbeatConfig,
         DriftConfig,
         DriftWatchConfig,
         AlertsConfig,
@@ -180,6 +181,21 @@ def _cross_check(document: object) -> Iterator[tuple[str, str]]:
         for index, table in enumerate(tables if isinstance(tables, list) else []):
             at = f"{place}.tables[{index}]"
             yield from _cross_check_table(at, _mapping(table), seen, targets)
+    yield from _cross_check_heartbeats(_mapping(document))
+
+
+def _cross_check_heartbeats(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the heartbeats that no pipeline reads."""
+    read: dict[object, set[TableName | None]] = {}
+    for pipeline in map(_mapping, _mapping(document.get("pipelines")).values()):
+        tables = pipeline.get("tables")
+        names = (_table_name(_mapping(table).get("source")) for table in (tables if isinstance(tables, list) else []))
+        read.setdefault(str(pipeline.get("source")), set()).update(names)
+    for name, source in _mapping(document.get("sources")).items():
+        table = _table_name(_mapping(_mapping(source).get("heartbeat")).get("table"))
+        if table is not None and table not in read.get(str(name), ()):
+            words = f"no pipeline of the source has the table {table}: add it to one, with the same spelling"
+            yield f"sources.{name}.heartbeat.table", words
 
 
 def _cross_check_table(

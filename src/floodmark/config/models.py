@@ -25,7 +25,7 @@ from floodmark.config.fields import (
 )
 from floodmark.config.kinds import KINDS
 from floodmark.config.retention import RetentionConfig
-from floodmark.config.upkeep import CaptureConfig
+from floodmark.config.upkeep import CaptureConfig, HeartbeatConfig
 from floodmark.core.errors import ConfigError
 from floodmark.core.policies import (
     Backfill,
@@ -41,6 +41,7 @@ from floodmark.core.policies import (
     WhenAdded,
 )
 from floodmark.core.settings import DEFAULT_LOB_BATCH_BYTES, DEFAULT_MAX_READS, PipelineSettings, TableSettings
+from floodmark.core.source.beats import HeartbeatSettings
 
 
 class _Frozen(BaseModel):
@@ -61,6 +62,8 @@ class SourceConfig(_Frozen):
     """How the capture job is maintained; None: Floodmark does not change it."""
     retention: RetentionConfig | None = None
     """How the cleanup job is maintained; None: Floodmark does not change it."""
+    heartbeat: HeartbeatConfig | None = None
+    """For kind event_stream, the proof that the server still streams; None: nothing is written to the source."""
     pool: str | None = Field(default=None, min_length=1, max_length=256)
     """The Airflow pool of the tasks that read the source."""
     max_reads: PositiveInt | None = None
@@ -193,6 +196,13 @@ class Config(_Frozen):
     def source_of(self, name: str) -> SourceConfig:
         """Return the source of a pipeline."""
         return self.sources[self.pipeline(name).source]
+
+    def heartbeat_of(self, name: str) -> HeartbeatSettings | None:
+        """Return the heartbeat that a pipeline keeps: that of its source, where the pipeline has the table."""
+        found = self.source_of(name).heartbeat
+        if found is None or all(table.source != found.table for table in self.pipeline(name).tables):
+            return None
+        return found.settings()
 
     def settings(self, name: str) -> PipelineSettings:
         """Return the settings that a run needs of a pipeline, with every default filled in."""

@@ -1,4 +1,4 @@
-"""The part of ``pipelines.yaml`` about a source's capture job: its parameters, and when it is stopped."""
+"""The parts of ``pipelines.yaml`` about a source's capture job and its heartbeat."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt
 
 from floodmark.config.fields import Cron, Duration, SourceTableName
+from floodmark.core.source.beats import HeartbeatSettings
 from floodmark.core.upkeep.capture_job import CaptureSettings
 
 
@@ -82,3 +83,16 @@ class CaptureConfig(_Frozen):
             log_used_limit_percent=self.log_used_limit_percent,
             heartbeat=self.heartbeat,
         )
+
+
+class HeartbeatConfig(_Frozen):
+    """The section ``heartbeat`` of a source: the proof that the server still streams."""
+
+    table: SourceTableName
+    """A table of a pipeline of the source, which runs write to, and whose changes must arrive."""
+    limit: Duration = timedelta(minutes=15)
+    """How long a change of it may take to arrive."""
+
+    def settings(self) -> HeartbeatSettings:
+        """Return the settings as plain values."""
+        return HeartbeatSettings(self.table, self.limit.total_seconds())

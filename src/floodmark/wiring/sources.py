@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from floodmark.sources.compact.fleet import Fleet
     from floodmark.sources.event_stream.connection import StreamConnection
     from floodmark.sources.sqlserver.connection import SqlServerConnection
+    from floodmark.sync.ports.beats import Beats
     from floodmark.sync.ports.capture import CaptureControl
     from floodmark.sync.ports.drift import DriftSource
     from floodmark.sync.ports.reader import OpenReader
@@ -122,6 +123,10 @@ class SourceWiring(ABC):
     def retention(self) -> RetentionControl:
         """Return the control of the cleanup job."""
         raise self._lacks("there is no cleanup job")
+
+    def beats(self) -> Beats:
+        """Return the heartbeat table of a stream."""
+        raise self._lacks("there is no stream")
 
     def read_state(self, table: TableName, name: str | None) -> str:
         """Return a state of SSIS from the table that has it. name: None for the only one."""
@@ -373,6 +378,11 @@ class EventStreamSourceWiring(SourceWiring):
         from floodmark.sources.event_stream.words import STREAM_DRIFT_WORDS
 
         return STREAM_DRIFT_WORDS
+
+    def beats(self) -> Beats:
+        from floodmark.sources.event_stream.beats import StreamBeats
+
+        return StreamBeats(self.connection())
 
     def read_progress(self, watermarks: Iterable[Position], marks: Marks) -> SourceProgress:
         """Return the messages beyond the marks: positions of windows are moments."""

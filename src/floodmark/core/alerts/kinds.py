@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from floodmark.core.alerts import capture, left_out, messages, retention, runs
+from floodmark.core.alerts import capture, heartbeat, left_out, messages, retention, runs
 from floodmark.core.drift.messages import SCHEMA_DRIFT
 from floodmark.core.drift.switch import INSTANCE_SWITCH
 from floodmark.core.recovery.gap import REPAIR
@@ -54,6 +54,11 @@ ALERT_KINDS: Mapping[str, AlertKind] = {
         " `floodmark.quarantined_messages`.",
         "A run ends and finds none there.",
         _OPERATOR,
+    ),
+    heartbeat.HEARTBEAT_MISSING: AlertKind(
+        "A run ended, and the last beat of the source's `heartbeat` is older than its `limit` and has not arrived.",
+        "A run ends after a beat has arrived, or the pipeline has no heartbeat any more.",
+        _DBA,
     ),
     runs.REPLAY_FAILED: AlertKind(
         "A run of `airflow backfill` failed. One alert for each cause, however many data intervals fail for it.",

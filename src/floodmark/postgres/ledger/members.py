@@ -46,6 +46,11 @@ class MemberRecords:
         with open_transaction(self._at, pipeline) as session:
             return _list_marks(session, pipeline)
 
+    def seconds_since_change(self, pipeline: str, source: TableName) -> float | None:
+        with open_transaction(self._at, pipeline) as session:
+            rows = query(session, "seconds_since_change", pipeline=pipeline, **source_parameters(source))
+        return rows[0]["seconds"] if rows else None
+
     def forget_mark(self, pipeline: str, source: TableName, member: str) -> None:
         with open_transaction(self._at, pipeline) as session:
             named = {"pipeline": pipeline, **source_parameters(source), "member": member}

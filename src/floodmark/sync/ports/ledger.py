@@ -67,6 +67,12 @@ class Windows(Protocol):
     def read_window(self, window_id: int) -> OpenedWindow:
         """Return a window. Raises OperatorError for an unknown one."""
 
+    def seconds_since_change(self, pipeline: str, source: TableName) -> float | None:
+        """Return how long ago the newest window that brought a change of a table, or loaded it, was published.
+
+        None while there is no such window.
+        """
+
     def leave_out(self, window_id: int, tables: Collection[TableName]) -> WindowPlan | None:
         """Remove tables from a window that is still PLANNED; their watermarks do not move.
 

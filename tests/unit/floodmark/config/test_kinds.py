@@ -13,6 +13,8 @@ from floodmark.config.kinds import KINDS
 from floodmark.config.models import SourceConfig
 from floodmark.core.errors import ConfigError
 from floodmark.core.policies import ALLOWED, DriftClass, DriftPolicy, KeySpelling, NetSource
+from floodmark.core.schema import TableName
+from floodmark.core.source.beats import HeartbeatSettings
 from floodmark.wiring.sources import SOURCES
 
 Write = Callable[..., Path]
@@ -110,3 +112,19 @@ def test_event_stream_needs_the_connection_of_its_stream_and_no_other_kind_has_o
 def test_unknown_kind_is_one_problem(write: Write) -> None:
     [problem] = problems(write("compact_disc", source=", capture: {}"))
     assert problem.startswith("sources.shop.kind: input should be ")
+
+
+def test_heartbeat_is_a_table_of_a_pipeline_of_a_stream(write: Write) -> None:
+    stream = ", stream_conn_id: hub, heartbeat: {table: dbo.Beat}"
+    words = "no pipeline of the source has the table dbo.Beat: add it to one, with the same spelling"
+    assert problems(write("event_stream", source=stream)) == [f"sources.shop.heartbeat.table: {words}"]
+    more = "}\n      - {source: dbo.Beat, target: shop.beat"
+    config = load_config(write("event_stream", source=stream, table=more))
+    assert config.heartbeat_of("shop") == HeartbeatSettings(TableName("dbo", "Beat"), 900.0)
+    assert load_config(write("event_stream", source=", stream_conn_id: hub")).heartbeat_of("shop") is None
+
+
+@pytest.mark.parametrize("kind", ["cdc", "change_tracking", "compact"])
+def test_heartbeat_of_another_kind_is_refused(write: Write, kind: str) -> None:
+    path = write(kind, source=", heartbeat: {table: dbo.Orders}")
+    assert problems(path)[0].startswith(f"sources.shop.heartbeat: does not apply to a source of kind {kind}: ")
