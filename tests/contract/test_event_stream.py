@@ -216,6 +216,7 @@ def test_messages_that_are_no_events_go_to_quarantine_and_the_others_are_merged(
     assert [(member, place) for member, place, _, _ in found] == [("0", "0"), ("0", "1")]
     assert [body for *_, body in found] == [b"not an event", *bad_value]
     assert "zwei" not in "".join(reason for _, _, reason, _ in found)
+    assert rig.query("SELECT DISTINCT topic FROM floodmark.quarantined_messages") == [("hub",)]
 
 
 def test_messages_that_the_stream_has_lost_leave_the_table_out_until_it_is_loaded_again(rig: StreamRig) -> None:
@@ -302,6 +303,7 @@ def test_topic_is_read_by_the_kafka_protocol(rig: StreamRig, monkeypatch: pytest
         rig.sync()
         assert rig.differing() == []
         assert [body for *_, body in rig.quarantined()] == [b"garbage"]
+        assert rig.query("SELECT topic FROM floodmark.quarantined_messages") == [("changes",)]
         assert rig.sync().window_id is None
     monkeypatch.setattr(kafka_stream, "_TIMEOUT_SECONDS", 2.0)
     rig.topic = KafkaTopic("127.0.0.1:1", "changes")

@@ -20,6 +20,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.source.database import DatabaseIdentity
 from floodmark.core.source.snapshot import Validity, Verdict
 from floodmark.core.window.lane import load_lane, replay_lane
+from floodmark.core.window.members import MemberRead, QuarantinedMessage
 from floodmark.core.window.plan import TableCounts, WindowState
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.alerts import PostgresAlertLedger
@@ -147,6 +148,28 @@ def test_tombstones_of_a_ledger_of_version_6_are_kept_and_still_win(shop: Shop) 
             ("quarantine_pkey",),
             ("tombstones_by_lsn",),
         ]
+
+
+def test_messages_in_quarantine_of_a_ledger_of_version_12_stay_and_have_no_topic(shop: Shop) -> None:
+    def quarantine(*messages: QuarantinedMessage) -> None:
+        shop.ledger.record_reads(plan, {}, members={ORDERS: [MemberRead("0", None, quarantined=messages)]})
+
+    plan = shop.begin(replace(first_load(), feed=replace(instance(), has_members=True)), 10)
+    quarantine(QuarantinedMessage("5", "no JSON", b"old"))
+    with session(shop) as opened:
+        # The key goes with its column.
+        opened.execute("ALTER TABLE floodmark.quarantined_messages DROP COLUMN topic")
+        opened.execute("ALTER TABLE floodmark.quarantined_messages ADD PRIMARY KEY (pipeline, member, place)")
+        opened.execute("DELETE FROM floodmark.ledger_version WHERE version > 12")
+        opened.execute("UPDATE floodmark.ledger_version SET version = 12")
+    shop.ledger.ensure_schema()
+    new = QuarantinedMessage("5", "no JSON", b"new", "hub")
+    quarantine(new)
+    quarantine(new)
+    assert shop.rows("SELECT topic, member, place, body FROM floodmark.quarantined_messages ORDER BY topic") == [
+        {"topic": "", "member": "0", "place": "5", "body": b"old"},
+        {"topic": "hub", "member": "0", "place": "5", "body": b"new"},
+    ]
 
 
 FOLLOWED = DatabaseIdentity("SQL1", "Shop", "6f9619ff-8b86-d011-b42d-00c04fc964ff", None)

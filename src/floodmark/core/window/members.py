@@ -22,6 +22,8 @@ class QuarantinedMessage:
     """It contains no value of a row."""
     body: bytes | None
     """As it was read; None where the load has kept enough of other messages."""
+    topic: str = ""
+    """The topic that has the member."""
 
 
 @dataclass(frozen=True, slots=True)

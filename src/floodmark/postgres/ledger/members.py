@@ -127,6 +127,7 @@ def _quarantine(session: psycopg.Connection, plan: WindowPlan, source: TableName
             pipeline=plan.pipeline,
             window_id=plan.window_id,
             **source_parameters(source),
+            topics=[each.topic for _, each in found],
             members=[member for member, _ in found],
             places=[each.place for _, each in found],
             reasons=[each.reason for _, each in found],

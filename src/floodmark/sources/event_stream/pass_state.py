@@ -33,6 +33,8 @@ class PassState:
     number: int
     """Its place in the plan of the window."""
     plan: TablePlan
+    topic: str
+    """The name of the topic that is read."""
     rows: TableRows
     marks: Mapping[int, PartitionMark]
     """By partition: where the table was read to. A new partition has none."""
@@ -50,7 +52,7 @@ class PassState:
     """By partition: why a change of the table may be lost."""
 
     @classmethod
-    def of(cls, number: int, plan: TablePlan) -> PassState:
+    def of(cls, number: int, plan: TablePlan, topic: str) -> PassState:
         """Return the state at the begin of a pass."""
         marks = {int(each.member): PartitionMark.parse(each.mark) for each in plan.marks if each.mark}
         ends = {int(end.member): PartitionMark.parse(str(end.mark)).next for end in plan.ends}
@@ -58,6 +60,7 @@ class PassState:
         return cls(
             number,
             plan,
+            topic,
             TableRows(plan.feed.table, plan.temporal),
             marks,
             {number: mark.next for number, mark in marks.items()},
@@ -84,9 +87,14 @@ class PassState:
         for partition, offset, body in messages:
             self._kept_bytes += len(body or b"")
             kept = body if self._kept_bytes <= _MOST_BODIES_BYTES else None
-            self._quarantined.setdefault(partition, []).append(QuarantinedMessage(str(offset), reason, kept))
+            message = QuarantinedMessage(str(offset), reason, kept, self.topic)
+            self._quarantined.setdefault(partition, []).append(message)
             _LOG.warning(
-                "Message %s of partition %s went to floodmark.quarantined_messages: %s.", offset, partition, reason
+                "Message %s of partition %s of topic %s went to floodmark.quarantined_messages: %s.",
+                offset,
+                partition,
+                self.topic,
+                reason,
             )
 
     def carry(self, groups: Sequence[Sequence[StreamMessage]], now: datetime) -> dict[int, list[CarriedSegment]]:

@@ -52,7 +52,7 @@ class StreamPass:
     _joiner: SegmentJoiner = field(default_factory=SegmentJoiner)
 
     def __post_init__(self) -> None:
-        self._states = [PassState.of(number, plan) for number, plan in self.tables.items()]
+        self._states = [PassState.of(number, plan, self.stream.topic) for number, plan in self.tables.items()]
         self._by_name = {state.plan.feed.table.name.folded: state for state in self._states}
         self._share_evidence()
 

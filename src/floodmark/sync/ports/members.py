@@ -41,7 +41,7 @@ def format_members(reads: Sequence[MemberRead]) -> str:
             read.verdict and read.verdict.value,
             read.cause,
             read.hint,
-            [[each.place, each.reason, _to_text(each.body)] for each in read.quarantined],
+            [[each.place, each.reason, _to_text(each.body), each.topic] for each in read.quarantined],
         ]
         for read in reads
     ]
@@ -59,7 +59,9 @@ def parse_members(text: str) -> list[MemberRead]:
             Verdict(verdict) if verdict else None,
             cause,
             hint,
-            tuple(QuarantinedMessage(place, reason, _to_bytes(body)) for place, reason, body in quarantined),
+            tuple(
+                QuarantinedMessage(place, reason, _to_bytes(body), topic) for place, reason, body, topic in quarantined
+            ),
         )
         for member, before, after, is_whole, verdict, cause, hint, quarantined in json.loads(text)
     ]

@@ -209,6 +209,7 @@ COMMENT ON TABLE floodmark.window_members IS
 -- Version 10.
 CREATE TABLE IF NOT EXISTS floodmark.quarantined_messages (
     pipeline      text        NOT NULL,
+    topic         text        NOT NULL DEFAULT '',
     member        text        NOT NULL,
     place         text        NOT NULL,
     reason        text        NOT NULL,
@@ -217,9 +218,16 @@ CREATE TABLE IF NOT EXISTS floodmark.quarantined_messages (
     source_name   text        NOT NULL,
     window_id     bigint      NOT NULL,
     at            timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (pipeline, member, place)
+    PRIMARY KEY (pipeline, topic, member, place)
 );
+-- Version 13: another topic has the same members and places.
+ALTER TABLE floodmark.quarantined_messages ADD COLUMN IF NOT EXISTS topic text NOT NULL DEFAULT '';
+ALTER TABLE floodmark.quarantined_messages
+    DROP CONSTRAINT IF EXISTS quarantined_messages_pkey,
+    ADD PRIMARY KEY (pipeline, topic, member, place);
 COMMENT ON TABLE floodmark.quarantined_messages IS 'Messages of members, such as partitions, that could not be read';
+COMMENT ON COLUMN floodmark.quarantined_messages.topic IS
+    'The topic or the event hub that has the member; empty for a message of before ledger version 13';
 COMMENT ON COLUMN floodmark.quarantined_messages.place IS 'Where the message is in its member, such as its offset';
 COMMENT ON COLUMN floodmark.quarantined_messages.body IS 'As it was read; NULL where a load met too many';
 
