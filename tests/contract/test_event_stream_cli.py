@@ -15,9 +15,12 @@ from typer.testing import CliRunner
 from emulator_process import Emulator
 from floodmark.cli.main import app
 from floodmark.cli.process import out
+from floodmark.core.doctor.stream_retention import RemovalRules
 from floodmark.postgres.connection import WarehouseConnection
+from floodmark.sources.event_stream import kafka_stream
 from floodmark.spark import job
 from load_without_spark import no_session, stager
+from mock_broker import mock_broker
 from stream_rig import StreamRig, stream_rig
 
 CONFIG = """
@@ -84,6 +87,7 @@ def test_commands_on_a_stream(rig: StreamRig) -> None:
     code, text = call("doctor", "orders", "--all")
     assert code == 0, text
     assert "2 partitions, 2 messages" in text
+    assert "NOTE: retention: hub the files are kept as long as the owner of the folder keeps them" in text
     code, text = call("doctor", "orders", "--grants", "reader")
     assert code == 0, text
     assert "GRANT SELECT ON [dbo].[Orders] TO [reader]" in text
@@ -150,3 +154,38 @@ def test_status_shows_unread_messages_and_the_age_of_the_oldest(rig: StreamRig) 
     assert "lags by 120 min" in text
     assert call("run", "orders")[0] == 0
     assert read() == (0, 0)
+
+
+def test_doctor_knows_what_was_read_of_a_topic_where_there_is_a_ledger(
+    rig: StreamRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = RemovalRules(timedelta(days=7))
+    with mock_broker() as (producer, servers):
+
+        def send(*bodies: bytes) -> None:
+            for body in bodies:
+                producer.produce("changes", value=body, partition=0)
+            assert producer.flush(20) == 0
+
+        extra = {"bootstrap.servers": servers, "topic": "changes"}
+        monkeypatch.setenv("AIRFLOW_CONN_HUB", json.dumps({"conn_type": "kafka", "extra": extra}))
+        # The mock broker does not have the request for the settings of a topic.
+        monkeypatch.setattr(kafka_stream, "_SETTINGS_SECONDS", 1.0)
+        send(*rig.change((1, "1.00", "one")))
+        code, text = call("doctor", "orders", "--all")
+        assert code == 0, text
+        assert "NOTE: retention: changes the broker does not show how long messages are kept (_TIMED_OUT)." in text
+        monkeypatch.setattr(kafka_stream, "read_rules", lambda *_: (kept, ""))
+        text = call("doctor", "orders", "--all")[1]
+        assert "good: retention: changes: messages are kept for 7 days." in text
+        assert "unread messages" not in text
+        assert call("run", "orders")[0] == 0
+        assert "unread messages" not in call("doctor", "orders", "--all")[1]
+        send(*rig.change((2, "2.00", "two")))
+        text = call("doctor", "orders", "--all")[1]
+        assert "good: unread messages: dbo.Orders: the oldest message that was not read is" in text
+        kept = RemovalRules(timedelta(0))
+        code, text = call("doctor", "orders")
+        assert code == 3, text
+        assert "RISK: unread messages: dbo.Orders the oldest message that was not read is" in text
+        assert "fix: floodmark run orders" in text

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from benchmarks.java_packages import MissingPackagesError
 from emulator_process import Emulator
+from floodmark.core.doctor.stream_retention import RemovalRules, StreamRetention, UnreadMessages
 from floodmark.core.errors import SourceUnavailableError
 from floodmark.core.policies import OnGap
 from floodmark.core.source.snapshot import Verdict
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.sources.event_stream import kafka_stream
+from floodmark.sources.event_stream.facts import read_stream_facts
 from floodmark.sources.event_stream.kafka_topic import KafkaTopic
 from kafka_broker import KafkaBroker, kafka_broker
 from sqlserver_emulator.event_stream.encoding import MessageForm
-from stream_rig import StreamRig, stream_rig
+from stream_rig import ORDERS, PIPELINE, StreamRig, stream_rig
 
 TOPIC = "changes"
 
@@ -98,3 +101,36 @@ def test_messages_that_are_gone_and_a_new_topic_lead_to_a_load_of_the_table(
     send(broker, random_, rig.change((1, "7.00", "after")))
     rig.sync()
     assert rig.differing() == []
+
+
+def test_doctor_reads_how_long_messages_are_kept_and_what_is_unread(rig: StreamRig, broker: KafkaBroker) -> None:
+    def read() -> StreamRetention:
+        found = read_stream_facts(rig.connection, (), rig.ledger.list_marks(PIPELINE)).retention
+        assert found is not None
+        return found
+
+    def age(at: datetime | None) -> float:
+        assert at is not None
+        return (datetime.now(UTC).replace(tzinfo=None) - at).total_seconds()
+
+    broker.send(TOPIC, ((0, body) for body in rig.change((1, "1.00", "one"), (2, "2.00", "two"))))
+    rig.sync()
+    found = read()
+    assert found.rules == RemovalRules(timedelta(days=7))
+    assert [(each.partition, each.offset) for each in found.oldest] == [(0, 0)]
+    assert -5 < age(found.oldest[0].at) < 300
+    assert found.unread == {ORDERS: UnreadMessages()}
+    broker.send(TOPIC, ((each % 2, body) for each in range(2) for body in rig.change((1, f"{each}.00", "unread"))))
+    broker.configure_topic(TOPIC, retention_ms="3600000", retention_bytes="1000000", cleanup_policy="compact,delete")
+    found = read()
+    assert found.rules == RemovalRules(timedelta(hours=1), 1_000_000, is_compacted=True)
+    unread = found.unread[ORDERS]
+    assert unread.gone == ""
+    assert -5 < age(unread.oldest_at) < 300
+    ends = rig.connection.open_stream().read_ends()
+    broker.delete_records(TOPIC, 0, ends[0].high)
+    broker.configure_topic(TOPIC, retention_ms="-1", retention_bytes="-1", cleanup_policy="delete")
+    found = read()
+    assert found.rules == RemovalRules(None)
+    assert found.unread[ORDERS].gone == f"messages 2 to {ends[0].high - 1} of partition 0"
+    assert [(each.partition, each.offset) for each in found.oldest] == [(1, 0)]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from benchmarks.java_packages import MissingPackagesError
+from floodmark.core.doctor.stream_retention import RemovalRules
 from floodmark.core.errors import ConfigError, FloodmarkError, SourceLoginError, SourceUnavailableError
 from floodmark.sources.event_stream import kafka_stream
 from floodmark.sources.event_stream.kafka_stream import KafkaStream
@@ -50,6 +52,19 @@ def refusal_of(stream: KafkaStream, secret: str) -> FloodmarkError:
 def test_topic_is_read_over_tls_with_a_login(broker: KafkaBroker) -> None:
     (found,) = stream(broker, ca_file=broker.ca_file).read(0, 0, 2)
     assert [each.body for each in found] == [b"first", b"second"]
+
+
+def test_rules_of_a_topic_are_read_where_the_login_may_describe_it(broker: KafkaBroker) -> None:
+    found = stream(broker, ca_file=broker.ca_file).read_retention([(0, 0)])
+    assert (found.rules, found.refusal) == (RemovalRules(timedelta(days=7)), "")
+    assert found.times.keys() == {(0, 0)}
+    broker.create_topic("closed", 1)
+    broker.send("closed", [(0, b"first")])
+    broker.restrict_topic("closed", USER)
+    closed = stream(broker, "closed", ca_file=broker.ca_file)
+    found = closed.read_retention([(0, 0)])
+    assert (found.rules, found.refusal) == (None, "TOPIC_AUTHORIZATION_FAILED")
+    assert found.times.keys() == {(0, 0)}
 
 
 def test_wrong_password_is_a_refused_login(broker: KafkaBroker) -> None:

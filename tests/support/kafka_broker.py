@@ -17,7 +17,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from benchmarks.java_packages import Packages
 from floodmark.spark.launch.java import JAVA_VARIABLE, java_environment
@@ -56,6 +68,9 @@ log.cleaner.enable=false
 message.max.bytes={message_bytes}
 ssl.keystore.type=PEM
 ssl.keystore.location={folder}/server-chain.pem
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
+allow.everyone.if.no.acl.found=true
 sasl.enabled.mechanisms=PLAIN
 listener.name.sasl_ssl.plain.sasl.jaas.config={login_module} required user_{user}="{password}";
 """
@@ -136,6 +151,28 @@ class KafkaBroker:
     def create_topic(self, name: str, partitions: int) -> None:
         self._admin("create_topics", [NewTopic(name, partitions, 1)])
         self._wait_for(lambda: len(self._partitions(name)) == partitions)
+
+    def configure_topic(self, name: str, **settings: str) -> None:
+        """Change settings of a topic; their names have underscores in place of dots."""
+        entries = [
+            ConfigEntry(key.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in settings.items()
+        ]
+        self._admin(
+            "incremental_alter_configs", [ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)]
+        )
+
+    def restrict_topic(self, name: str, user: str) -> None:
+        """Let a login read a topic, and nothing more."""
+        pattern = ResourcePatternType.LITERAL
+        self._admin(
+            "create_acls",
+            [
+                AclBinding(
+                    ResourceType.TOPIC, name, pattern, f"User:{user}", "*", AclOperation.READ, AclPermissionType.ALLOW
+                )
+            ],
+        )
 
     def delete_topic(self, name: str) -> None:
         self._admin("delete_topics", [name])

@@ -20,11 +20,12 @@ from floodmark.wiring.connections import spark_target
 from floodmark.wiring.pipelines import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from floodmark.app.context import AppContext
     from floodmark.config.upkeep import HeartbeatConfig
     from floodmark.core.schema import TableName
+    from floodmark.core.source.feed import MemberMark
     from floodmark.wiring.pipelines import PipelineWiring
 
 _TICKS = 300
@@ -33,7 +34,8 @@ _TICKS = 300
 def examine_source(app: AppContext, pipeline: str) -> tuple[Finding, ...]:
     """Return the findings about the source of a pipeline, and about the engine that reads it.
 
-    The warehouse is not needed: the doctor runs before there is a ledger, and when the warehouse is down.
+    The warehouse is not needed: the doctor runs before there is a ledger, and when the warehouse is down. Of a stream,
+    it then does not know what was read.
     """
     wiring = wire(app.config, pipeline)
     capture = app.config.source_of(pipeline).capture
@@ -52,6 +54,7 @@ def examine_source(app: AppContext, pipeline: str) -> tuple[Finding, ...]:
             now_utc,
             stop,
             timedelta(seconds=wiring.freshness_seconds),
+            _likely_marks(wiring),
         )
     )
     spark = spark_target()
@@ -63,6 +66,16 @@ def examine_source(app: AppContext, pipeline: str) -> tuple[Finding, ...]:
     if capture is not None and capture.heartbeat is not None:
         return (*found, _examine_heartbeat(wiring, capture.heartbeat))
     return (*found, *_examine_beats(wiring, app.config.source_of(pipeline).heartbeat))
+
+
+def _likely_marks(wiring: PipelineWiring) -> Mapping[TableName, Sequence[MemberMark]]:
+    """Return where tables of a stream were read to; nothing where the ledger cannot be read, or there is none yet."""
+    if not wiring.source.stream_conn_id:
+        return {}
+    try:
+        return wiring.ledger.windows().list_marks(wiring.settings.name)
+    except FloodmarkError:
+        return {}
 
 
 def _examine_heartbeat(wiring: PipelineWiring, table: TableName) -> Finding:

@@ -397,7 +397,7 @@ class EventStreamSourceWiring(SourceWiring):
 
         instances = (table.instance for table in examined.snapshot.tables)
         tables = [instance.identity.object_id for instance in instances if instance is not None]
-        return diagnose_stream(examined, read_stream_facts(self.stream(), tables))
+        return diagnose_stream(examined, read_stream_facts(self.stream(), tables, examined.marks))
 
     def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
         from floodmark.core.doctor.stream import build_stream_grants

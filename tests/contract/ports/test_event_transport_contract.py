@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,29 @@ def test_unknown_partition_is_a_gap(rig: TransportRig) -> None:
     rig.write(0, [b"a"])
     with pytest.raises(StreamGapError):
         rig.read(77, 0, 1)
+
+
+def test_files_of_a_folder_have_no_rules_of_removal(tmp_path: Path) -> None:
+    CaptureWriter(tmp_path).write(0, [b"a"])
+    assert CaptureFolder(str(tmp_path)).read_retention([(0, 0)]) is None
+
+
+def test_times_of_messages_are_read_from_a_broker_that_does_not_show_its_rules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka_stream, "_SETTINGS_SECONDS", 1.0)  # the mock broker does not have the request
+    began = datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=5)
+    with mock_broker() as (producer, servers):
+        rig = KafkaRig(producer, servers, "kept")
+        rig.write(0, [b"a" * 1000] * 3_000)
+        rig.write(2, [b"b", b"c"])
+        producer.produce("kept", value=b"d", partition=2, timestamp=86_400_000)
+        assert producer.flush(20) == 0
+        found = KafkaStream(KafkaTopic(servers, "kept")).read_retention([(0, 0), (0, 2_999), (2, 1), (2, 2), (2, 9)])
+    assert (found.rules, found.refusal) == (None, "_TIMED_OUT")
+    assert found.times.keys() == {(0, 0), (0, 2_999), (2, 1), (2, 2)}
+    assert found.times[2, 2] == datetime(1970, 1, 2)
+    assert all(began < at for place, at in found.times.items() if place != (2, 2))
 
 
 def test_broker_that_is_away_is_an_error_that_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:

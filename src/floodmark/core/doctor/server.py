@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from floodmark.core.doctor.finding import Grade
 from floodmark.core.doctor.server_facts import ServerFacts
+from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.source.capture_status import PlannedStop
+from floodmark.core.source.feed import MemberMark
 from floodmark.core.source.snapshot import SourceSnapshot, Validity
 
 _SKEW_SECONDS = 60
@@ -39,6 +41,8 @@ class DiagnosisInput:
     """The planned stop of the capture job that is in effect."""
     freshness: timedelta = timedelta(0)
     """How late rows may be in the warehouse."""
+    marks: Mapping[TableName, Sequence[MemberMark]] = field(default_factory=dict)
+    """Where the members of tables were read to, as far as the ledger shows it."""
 
     @property
     def needed_minutes(self) -> int:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from floodmark.core.doctor.finding import Finding, Grade
 from floodmark.core.doctor.grants import create_user
 from floodmark.core.doctor.server import DiagnosisInput, ServerFindings, examine_tls
+from floodmark.core.doctor.stream_retention import StreamRetention, examine_retention, examine_unread
 from floodmark.core.doctor.tables import examine_key, examine_types, examine_verdict
 from floodmark.core.schema import TableName
 from floodmark.core.source.scripts import bracket, grant_select, literal
@@ -60,6 +61,8 @@ class StreamFacts:
     messages: int
     """The number of messages that can be read now."""
     server: ServerStream = ServerStream()
+    retention: StreamRetention | None = None
+    """None for files, which their owner removes."""
 
 
 def diagnose_stream(examined: DiagnosisInput, facts: StreamFacts) -> tuple[Finding, ...]:
@@ -67,6 +70,7 @@ def diagnose_stream(examined: DiagnosisInput, facts: StreamFacts) -> tuple[Findi
     database = examined.snapshot.database
     found = [Finding(grade, check, database, text, fix) for grade, check, text, fix in _examine_server(examined, facts)]
     found.append(_examine_topic(facts))
+    found.extend(examine_retention(examined, facts.retention, facts.topic))
     for settings, validity, seen in zip(
         examined.settings.tables, examined.validities, examined.snapshot.tables, strict=True
     ):
@@ -77,6 +81,7 @@ def diagnose_stream(examined: DiagnosisInput, facts: StreamFacts) -> tuple[Findi
         found.extend(examine_key(settings, seen.instance))
         found.extend(examine_types(settings, seen.instance))
         found.extend(_examine_streaming(seen, facts.server))
+        found.extend(examine_unread(examined, facts.retention, settings.source))
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ with another suffix, is being written.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from fastavro import block_reader
 
 from floodmark.core.dataset import Dataset, file_dataset
 from floodmark.core.errors import ConfigError, SourceDamagedError
-from floodmark.sources.event_stream.transport import PartitionEnds, RawMessage, StreamGapError
+from floodmark.sources.event_stream.transport import PartitionEnds, Place, RawMessage, StreamGapError
 
 _NUMBER = "SequenceNumber"
 _BODY = "Body"
@@ -83,6 +83,9 @@ class CaptureFolder:
                     yield found
         if expected < end:
             raise StreamGapError(f"partition {partition} has no message {expected}, and the window ends at {end}")
+
+    def read_retention(self, places: Collection[Place]) -> None:
+        """Return None: rules of the storage remove files, and nothing in the folder shows them."""
 
     def _folder(self, partition: int) -> Path:
         found = [each for each in Path(self.path).iterdir() if each.name.isdecimal() and int(each.name) == partition]

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from floodmark.core.errors import ConfigError, SourceUnavailableError
 from floodmark.sources.event_stream.kafka_reports import BrokerReports
+from floodmark.sources.event_stream.kafka_retention import read_rules, read_times
 from floodmark.sources.event_stream.kafka_topic import KafkaTopic
-from floodmark.sources.event_stream.transport import PartitionEnds, RawMessage, StreamGapError
+from floodmark.sources.event_stream.transport import KeptMessages, PartitionEnds, Place, RawMessage, StreamGapError
 
 _TIMEOUT_SECONDS = 30.0
 """The time in which a broker must answer, and in which a read must bring a message."""
 _FIRST_ASK_SECONDS = 1.0
 """The first question to a broker waits so long; each one after it twice as long."""
+_SETTINGS_SECONDS = 10.0
+"""The time in which a broker must show the settings of a topic; Event Hubs may never do."""
 _BATCH_MESSAGES = 2_000
 _SILENT = logging.getLogger("floodmark.librdkafka")
 _SILENT.addHandler(logging.NullHandler())
@@ -67,6 +71,12 @@ class KafkaStream:
                     yield found
                 elif time.monotonic() > deadline:
                     raise reports.unavailable(f"message {expected} of partition {partition} did not arrive in time")
+
+    def read_retention(self, places: Collection[Place]) -> KeptMessages:
+        with self._consumer() as (consumer, _):
+            times = read_times(consumer, self.at.topic, places, time.monotonic() + _TIMEOUT_SECONDS)
+        client = AdminClient(self._connection(), logger=_SILENT)
+        return KeptMessages(*read_rules(client, self.at.topic, _SETTINGS_SECONDS), times)
 
     def _require(self, consumer: Consumer, partition: int, begin: int, end: int) -> None:
         """Raise StreamGapError unless a partition has some messages. The broker would let a consumer wait for them."""
@@ -140,14 +150,15 @@ class KafkaStream:
         finally:
             consumer.close()
 
-    def _configuration(self) -> dict[str, Any]:
+    def _connection(self) -> dict[str, Any]:
         known = {"sasl.password": self.at.password} if self.at.password else {}
         if self.at.ca_path:
             known["ssl.ca.location"] = self.at.ca_path
+        return {**self.at.settings, **known, "bootstrap.servers": self.at.servers}
+
+    def _configuration(self) -> dict[str, Any]:
         return {
-            **self.at.settings,
-            **known,
-            "bootstrap.servers": self.at.servers,
+            **self._connection(),
             # A name is required, and nothing is stored under it.
             "group.id": "floodmark",
             "enable.auto.commit": False,

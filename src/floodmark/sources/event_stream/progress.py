@@ -22,7 +22,7 @@ def read_unread(stream: EventStream, marks: Mapping[TableName, Sequence[MemberMa
     if not marks:
         return {}
     ends, now = stream.read_ends(), datetime.now(UTC)
-    ranges = {name: _ranges(found, ends) for name, found in marks.items()}
+    ranges = {name: unread_ranges(found, ends) for name, found in marks.items()}
     # Tables usually have the same marks: each message is read once.
     times = {place: _time_at(stream, *place) for found in ranges.values() for place in found}
     return {
@@ -34,7 +34,8 @@ Range = tuple[int, int, int]
 """A partition, the first unread message, and the end."""
 
 
-def _ranges(marks: Sequence[MemberMark], ends: Mapping[int, PartitionEnds]) -> list[Range]:
+def unread_ranges(marks: Sequence[MemberMark], ends: Mapping[int, PartitionEnds]) -> list[Range]:
+    """Return the messages beyond the marks of a table, without partitions that have none."""
     nexts = {int(each.member): PartitionMark.parse(each.mark).next for each in marks if each.mark}
     found = [(number, max(nexts.get(number, end.low), end.low), end.high) for number, end in ends.items()]
     return [each for each in found if each[1] < each[2]]

@@ -88,7 +88,7 @@ class EventPassReader:
 
     def count(self) -> int:
         """Return the number of messages; those of a new partition from its beginning on."""
-        states = [PassState.of(number, plan) for number, plan in self.tables.items()]
+        states = [PassState.of(number, plan, self.stream.topic) for number, plan in self.tables.items()]
         return max(
             (sum(end - state.begins.get(number, 0) for number, end in state.ends.items()) for state in states),
             default=0,

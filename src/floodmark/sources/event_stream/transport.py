@@ -1,4 +1,4 @@
-"""``EventStream``: the messages of a topic. Adapters: ``capture_folder``.
+"""``EventStream``: the messages of a topic. Adapters: ``capture_folder``, ``kafka_stream``.
 
 A topic has partitions, and the messages of a partition have offsets without holes. Offsets are those that a consumer
 sees: with Event Hubs, the sequence numbers.
@@ -6,9 +6,15 @@ sees: with Event Hubs, the sequence numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple, Protocol
+
+from floodmark.core.doctor.stream_retention import RemovalRules
+
+Place = tuple[int, int]
+"""A partition and an offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,18 @@ class RawMessage(NamedTuple):
     offset: int
     body: bytes | None
     """None for a message without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMessages:
+    """How long a topic keeps its messages."""
+
+    rules: RemovalRules | None
+    """None where the broker does not show them."""
+    refusal: str
+    """The reason why it does not."""
+    times: Mapping[Place, datetime]
+    """The times in UTC, by which retention counts, of messages that were asked for."""
 
 
 class StreamGapError(Exception):
@@ -48,3 +66,6 @@ class EventStream(Protocol):
 
         Raises StreamGapError where one of them is missing.
         """
+
+    def read_retention(self, places: Collection[Place]) -> KeptMessages | None:
+        """Return how long messages are kept, with the times of some. None: the owner of a folder removes its files."""

@@ -11,6 +11,7 @@ import pytest
 from floodmark.core.doctor.finding import Finding, Grade, worst
 from floodmark.core.doctor.server import DiagnosisInput
 from floodmark.core.doctor.stream import ServerStream, StreamedTable, StreamFacts, StreamGroup, diagnose_stream
+from floodmark.core.doctor.stream_retention import RemovalRules, StreamRetention
 from floodmark.core.window.planning import classify_tables
 from source_snapshots import NOON, ORDERS, instance, settings, snapshot, table_seen
 
@@ -23,7 +24,8 @@ def examined(server: ServerStream = SERVER) -> tuple[Finding, ...]:
     chosen, seen = settings(ORDERS), snapshot(table_seen(instance=replace(instance(), delivers_net=True)))
     validities = classify_tables(chosen, seen, {})
     made = DiagnosisInput(chosen, seen, validities, "yes", False, timedelta(minutes=5), NOON)
-    return diagnose_stream(made, StreamFacts("hub", 2, 10, server))
+    retention = StreamRetention(RemovalRules(timedelta(days=7)))
+    return diagnose_stream(made, StreamFacts("hub", 2, 10, server, retention))
 
 
 def test_sound_stream_has_nothing_but_good_findings() -> None:
