@@ -6,7 +6,7 @@ export VENV
 PY := $(VENV)/bin/python
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help setup run run-sources up down check check-pythons test test-clients torture bench bench-peers fuzz format docs reference
+.PHONY: help setup run run-sources up down check check-pythons test test-tutorial test-clients torture bench bench-peers fuzz format docs reference
 .PHONY: check-lint check-types check-units
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,8 +54,11 @@ check-units:
 check-pythons: ## the same with every Python of 3.11 to 3.13 that the machine has
 	@bin/check-pythons
 
-test: check $(CLASSES)-of-the-wheel ## everything but test-clients and the many kills of torture
+test: check $(CLASSES)-of-the-wheel ## everything but test-tutorial, test-clients and the many kills of torture
 	@$(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,tests/unit compact_tracking/tests/unit $(addprefix emulator/tests/,unit clients_external/node clients_external/debian)) tests compact_tracking/tests emulator/tests
+
+test-tutorial: setup ## the tutorial, followed line by line in a fresh clone, which it sets up
+	@FLOODMARK_TEST_TUTORIAL=1 $(PY) -m pytest -q tests/story/test_tutorial.py
 
 test-clients: setup ## tests with clients from npm and Debian, which it sets up
 	@bin/test-clients

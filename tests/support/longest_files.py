@@ -13,7 +13,6 @@ _REPOSITORY = Path(__file__).parents[2]
 _LONGEST = (
     "tests/story/test_main_job.py",
     "tests/story/test_airflow_kills.py",
-    "tests/story/test_tutorial.py",
     "tests/story/test_spark_cluster.py",
     "tests/story/test_cut_off_runs.py",
     "tests/story/test_spark_connect.py",
