@@ -15,7 +15,8 @@ from documents.source_text import REPOSITORY
 
 SITE = REPOSITORY / "build/site"
 """Where the built site is."""
-_SOURCE = REPOSITORY / "build/site-source"
+SOURCE = REPOSITORY / "build/site-source"
+"""Where its builder reads the documents."""
 _CONFIG = REPOSITORY / "zensical.toml"
 _FOLDERS = ("docs", "emulator/docs", "compact_tracking/docs")
 _FILES = (
@@ -47,12 +48,12 @@ def build_site() -> None:
 
 def copy_documents() -> None:
     """Copy the documents to where the builder reads them."""
-    shutil.rmtree(_SOURCE, ignore_errors=True)
+    shutil.rmtree(SOURCE, ignore_errors=True)
     for folder in _FOLDERS:
-        shutil.copytree(REPOSITORY / folder, _SOURCE / folder)
+        shutil.copytree(REPOSITORY / folder, SOURCE / folder)
     for name in _FILES:
-        _copy(REPOSITORY / name, _SOURCE / name)
-    for path in _SOURCE.rglob("*.md"):
+        _copy(REPOSITORY / name, SOURCE / name)
+    for path in SOURCE.rglob("*.md"):
         path.write_text(_FOLDER_LINK.sub(_to_page, path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
