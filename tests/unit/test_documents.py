@@ -129,3 +129,56 @@ def test_every_document_is_referred_to() -> None:
     }
     pages = {path for path, _ in texts(REPOSITORY) if path.match("docs/*.md") or path.match("docs/reference/*.md")}
     assert sorted(page.relative_to(REPOSITORY).as_posix() for page in pages - cited) == []
+
+
+COMMANDS = REPOSITORY / "docs" / "reference" / "commands.md"
+_SECTION = re.compile(r"^#+ `floodmark ?([^`]*)`\n(.*?)(?=^#+ `floodmark|\Z)", re.DOTALL | re.MULTILINE)
+_SHOWN_COMMAND = re.compile(r"(?:(?<=`)|(?<=bin/)|(?<=\$ ))floodmark ([a-z][\w-]*(?: [^`\n#]*)?)")
+
+
+def commands_of(reference: str) -> dict[str, set[str]]:
+    """Return the options of each command, as the generated page has them."""
+    return {name: set(re.findall(r"`(--[\w-]+)", section)) for name, section in _SECTION.findall(reference)}
+
+
+def unknown_to(commands: dict[str, set[str]], markdown: str) -> Iterator[str]:
+    """Yield each command and option that a document shows and the program does not have."""
+    for shown in _SHOWN_COMMAND.findall(markdown):
+        words = shown.split()
+        name = next((each for each in (" ".join(words[:2]), words[0]) if each in commands), None)
+        is_group = any(each.startswith(f"{name} ") for each in commands)
+        if name is None or (is_group and len(words) > 1 and not words[1].startswith("-")):
+            yield f"floodmark {shown}"
+            continue
+        options = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)}
+        yield from (f"floodmark {name} {option}" for option in sorted(options - commands[name]))
+
+
+def test_each_command_that_a_document_shows_exists() -> None:
+    """Decisions and the changelog are left out: they keep the names of their time."""
+    commands = commands_of(COMMANDS.read_text(encoding="utf-8"))
+    documents = [path for folder, names in _folders(REPOSITORY) for path in (folder / name for name in names)]
+    documents = [path for path in documents if path.suffix == ".md" and path.parent.name != "adr"]
+    unknown = {
+        path.relative_to(REPOSITORY).as_posix(): found
+        for path in documents
+        if path != COMMANDS and path.name != "CHANGELOG.md"
+        if (found := list(unknown_to(commands, path.read_text(encoding="utf-8"))))
+    }
+    assert unknown == {}
+
+
+@pytest.mark.parametrize(
+    ("markdown", "unknown"),
+    [
+        ("`floodmark run shop --config x.yaml`, `floodmark drift list`, `floodmark drift`", []),
+        ("$ .venv/bin/floodmark drift list --all  # --here\n", ["floodmark drift list --all"]),
+        ("`floodmark gone`", ["floodmark gone"]),
+        ("`floodmark drift gone 1`", ["floodmark drift gone 1"]),
+        ("$ floodmark run shop --other=1\n", ["floodmark run --other"]),
+    ],
+)
+def test_command_that_the_program_does_not_have_is_found(markdown: str, unknown: list[str]) -> None:
+    run = "# Command line\n\n## `floodmark run`\n\n* `--config <path>`: x\n\n"
+    reference = f"{run}## `floodmark drift`\n\n### `floodmark drift list`\n"
+    assert list(unknown_to(commands_of(reference), markdown)) == unknown
