@@ -59,10 +59,10 @@ def _page(folder: Path) -> str:
         schedule = getattr(dag.timetable, "expression", None)
         lines += [f"## {name}", "", f"{dag.description}. Schedule: {f'`{schedule}`' if schedule else 'on demand'}.", ""]
         tasks = [
-            [f"`{each.task_id}`", each.doc_md or "", ", ".join(f"`{name}`" for name in sorted(each.upstream_task_ids))]
+            [f"`{each.task_id}`", ", ".join(f"`{name}`" for name in sorted(each.upstream_task_ids)), each.doc_md or ""]
             for each in dag.topological_sort()
         ]
-        lines += table(["task", "work", "after"], tasks)
+        lines += table(["task", "after", "work"], tasks)
         form = [[f"`{key}`", dag.params.get_param(key).description or ""] for key in dag.params]
         lines += table(["field of the form", "meaning"], form) if form else []
     return "\n".join(lines).rstrip()
