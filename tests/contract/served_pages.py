@@ -88,7 +88,8 @@ FROM made
 _REST = (
     """
     INSERT INTO floodmark.alerts (event_key, kind, subject, what, place, since, means, advice)
-    VALUES ('k', 'run_failed', 'expired', 'Run 5 failed.', 'run 5', 'now', 'No table is loaded.', 'Read its log.')
+    VALUES ('k', 'run_failed', 'expired', 'Run 5 failed.', 'run 5', 'now', 'No table is loaded.',
+        E'Read its log.\\n-- Then:\\nSELECT 1')
     """,
     """
     INSERT INTO floodmark.quarantine

@@ -131,6 +131,13 @@ def test_pages_of_pipelines_and_tables_fit_even_with_long_names(
         check_fit(browser, scheme)
 
 
+def test_lines_of_a_hint_are_kept(browser: Chrome, filled: str) -> None:
+    """A hint may end in T-SQL, whose comments end with their lines."""
+    show(browser, 1280, "light")
+    browser.get(f"{filled}/expired")
+    assert texts(browser, ".notes .lines") == ["What to do: Read its log.\n-- Then:\nSELECT 1"]
+
+
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
 def test_charts_of_a_table_are_drawn(browser: Chrome, filled: str, width: int, scheme: str) -> None:
     show(browser, width, scheme)
