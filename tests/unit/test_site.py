@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -67,11 +67,37 @@ def test_list_that_the_site_would_break_is_found(markdown: str, broken: list[int
     assert list(broken_lists(markdown)) == broken
 
 
-def test_lists_are_the_same_on_the_site() -> None:
+def broken_tables(markdown: str) -> Iterator[int]:
+    """Yield each row of a table that is cut, or that is below no head of a table."""
+    fenced, above = False, ""
+    lines = markdown.splitlines()
+    for number, line in enumerate(lines, 1):
+        if line.startswith("```"):
+            fenced = not fenced
+        elif not fenced and line.startswith("|"):
+            below = lines[number] if number < len(lines) else ""
+            if not line.endswith("|") or not (above.startswith("|") or below.startswith("|--")):
+                yield number
+        above = line
+
+
+@pytest.mark.parametrize(
+    ("markdown", "broken"),
+    [
+        ("a\n\n| b | c |\n|---|---|\n| d | e |\n\n```\n| f\n```\n", []),
+        ("| b | c |\n|---|---|\n| d | e\nf |\n| g | h |\n", [3, 5]),
+    ],
+)
+def test_table_that_is_cut_is_found(markdown: str, broken: list[int]) -> None:
+    assert list(broken_tables(markdown)) == broken
+
+
+@pytest.mark.parametrize("broken", [broken_lists, broken_tables])
+def test_lists_and_tables_are_whole_on_the_site(broken: Callable[[str], Iterator[int]]) -> None:
     copy_documents()
     found = {
         path.relative_to(SOURCE).as_posix(): lines
         for path in SOURCE.rglob("*.md")
-        if (lines := list(broken_lists(path.read_text(encoding="utf-8"))))
+        if (lines := list(broken(path.read_text(encoding="utf-8"))))
     }
     assert found == {}
