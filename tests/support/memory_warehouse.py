@@ -26,7 +26,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
 from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.ports.staging import StagedPart, StagingSink
-from floodmark.sync.ports.warehouse import CheckedRows, WarehouseTraits
+from floodmark.sync.ports.warehouse import CheckedRows, StagedNow, WarehouseTraits
 from memory_target import Key, MemoryTarget, Values, key_of
 
 
@@ -114,6 +114,13 @@ class MemoryWarehouse:
     def count_parts(self, plan: WindowPlan, index: int) -> Mapping[int, int]:
         with self._lock:
             return {part: len(rows) for part, rows in self._parts[_place(plan, index)].items() if rows}
+
+    def count_staged(self, plan: WindowPlan) -> Mapping[TableName, StagedNow]:
+        with self._lock:
+            return {
+                table.source: StagedNow(sum(map(len, self._parts.get(_place(plan, index), {}).values())), 0)
+                for index, table in enumerate(plan.tables)
+            }
 
     def clear_parts(self, plan: WindowPlan, index: int, numbers: Collection[int]) -> None:
         with self._fenced(plan):

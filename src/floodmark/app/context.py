@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.sync.alerts import Alerts, NoNotes
 from floodmark.sync.ports.metrics import Metrics, NoMetrics
+from floodmark.sync.ports.progress import LoggedProgress, Progress
 from floodmark.wiring.alerts import wire_alerts
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ class AppContext:
     notes: AlertNotes = field(default_factory=NoNotes)
     """Records which channels were notified while the ledger cannot be reached."""
     metrics: Metrics = field(default_factory=NoMetrics)
+    progress: Progress = field(default_factory=LoggedProgress)
+    """Receives the progress of reads that take long."""
 
     def alerts(self) -> Alerts:
         """Return the alerts of the configuration. It connects only when an alert is raised or ended."""

@@ -23,4 +23,5 @@ def verify_pipeline(app: AppContext, pipeline: str) -> Iterator[TableVerificatio
         wiring.source.reader(),
         wiring.ledger.windows(),
         wiring.warehouse.comparer(),
+        progress=app.progress,
     )

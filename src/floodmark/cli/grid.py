@@ -82,11 +82,12 @@ def print_line(console: Console, text: str, style: str = "", indent: str = "") -
     if not console.is_terminal:
         console.print(Text(indent + text), soft_wrap=True)
         return
-    for line in _wrapped(text, console.width - len(indent)):
+    for line in wrap_words(text, console.width - len(indent)):
         console.print(Text(indent + line, style=style), soft_wrap=True)
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def wrap_words(text: str, width: int) -> list[str]:
+    """Return the lines of a text, none longer than a width unless it is one word."""
     lines: list[str] = []
     for paragraph in text.splitlines():
         line = ""

@@ -14,8 +14,10 @@ import typer
 from rich.console import Console
 
 from floodmark.app.context import AppContext
+from floodmark.cli.grid import print_line
 from floodmark.config.loading import load_config
 from floodmark.core.errors import ConfigError, FloodmarkError
+from floodmark.sync.ports.progress import LoggedProgress, Progress
 from floodmark.wiring.metrics import AirflowMetrics
 from floodmark.wiring.places import config_path
 
@@ -34,9 +36,13 @@ Wide = Annotated[bool, typer.Option("--wide", help="Print all columns, however l
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def open_app(config: Path | None) -> AppContext:
-    """Return the context of a command. config: the file, None for the default one. Raises ConfigError."""
-    return AppContext(load_config(config or config_path()), metrics=AirflowMetrics())
+def open_app(config: Path | None, progress: Progress | None = None) -> AppContext:
+    """Return the context of a command. Raises ConfigError.
+
+    config: the file, None for the default one. progress: receives the progress, None for the log.
+    """
+    loaded = load_config(config or config_path())
+    return AppContext(loaded, metrics=AirflowMetrics(), progress=progress or LoggedProgress())
 
 
 @contextmanager
@@ -45,7 +51,7 @@ def explained() -> Iterator[None]:
     try:
         yield
     except FloodmarkError as error:
-        _err.print(f"floodmark: {error.in_full}", markup=False)
+        print_line(_err, f"floodmark: {error.in_full}")
         if isinstance(error, ConfigError):
             raise typer.Exit(EXIT_CONFIG) from None
         raise typer.Exit(EXIT_TRY_AGAIN if error.retryable else EXIT_FAILED) from None

@@ -17,6 +17,7 @@ from floodmark.app.verify import verify_pipeline
 from floodmark.cli.findings import findings_json, print_findings
 from floodmark.cli.grid import print_line
 from floodmark.cli.process import EXIT_FAILED, AsJson, ConfigFile, Pipeline, Wide, explained, open_app, out
+from floodmark.cli.progress_bars import drawn_progress
 from floodmark.cli.status_grid import print_status
 from floodmark.cli.tables import print_verification, verification_json
 from floodmark.core.doctor.finding import Grade, worst
@@ -108,8 +109,8 @@ def doctor(
 
 def verify(pipeline: Pipeline, as_json: AsJson = False, wide: Wide = False, config: ConfigFile = None) -> None:
     """Compare source and warehouse row by row and show the differing keys. Exit status 1 when there are any."""
-    with explained():
-        results = list(verify_pipeline(open_app(config), pipeline))
+    with explained(), drawn_progress() as progress:
+        results = list(verify_pipeline(open_app(config, progress), pipeline))
     if as_json:
         typer.echo(verification_json(results))
     else:

@@ -12,6 +12,7 @@ from floodmark.app.load import end_load, open_reload
 from floodmark.app.replay import end_failed_replays, replay_of
 from floodmark.app.run import StartLoad, finish_window, run_pipeline
 from floodmark.cli.process import ConfigFile, Pipeline, explained, open_app, out
+from floodmark.cli.progress_bars import drawn_progress
 from floodmark.cli.tables import print_replay, print_run
 from floodmark.core.errors import ConfigError, FloodmarkBugError
 from floodmark.core.recovery.replay_interval import NoInterval, parse_bounds
@@ -101,7 +102,8 @@ def _start_load(config: Path) -> StartLoad:
     """Return a function that runs the load job as a child process."""
 
     def start(wiring: PipelineWiring, window_id: int) -> None:
-        run_load(wiring.job_secrets(), spark_target(), window_id, config)
+        with drawn_progress() as progress:
+            run_load(wiring.job_secrets(), spark_target(), window_id, config, progress)
 
     return start
 

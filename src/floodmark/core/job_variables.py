@@ -1,4 +1,4 @@
-"""The variables of the load job's environment that hold connections as JSON, with their passwords, and one URL."""
+"""The variables of the load job's environment: connections as JSON, with their passwords, a URL, and what to report."""
 
 from __future__ import annotations
 
@@ -9,3 +9,5 @@ LEDGER_VARIABLE = "FLOODMARK_LEDGER"
 WAREHOUSE_VARIABLE = "FLOODMARK_WAREHOUSE"
 REMOTE_VARIABLE = "FLOODMARK_SPARK_REMOTE"
 """Holds the URL of a Spark Connect server, with its token, where the load uses one."""
+PROGRESS_VARIABLE = "FLOODMARK_PROGRESS_LINES"
+"""Set where the starter of the job reads its progress as lines for programs; no secret. Otherwise it is in the log."""

@@ -14,7 +14,13 @@ from typing import Any, Protocol, Self, TypeVar
 
 from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
 from floodmark.core.hosts import is_loopback
-from floodmark.core.job_variables import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
+from floodmark.core.job_variables import (
+    KIND_VARIABLE,
+    LEDGER_VARIABLE,
+    PROGRESS_VARIABLE,
+    SOURCE_VARIABLE,
+    WAREHOUSE_VARIABLE,
+)
 from floodmark.core.schema import TableName
 from floodmark.core.window.load_result import STARTED, LoadResult, format_load_result
 from floodmark.core.window.plan import TableCounts
@@ -40,7 +46,9 @@ from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.engine import Engine, OpeningEngine
 from floodmark.spark.error_transport import recover
 from floodmark.spark.launch.target import SparkTarget
+from floodmark.spark.printed_progress import PrintedProgress
 from floodmark.spark.stager import SparkStager
+from floodmark.sync.ports.progress import LoggedProgress
 from floodmark.sync.ports.reader import OpenCut, OpenReader, OpenShared, PlanParts
 from floodmark.sync.ports.source import Source
 from floodmark.sync.run.load import load_window
@@ -116,6 +124,7 @@ def run_load_job(window_id: int, opening: OpeningEngine) -> Mapping[TableName, T
             PostgresWarehouse(warehouse),
             kind.snapshots(source),
             SparkStager(open_engine, kind.open_reader, kind.plan_parts, kind.open_cut, kind.open_shared),
+            progress=PrintedProgress() if PROGRESS_VARIABLE in os.environ else LoggedProgress(),
         )
     finally:
         _LOG.info("The load took %.1f s.", time.monotonic() - began - opening.waited_seconds)

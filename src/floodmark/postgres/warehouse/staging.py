@@ -5,6 +5,8 @@ They are dropped when the window is finished.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import psycopg
 
 from floodmark.core.naming import (
@@ -75,3 +77,10 @@ def list_staging(session: psycopg.Connection, window_id: int) -> list[TableName]
     """Return the staging tables of a window, of every attempt, and those that other windows have left behind."""
     rows = session.execute(read_sql("list_staging"), {"schema": STAGING_SCHEMA, "prefix": staging_prefix(window_id)})
     return [TableName(STAGING_SCHEMA, name) for (name,) in rows.fetchall()]
+
+
+def count_staged(session: psycopg.Connection, names: Sequence[TableName]) -> Mapping[TableName, tuple[int, int]]:
+    """Return about how many rows staging tables have, of finished and of unfinished writes."""
+    asked = {"schema": STAGING_SCHEMA, "names": [name.name for name in names]}
+    found = session.execute(read_sql("count_staged"), asked).fetchall()
+    return {TableName(STAGING_SCHEMA, name): (rows, unfinished) for name, rows, unfinished in found}

@@ -18,6 +18,8 @@ from floodmark.core.status.verification import RowDifference, TableVerification
 from floodmark.core.window.columns import value_columns
 from floodmark.core.window.plan import TablePlan
 from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.session import open_transaction
+from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.arrow_session import ArrowSession
 from floodmark.postgres.warehouse.staging_types import staging_type, to_staging
 from floodmark.postgres.warehouse.targets import column_types
@@ -46,6 +48,11 @@ class PostgresRowComparer:
             for batch, _ in (replace_unstorable(each, columns) for each in batches)
         )
         return _compare(self._at, table, schema, rows, listed_keys)
+
+    def estimate_rows(self, table: TablePlan) -> int | None:
+        with open_transaction(self._at, str(table.source)) as session:
+            found = session.execute(read_sql("estimate_rows"), {"target": quote_table(table.target)}).fetchone()
+        return found[0] if found else None
 
 
 def _compare(

@@ -30,6 +30,7 @@ from floodmark.postgres.warehouse.merge import Merge, merge_of, table, tombstone
 from floodmark.postgres.warehouse.merging import drop_duplicates, drop_keyless_deletes, key_rules, run_merge, text_rules
 from floodmark.postgres.warehouse.staging import (
     count_parts,
+    count_staged,
     create_staging,
     delete_parts,
     has_rows,
@@ -41,7 +42,7 @@ from floodmark.postgres.warehouse.target_locks import lock_targets
 from floodmark.postgres.warehouse.targets import LOCK_TIMEOUT, column_types, ensure_target, read_columns
 from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.ports.staging import StagingSink
-from floodmark.sync.ports.warehouse import CheckedRows, WarehouseTraits
+from floodmark.sync.ports.warehouse import CheckedRows, StagedNow, WarehouseTraits
 
 _LOG = logging.getLogger(__name__)
 _EXAMPLES = 3
@@ -85,6 +86,12 @@ class PostgresWarehouse:
     def count_parts(self, plan: WindowPlan, index: int) -> Mapping[int, int]:
         with open_transaction(self._at, str(plan.tables[index].source)) as session:
             return dict(session.execute(count_parts(plan, index)).fetchall())
+
+    def count_staged(self, plan: WindowPlan) -> Mapping[TableName, StagedNow]:
+        with open_transaction(self._at, plan.pipeline) as session:
+            found = count_staged(session, [staging_table(plan, index) for index in range(len(plan.tables))])
+        names = {staging_table(plan, index): table.source for index, table in enumerate(plan.tables)}
+        return {names[staging]: StagedNow(*rows) for staging, rows in found.items()}
 
     def clear_parts(self, plan: WindowPlan, index: int, numbers: Collection[int]) -> None:
         with open_transaction(self._at, str(plan.tables[index].source)) as session:

@@ -13,8 +13,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError, LoadKilledError, LoadStartError
+from floodmark.core.status.progress_line import parse_progress_line
+from floodmark.core.status.read_progress import ReadProgress
 from floodmark.core.window.load_result import STARTED, LoadResult, parse_load_result
 from floodmark.spark.launch.temporary_files import explain_ending, find_complaint, find_trouble, temporary_folders
+from floodmark.sync.ports.progress import Progress
 
 _KEPT_LINES = 8
 _LONGEST_LINE = 300
@@ -33,17 +36,24 @@ _START_HINT = (
 
 
 class JobOutput:
-    """The job's lines on their way to a log. Keeps what matters at the end: result, complaints, and the last lines."""
+    """The job's lines on their way to a log. Keeps what matters at the end: result, complaints, and the last lines.
 
-    def __init__(self) -> None:
+    progress: receives what the job reports about it; None where it was not asked to report it in lines for programs.
+    """
+
+    def __init__(self, progress: Progress | None = None) -> None:
         self.result: LoadResult | None = None
+        self._progress = progress
         self._started = False
         self._complaint: str | None = None
         self._out_of_memory = False
         self._last: deque[str] = deque(maxlen=_KEPT_LINES)
 
     def watch(self, lines: Iterable[str]) -> Iterator[str]:
-        """Yield all lines but those that are for programs: that the job began, and its result. Hides Java's options."""
+        """Yield all lines but those that are for programs: that the job began, its progress, and its result.
+
+        Hides Java's options.
+        """
         for line in lines:
             text = line.strip()
             found = parse_load_result(text)
@@ -52,6 +62,11 @@ class JobOutput:
             elif text == STARTED:
                 self._started = True
                 self._last.clear()
+            elif self._progress is not None and (progress := parse_progress_line(text)) is not None:
+                if isinstance(progress, ReadProgress):
+                    self._progress.report(progress)
+                else:
+                    self._progress.report_step(progress)
             else:
                 shown = _REPEATED_OPTIONS.sub(r"\1.", line)
                 self._keep(shown)

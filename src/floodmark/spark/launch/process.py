@@ -8,20 +8,33 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from floodmark.core.job_variables import PROGRESS_VARIABLE
+from floodmark.core.status.read_progress import StepProgress
 from floodmark.spark.launch import command as load_job
 from floodmark.spark.launch.output import JobOutput, start_failure
 from floodmark.spark.launch.parent_death import end_with_starter
 from floodmark.spark.launch.target import SparkTarget
+from floodmark.sync.ports.progress import Progress
 
 
-def run_load(secrets: Mapping[str, str], target: SparkTarget, window_id: int, config_path: Path) -> None:
+def run_load(
+    secrets: Mapping[str, str],
+    target: SparkTarget,
+    window_id: int,
+    config_path: Path,
+    progress: Progress | None = None,
+) -> None:
     """Run the load job of a window, its output on standard error, until it has ended; it ends with this process.
 
-    secrets: connections as JSON, by their variables. Raises what the job reported.
+    secrets: connections as JSON, by their variables. progress: receives the progress, which otherwise is in the
+    output. Raises what the job reported.
     """
     environment = os.environ | load_job.job_environment(secrets, target)
+    if progress is not None:
+        environment[PROGRESS_VARIABLE] = "1"
+        progress.report_step(StepProgress(f"window {window_id}: starting Spark"))
     command = load_job.submit_command(target, window_id, config_path)
-    output = JobOutput()
+    output = JobOutput(progress)
     try:
         started = subprocess.Popen(
             command,

@@ -37,6 +37,16 @@ class WarehouseTraits:
 
 
 @dataclass(frozen=True, slots=True)
+class StagedNow:
+    """About how many rows a staging table has at a moment."""
+
+    rows: int
+    """Those of finished writes."""
+    unfinished_rows: int
+    """Those of writes that are not finished, as far as the warehouse reports them."""
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedRows:
     """The rows of a table of a merged window that are checked."""
 
@@ -64,6 +74,12 @@ class Staging(Protocol):
 
     def count_parts(self, plan: WindowPlan, index: int) -> Mapping[int, int]:
         """Return the number of rows in staging for each part of a first load."""
+
+    def count_staged(self, plan: WindowPlan) -> Mapping[TableName, StagedNow]:
+        """Return about how many rows of each source table are in staging, for progress alone.
+
+        It may be called every second, while the tables are written: it reads no rows.
+        """
 
     def clear_parts(self, plan: WindowPlan, index: int, numbers: Collection[int]) -> None:
         """Remove the rows of parts from staging."""
@@ -114,5 +130,9 @@ class RowComparer(Protocol):
     ) -> TableVerification:
         """Compare all rows of a source table with its target.
 
-        batches: the stored columns. Raises from ``core.errors``; OperatorError for a table that has not been loaded.
+        batches: the stored columns; they are read until their end before the comparison begins. Raises from
+        ``core.errors``; OperatorError for a table that has not been loaded.
         """
+
+    def estimate_rows(self, table: TablePlan) -> int | None:
+        """Return about how many rows the target of a table has, from statistics; None where there are none."""

@@ -7,15 +7,8 @@ reads only the chunks whose rows are not in staging.
 from __future__ import annotations
 
 import logging
-import threading
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 
-from floodmark.core.errors import FloodmarkError
-from floodmark.core.schema import TableName
-from floodmark.core.status.pace import Pace
-from floodmark.core.window.chunks import LoadProgress, StoredChunk, plan_chunks, progress_of, select_lost
+from floodmark.core.window.chunks import StoredChunk, plan_chunks, progress_of, select_lost
 from floodmark.core.window.plan import LoadKind, WindowPlan
 from floodmark.sync.ports.ledger import Ledger
 from floodmark.sync.ports.stager import StagedRows, Stager
@@ -23,38 +16,6 @@ from floodmark.sync.ports.warehouse import Warehouse
 from floodmark.sync.run.read_slots import ReadSlots
 
 _LOG = logging.getLogger(__name__)
-PROGRESS_SECONDS = 10.0
-
-
-class _ProgressWatch:
-    """The progress of the first loads of a window, from one reading to the next."""
-
-    def __init__(self, window_id: int, ledger: Ledger) -> None:
-        self._window_id = window_id
-        self._ledger = ledger
-        self._read_at = time.monotonic()
-        self._is_first = True
-        self._known: Mapping[TableName, LoadProgress] = {}
-        self._begun: dict[TableName, tuple[float, int]] = {}
-        """For each table: the reading before the one that first had it, and the rows that an earlier load staged."""
-
-    def read(self) -> list[str]:
-        """Return a line for each table whose progress has changed."""
-        now = time.monotonic()
-        try:
-            seen = self._ledger.read_load_progress(self._window_id)
-        except FloodmarkError as error:
-            _LOG.warning("Could not read the progress of the load: %s", error)
-            return []
-        changed = []
-        for source, progress in seen.items():
-            begun, rows = self._begun.setdefault(source, (self._read_at, progress.rows if self._is_first else 0))
-            if progress != self._known.get(source):
-                pace = Pace(progress.rows - rows, now - begun).describe(progress.rows_left)
-                done = f"{progress.staged_chunks} of {progress.chunks} chunks"
-                changed.append(f"{source}: first load {progress}, {done}{pace}.")
-        self._read_at, self._known, self._is_first = now, seen, False
-        return changed
 
 
 def slots_of(plan: WindowPlan) -> ReadSlots:
@@ -113,26 +74,3 @@ def forget_first_loads(plan: WindowPlan, ledger: Ledger, warehouse: Warehouse) -
             numbers = [each.chunk.number for each in ledger.list_chunks(plan.window_id, table.source)]
             warehouse.clear_parts(plan, index, numbers)
             ledger.reset_chunks(plan, table.source, numbers)
-
-
-@contextmanager
-def progress_logged(plan: WindowPlan, ledger: Ledger, seconds: float = PROGRESS_SECONDS) -> Iterator[None]:
-    """Log the progress of first loads every few seconds while the block runs, where it has changed."""
-    if all(table.kind is not LoadKind.FIRST_LOAD for table in plan.tables):
-        yield
-        return
-    ended, watch = threading.Event(), _ProgressWatch(plan.window_id, ledger)
-    watch.read()  # before the block, so that what is staged by now counts for no rate
-
-    def log_progress() -> None:
-        while not ended.wait(seconds):
-            for line in watch.read():
-                _LOG.info("%s", line)
-
-    reporter = threading.Thread(target=log_progress, name="progress", daemon=True)
-    reporter.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        reporter.join()

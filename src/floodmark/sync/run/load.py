@@ -28,10 +28,12 @@ from floodmark.core.window.lane import MAIN_LANE
 from floodmark.core.window.members import MemberRead
 from floodmark.core.window.plan import LoadKind, TableCounts, WindowPlan, WindowState
 from floodmark.sync.ports.ledger import Ledger
+from floodmark.sync.ports.progress import LoggedProgress, Progress
 from floodmark.sync.ports.source import Source
 from floodmark.sync.ports.stager import StagedRows, Stager
 from floodmark.sync.ports.warehouse import Warehouse
-from floodmark.sync.run.first_load import forget_first_loads, progress_logged
+from floodmark.sync.run.first_load import forget_first_loads
+from floodmark.sync.run.load_progress import LoadWatch, progress_reported
 from floodmark.sync.run.refusals import concerns_one_table, refusal, refused_verdict
 from floodmark.sync.run.stage import stage_cut, stage_tables
 from floodmark.sync.window.origin import is_followed
@@ -41,19 +43,25 @@ _LOG = logging.getLogger(__name__)
 
 
 def load_window(
-    window_id: int, ledger: Ledger, warehouse: Warehouse, source: Source, stager: Stager
+    window_id: int,
+    ledger: Ledger,
+    warehouse: Warehouse,
+    source: Source,
+    stager: Stager,
+    *,
+    progress: Progress | None = None,
 ) -> Mapping[TableName, TableCounts]:
     """Load a window and return the rows per merged table. For a window that is merged already, return its counts.
 
-    Raises WindowBusyError while another load of the window is running, and the error about its tables where none of
-    them can be merged.
+    progress: receives the progress; None for the log. Raises WindowBusyError while another load of the window is
+    running, and the error about its tables where none of them can be merged.
     """
     with ledger.hold_load(window_id):
         opened = ledger.begin_load(window_id)
         if opened.state is not WindowState.PLANNED:
             _LOG.info("Window %s is already %s; there is nothing to load.", window_id, opened.state.value)
             return ledger.read_counts(window_id)
-        return _WindowLoad(opened.plan, ledger, warehouse, source, stager).run()
+        return _WindowLoad(opened.plan, ledger, warehouse, source, stager, progress or LoggedProgress()).run()
 
 
 @dataclass
@@ -66,6 +74,7 @@ class _WindowLoad:
     warehouse: Warehouse
     source: Source
     stager: Stager
+    progress: Progress
     staged: dict[TableName, StagedRows] = field(default_factory=dict)
     refused: dict[TableName, FloodmarkError] = field(default_factory=dict)
     read_whole: frozenset[TableName] = frozenset()
@@ -78,9 +87,10 @@ class _WindowLoad:
         plan = self.plan
         _LOG.info("Window %s of %s, attempt %s, up to %s.", plan.window_id, plan.pipeline, plan.attempt, plan.to_lsn)
         self._prepare()
-        with progress_logged(self.plan, self.ledger):
-            self._stage()
+        with progress_reported(self.plan, self.ledger, self.warehouse, self.progress) as watch:
+            self._stage(watch)
         self._record_reads()
+        watch.begin_step("merging")
         try:
             counts = self._merge()
         except (ConfigError, DataQualityError, FloodmarkBugError, TableRefusedError):
@@ -100,13 +110,14 @@ class _WindowLoad:
             except FloodmarkError as error:
                 self._leave_out({self._table_of(error): error})
 
-    def _stage(self) -> None:
+    def _stage(self, watch: LoadWatch) -> None:
         try:
             cut = stage_cut(self.plan, self.warehouse, self.stager)
             if cut is not None:
                 self.read_whole = frozenset(self.plan.tables[index].source for index in cut.tables)
                 self._extend(cut.end)
-            staged = stage_tables(self.plan, self.ledger, self.warehouse, self.stager, cut.tables if cut else {})
+            done = cut.tables if cut else {}
+            staged = stage_tables(self.plan, self.ledger, self.warehouse, self.stager, done, on_staged=watch.end)
         except SourceBehindError:
             # Where the source itself was restored, its verdict explains more than the copy that has another log.
             verify_reads(self.plan, self.source)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from floodmark.core.errors import FloodmarkError
@@ -40,10 +40,13 @@ def stage_tables(
     warehouse: Warehouse,
     stager: Stager,
     staged: Mapping[int, StagedRows | FloodmarkError],
+    *,
+    on_staged: Callable[[TableName, int], None],
 ) -> Mapping[TableName, StagedRows | FloodmarkError]:
     """Stage the tables of a window. Return for each its rows, or the error that concerns it alone.
 
-    staged: the tables that are staged already. Raises any other error, when no task is left that writes.
+    staged: the tables that are staged already. on_staged: called for each table that was staged, with the rows that
+    were read. Raises any other error, when no task is left that writes.
     """
     slots = slots_of(plan)
     changed = [index for index, table in enumerate(plan.tables) if table.kind is LoadKind.CHANGES and not table.quiet]
@@ -54,21 +57,23 @@ def stage_tables(
     def stage(index: int) -> StagedRows | FloodmarkError:
         try:
             if plan.tables[index].kind is LoadKind.FIRST_LOAD:
-                return _reported(plan, index, stage_first_load(plan, index, ledger, warehouse, stager, slots=slots))
-            if (found := small.get(index)) is None:
-                return _stage_changes(plan, index, warehouse, stager)
-            if isinstance(found, FloodmarkError):
+                rows = stage_first_load(plan, index, ledger, warehouse, stager, slots=slots)
+            elif isinstance(found := small.get(index), FloodmarkError):
                 raise found
-            return _reported(plan, index, found)
+            else:
+                rows = found or _stage_changes(plan, index, warehouse, stager)
+            _report(plan, index, rows)
+            on_staged(plan.tables[index].source, rows.read_rows)
+            return rows
         except FloodmarkError as error:
             if concerns_one_table(error):
                 return error
             raise
 
     with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="stage") as pool:
-        rows = pool.map(stage, range(len(plan.tables)))
+        results = pool.map(stage, range(len(plan.tables)))
         try:
-            return dict(zip((table.source for table in plan.tables), rows, strict=True))
+            return dict(zip((table.source for table in plan.tables), results, strict=True))
         except BaseException:
             # Wait for running tables: after an error of one, no task of another may continue to write.
             pool.shutdown(cancel_futures=True)
@@ -82,13 +87,14 @@ def _raise_common(results: Mapping[int, StagedRows | FloodmarkError]) -> None:
 
 
 def _stage_changes(plan: WindowPlan, index: int, warehouse: Warehouse, stager: Stager) -> StagedRows:
-    table = plan.tables[index]
-    if table.quiet:
-        _LOG.info("%s: no change in %s.", table.source, table.interval)
+    if plan.tables[index].quiet:
         return StagedRows(0, 0)
-    return _reported(plan, index, stager.stage_table(plan, index, warehouse.sink(plan, index)))
+    return stager.stage_table(plan, index, warehouse.sink(plan, index))
 
 
-def _reported(plan: WindowPlan, index: int, rows: StagedRows) -> StagedRows:
-    _LOG.info("%s: %s rows read, %s staged.", plan.tables[index].source, rows.read_rows, rows.staged_rows)
-    return rows
+def _report(plan: WindowPlan, index: int, rows: StagedRows) -> None:
+    table = plan.tables[index]
+    if table.quiet and not rows.read_rows:
+        _LOG.info("%s: no change in %s.", table.source, table.interval)
+    else:
+        _LOG.info("%s: %s rows read, %s staged.", table.source, rows.read_rows, rows.staged_rows)

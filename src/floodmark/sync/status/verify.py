@@ -6,23 +6,24 @@ there now: while the source is written to, it differs from its target.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from floodmark.core.errors import NotCapturedYetError
 from floodmark.core.position import Position
+from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.source.history import LogEntry
 from floodmark.core.source.snapshot import Verdict
 from floodmark.core.source.verdicts import incident
-from floodmark.core.status.pace import Pace
+from floodmark.core.status.read_progress import ReadKind, ReadProgress, StepProgress
 from floodmark.core.status.verification import TableVerification
 from floodmark.core.window.chunks import LoadChunk
 from floodmark.core.window.plan import TablePlan
 from floodmark.core.window.planning import classify_tables, pinned_instances, plan_table
 from floodmark.sync.ports.ledger import Ledger
+from floodmark.sync.ports.progress import Progress
 from floodmark.sync.ports.reader import OpenReader
 from floodmark.sync.ports.source import Source
 from floodmark.sync.ports.warehouse import DEFAULT_LISTED_KEYS, RowComparer
@@ -31,8 +32,6 @@ from floodmark.sync.window.origin import require_origin
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PROGRESS_SECONDS = 10.0
-_LOG = logging.getLogger(__name__)
 _WHOLE_TABLE = LoadChunk(0, None, None)
 
 
@@ -43,28 +42,31 @@ def verify_tables(
     ledger: Ledger,
     comparer: RowComparer,
     *,
+    progress: Progress,
     listed_keys: int = DEFAULT_LISTED_KEYS,
 ) -> Iterator[TableVerification]:
     """Yield one result after the other, in the order of the configuration. Raises from ``core.errors``."""
     end, tables = _plan(settings, source, ledger)
-    for table in tables:
+    for number, table in enumerate(tables):
+        progress.report_step(StepProgress(f"reading {table.source}", 0.0, len(tables), number))
         batches = open_reader(table, end).read_chunk(_WHOLE_TABLE)
-        yield comparer.compare_rows(table, rows_logged(str(table.source), batches), listed_keys)
+        total = comparer.estimate_rows(table)
+        yield comparer.compare_rows(table, rows_reported(table.source, batches, total, progress), listed_keys)
 
 
-def rows_logged(
-    table: str, batches: Iterable[pa.RecordBatch], seconds: float = PROGRESS_SECONDS
+def rows_reported(
+    table: TableName, batches: Iterable[pa.RecordBatch], total_rows: int | None, progress: Progress
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches, and log every few seconds how many rows were read."""
-    begun = said = time.monotonic()
-    rows = 0
+    """Yield the batches, and report how many rows were read. total_rows: about how many there are; None: unknown."""
+    begun, rows = time.monotonic(), 0
     for batch in batches:
         rows += batch.num_rows
-        now = time.monotonic()
-        if now - said >= seconds:
-            said = now
-            _LOG.info("%s: %s rows read for the comparison%s.", table, f"{rows:,}", Pace(rows, now - begun).describe())
+        seconds = time.monotonic() - begun
+        progress.report(ReadProgress(table, ReadKind.COMPARISON, rows, seconds, total_rows=total_rows))
         yield batch
+    seconds = time.monotonic() - begun
+    progress.report(ReadProgress(table, ReadKind.COMPARISON, rows, seconds, total_rows=rows, is_done=True))
+    progress.report_step(StepProgress(f"comparing {table}"))
 
 
 def _plan(settings: PipelineSettings, source: Source, ledger: Ledger) -> tuple[LogEntry, list[TablePlan]]:

@@ -1,0 +1,210 @@
+"""``DrawnProgress``: the progress of a command as bars on a terminal, one for each table, with the log above them.
+
+The bars are on standard error, as the log is, and go when the command's work ends, however it ends: what stays is the
+log, and the result or the message of the error.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+
+from rich.console import Console, RenderableType
+from rich.progress import GetTimeCallable, Progress, TaskID
+from rich.spinner import Spinner
+from rich.text import Text
+
+from floodmark.cli.grid import wrap_words
+from floodmark.cli.progress_lines import bar_lines, plan_layout
+from floodmark.core.schema import TableName
+from floodmark.core.status.read_progress import ReadProgress, StepProgress
+
+_OTHER_LINES = 3
+"""The lines of a terminal without bars: that of the step, that of tables without a bar, and the cursor's."""
+
+
+class _Bars(Progress):
+    """The lines of all bars, in place of the table of columns that rich would draw."""
+
+    def __init__(self, console: Console, get_time: GetTimeCallable | None = None, *, auto_refresh: bool = True) -> None:
+        self.step = StepProgress("")
+        self.now = get_time or console.get_time
+        self.step_began = self.now()
+        self.done: set[TableName] = set()
+        self._spinner = Spinner("line")
+        # Before rich has initialised itself, it asks for what there is to draw.
+        self._terminal = console
+        # What is printed meanwhile is handed to the console by ``LinesAbove``.
+        super().__init__(
+            console=console,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            auto_refresh=auto_refresh,
+            get_time=get_time,
+            refresh_per_second=4,
+        )
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """Yield the line of the step, and the bars for which the terminal has room: those of unfinished reads first."""
+        width, now = self._terminal.width - 1, self.now()
+        step = StepProgress(self.step.what, now - self.step_began, self.step.tables, self._done_tables())
+        sign = self._spinner.render(now)
+        yield Text(f"{sign} {step}"[:width] if isinstance(sign, Text) else str(step)[:width])
+        reads: list[ReadProgress] = [task.fields["read"] for task in self.tasks]
+        shown = self._with_room(reads, plan_layout(reads, width).lines)
+        layout = plan_layout(shown, width)
+        for read in shown:
+            yield from bar_lines(read, layout, now)
+        if more := len(reads) - len(shown):
+            yield Text(f"  and {more:,} more {'table' if more == 1 else 'tables'}")
+
+    def _done_tables(self) -> int:
+        return max(self.step.done_tables, len(self.done)) if self.step.tables else 0
+
+    def _with_room(self, reads: list[ReadProgress], lines: int) -> list[ReadProgress]:
+        """Return the reads that have a bar. Of the finished ones, those are left out that came first."""
+        room = max((self._terminal.height - _OTHER_LINES) // lines, 1)
+        unfinished = [read for read in reads if not read.is_done][:room]
+        finished = [read for read in reads if read.is_done]
+        kept = {read.table for read in (*unfinished, *finished[len(unfinished) + len(finished) - room :])}
+        return [read for read in reads if read.table in kept] if len(reads) > room else reads
+
+
+class DrawnProgress:
+    """``sync.ports.progress.Progress`` on a terminal, for use in a ``with`` block."""
+
+    every_seconds = 1.0
+
+    def __init__(self, console: Console, get_time: GetTimeCallable | None = None, *, auto_refresh: bool = True) -> None:
+        self._bars = _Bars(console, get_time, auto_refresh=auto_refresh)
+        self._tasks: dict[TableName, TaskID] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> DrawnProgress:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Remove the bars. Repeatable."""
+        self._bars.stop()
+
+    def report(self, read: ReadProgress) -> None:
+        with self._lock:
+            if read.table not in self._tasks:
+                self._tasks[read.table] = self._bars.add_task(str(read.table), total=None, read=read)
+            if read.is_done:
+                self._bars.done.add(read.table)
+            self._bars.update(self._tasks[read.table], completed=read.rows, total=read.total_rows, read=read)
+
+    def report_step(self, step: StepProgress) -> None:
+        with self._lock:
+            if step.what != self._bars.step.what or not step.seconds:
+                self._bars.step_began = self._bars.now() - step.seconds
+            self._bars.step = step
+
+
+class LinesAbove(io.TextIOBase):
+    """Standard error while bars are drawn: each line is printed above them, wrapped between words."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._begun = ""
+        self._lock = threading.Lock()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        with self._lock:
+            *lines, self._begun = (self._begun + text).split("\n")
+            for line in lines:
+                self._print(line)
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: a line that is begun would be torn by the bars."""
+
+    def finish(self) -> None:
+        """Print the last line, which may have no end."""
+        with self._lock:
+            if self._begun:
+                self._print(self._begun)
+            self._begun = ""
+
+    def _print(self, line: str) -> None:
+        wrapped = "\n".join(wrap_words(line.rstrip("\r"), self._console.width))
+        self._console.print(Text(wrapped), soft_wrap=True)
+
+
+def can_draw(console: Console) -> bool:
+    """Return whether lines can be drawn again on a console. A variable that forces colours makes no pipe a terminal."""
+    return console.file.isatty() and console.is_interactive and not console.is_dumb_terminal
+
+
+@contextmanager
+def drawn_progress(console: Console | None = None) -> Iterator[DrawnProgress | None]:
+    """Draw the progress on standard error while the block runs; None where it is no terminal that can be drawn on.
+
+    What the block writes to standard error or logs is printed above the bars.
+    """
+    console = console or Console(file=sys.stderr, highlight=False)
+    if not can_draw(console):
+        yield None
+        return
+    lines = LinesAbove(console)
+    with ExitStack() as stack:
+        progress = stack.enter_context(DrawnProgress(console))
+        stack.enter_context(_ended_by_signal(progress.stop))
+        stack.callback(lines.finish)
+        stack.enter_context(_written_to(lines))
+        yield progress
+
+
+@contextmanager
+def _written_to(lines: LinesAbove) -> Iterator[None]:
+    """Have standard error and the handlers of our log that write to it write to ``lines``."""
+    stderr = sys.stderr
+    handlers = [
+        handler
+        for handler in logging.getLogger("floodmark").handlers
+        if isinstance(handler, logging.StreamHandler) and handler.stream is stderr
+    ]
+    sys.stderr = lines
+    for handler in handlers:
+        handler.setStream(lines)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.setStream(stderr)
+        sys.stderr = stderr
+
+
+@contextmanager
+def _ended_by_signal(stop: Callable[[], None]) -> Iterator[None]:
+    """Remove the bars, which hide the cursor, before SIGTERM ends the process as it always does."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        stop()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
