@@ -48,7 +48,7 @@ def rig(tmp_path: Path, database: WarehouseConnection, monkeypatch: pytest.Monke
     }.items():
         monkeypatch.setenv(name, value)
 
-    def run_load(secrets: Mapping[str, str], master: str | None, window_id: int, path: Path) -> None:
+    def run_load(secrets: Mapping[str, str], master: str | None, window_id: int, path: Path, _progress: None) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(job, "SparkStager", stager)
             for name, value in secrets.items():

@@ -56,7 +56,9 @@ def rig(
         }.items():
             monkeypatch.setenv(name, value)
 
-        def run_load(secrets: Mapping[str, str], master: str | None, window_id: int, path: Path) -> None:
+        def run_load(
+            secrets: Mapping[str, str], master: str | None, window_id: int, path: Path, _progress: None
+        ) -> None:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(job, "SparkStager", stager)
                 for name, value in secrets.items():

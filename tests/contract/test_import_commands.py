@@ -114,7 +114,7 @@ def old(
     monkeypatch.setenv("FLOODMARK_DATA_DOCS", str(tmp_path / "docs"))
     monkeypatch.setattr(out, "width", 200)
 
-    def run_load(secrets: Mapping[str, str], _target: object, window_id: int, _path: Path) -> None:
+    def run_load(secrets: Mapping[str, str], _target: object, window_id: int, _path: Path, _progress: None) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(job, "SparkStager", stager)
             for name, value in secrets.items():

@@ -31,8 +31,10 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sources.cdc.rows.change_reader import CdcReader
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.spark.stage import StageWriter
-from floodmark.sync.run.first_load import progress_logged, stage_first_load
+from floodmark.sync.ports.progress import LoggedProgress
+from floodmark.sync.run.first_load import stage_first_load
 from floodmark.sync.run.load import load_window
+from floodmark.sync.run.load_progress import progress_reported
 from floodmark.sync.run.read_slots import ReadSlots
 from lsns import lsn
 
@@ -214,7 +216,8 @@ def test_progress_stands_in_the_log_while_it_changes(
     shop: Shop, source: SmallSource, caplog: pytest.LogCaptureFixture
 ) -> None:
     plan = planned(shop)
-    with caplog.at_level(logging.INFO), progress_logged(plan, shop.ledger, seconds=0.01):
+    often = LoggedProgress(every_seconds=0.01)
+    with caplog.at_level(logging.INFO), progress_reported(plan, shop.ledger, shop.warehouse, often):
         SmallStager(shop, source).stage_chunks(plan, 0, plan_chunks(BOUNDS)[:2], 1)
         wait_until(lambda: "66 %, 4 rows, 2 of 3 chunks, " in caplog.text)
     assert re.search(r"2 of 3 chunks, [\d,]+ rows/s, about \d+ s left\.", caplog.text)
@@ -225,8 +228,9 @@ def test_rows_of_an_earlier_load_do_not_count_for_the_rate(
 ) -> None:
     plan = planned(shop)
     SmallStager(shop, source).stage_chunks(plan, 0, plan_chunks(BOUNDS)[:2], 1)
-    readings = Fuse()
-    with caplog.at_level(logging.INFO), progress_logged(plan, readings.guard(shop.ledger), seconds=0.01):
+    readings, often = Fuse(), LoggedProgress(every_seconds=0.01)
+    ledger = readings.guard(shop.ledger)
+    with caplog.at_level(logging.INFO), progress_reported(plan, ledger, shop.warehouse, often):
         wait_until(lambda: len(readings.done) >= 3)
         assert "chunks" not in caplog.text
         SmallStager(shop, source).stage_chunks(plan, 0, plan_chunks(BOUNDS)[2:], 1)

@@ -12,6 +12,7 @@ from floodmark.postgres.warehouse.verify import PostgresRowComparer
 from floodmark.sources.cdc.rows.change_reader import CdcReader
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sync.ports.progress import LoggedProgress
 from floodmark.sync.ports.reader import OpenReader
 from floodmark.sync.status import verify
 
@@ -24,5 +25,10 @@ def verify_tables(
     settings: PipelineSettings, source: SqlServerConnection, warehouse: WarehouseConnection
 ) -> Iterator[TableVerification]:
     return verify.verify_tables(
-        settings, SqlServerSource(source), reading(source), PostgresLedger(warehouse), PostgresRowComparer(warehouse)
+        settings,
+        SqlServerSource(source),
+        reading(source),
+        PostgresLedger(warehouse),
+        PostgresRowComparer(warehouse),
+        progress=LoggedProgress(),
     )

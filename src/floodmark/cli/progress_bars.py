@@ -55,9 +55,8 @@ class _Bars(Progress):
     def get_renderables(self) -> Iterator[RenderableType]:
         """Yield the line of the step, and the bars for which the terminal has room: those of unfinished reads first."""
         width, now = self._terminal.width - 1, self.now()
-        step = StepProgress(self.step.what, now - self.step_began, self.step.tables, self._done_tables())
-        sign = self._spinner.render(now)
-        yield Text(f"{sign} {step}"[:width] if isinstance(sign, Text) else str(step)[:width])
+        if self.step.what:
+            yield self._step_line(width, now)
         reads: list[ReadProgress] = [task.fields["read"] for task in self.tasks]
         shown = self._with_room(reads, plan_layout(reads, width).lines)
         layout = plan_layout(shown, width)
@@ -65,6 +64,14 @@ class _Bars(Progress):
             yield from bar_lines(read, layout, now)
         if more := len(reads) - len(shown):
             yield Text(f"  and {more:,} more {'table' if more == 1 else 'tables'}")
+
+    def _step_line(self, width: int, now: float) -> Text:
+        seconds = now - self.step_began
+        shown = seconds if seconds >= 1 else 0.0
+        step = StepProgress(self.step.what, shown, self.step.tables, self._done_tables())
+        line = Text(f"{self._spinner.render(now)} {step}")
+        line.truncate(width)
+        return line
 
     def _done_tables(self) -> int:
         return max(self.step.done_tables, len(self.done)) if self.step.tables else 0
@@ -98,6 +105,10 @@ class DrawnProgress:
     def stop(self) -> None:
         """Remove the bars. Repeatable."""
         self._bars.stop()
+
+    def refresh(self) -> None:
+        """Draw at once what is known; otherwise it is drawn several times a second."""
+        self._bars.refresh()
 
     def report(self, read: ReadProgress) -> None:
         with self._lock:

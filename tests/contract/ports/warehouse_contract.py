@@ -12,6 +12,7 @@ from warehouse_rig import WarehouseRig
 from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load
 from window_histories import FIRST_POSITION, History, covering_windows, net_rows, states_at, without_lobs
 
+from cdc_database import wait_until
 from floodmark.core.errors import (
     DuplicateKeyError,
     FloodmarkError,
@@ -23,6 +24,7 @@ from floodmark.core.policies import Deletes
 from floodmark.core.schema import TableName
 from floodmark.core.window.lane import replay_lane
 from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowState
+from floodmark.sync.ports.warehouse import StagedNow
 from lsns import lsn
 
 ONE = {1: (Decimal("5.00"), None, "n")}
@@ -106,6 +108,14 @@ class WarehouseContract:
         rig.run(first_load(), 10, one())
         rig.run(changes(10, 20), 20, [Row(1, UPDATE, 15, 7, keep=True)])
         assert rig.visible() == {1: (Decimal("7.00"), None, "n")}
+
+    @both_kinds
+    def test_rows_in_staging_are_counted_while_the_window_is_loaded(self, rig: WarehouseRig, kind: LoadKind) -> None:
+        plan = rig.open(planned(rig, kind), to=10)
+        rig.stage(plan, [Row(key, INSERT, 8, 1) for key in (1, 2)])
+        rig.stage(plan, [Row(3, INSERT, 8, 1)], part=1)
+        # A counter of the warehouse may be a little behind.
+        wait_until(lambda: rig.warehouse.count_staged(plan)[ORDERS] == StagedNow(3, 0))
 
     def test_rows_are_visible_when_the_traits_say_so(self, rig: WarehouseRig) -> None:
         plan = rig.open(first_load(), to=10)

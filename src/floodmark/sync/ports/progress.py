@@ -10,7 +10,7 @@ from floodmark.core.status.read_progress import ReadProgress, StepProgress
 
 LOG_SECONDS = 10.0
 _LOG = logging.getLogger(__name__)
-_EARLY = 0.9
+_EARLY = 0.99
 """The share of the time between two lines after which a report counts as due: a timer may fire a little early."""
 
 
@@ -46,7 +46,8 @@ class LoggedProgress:
 
     def report(self, read: ReadProgress) -> None:
         last = self._logged.get(read.table)
-        has_news = last is None or (last.rows, last.staged_chunks) != (read.rows, read.staged_chunks)
+        known = (last.rows, last.staged_chunks) if last else (read.earlier_rows, read.staged_chunks)
+        has_news = (read.rows, read.staged_chunks) != known
         since = read.seconds - (last.seconds if last and last.seconds <= read.seconds else 0.0)
         if read.is_done or not has_news or since < _EARLY * self._every_seconds:
             return

@@ -1,0 +1,22 @@
+"""``KeptProgress``: a ``Progress`` that keeps what it is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from floodmark.core.status.read_progress import ReadProgress, StepProgress
+
+
+@dataclass
+class KeptProgress:
+    """``sync.ports.progress.Progress`` of a test."""
+
+    every_seconds: float = 0.01
+    reads: list[ReadProgress] = field(default_factory=list)
+    steps: list[StepProgress] = field(default_factory=list)
+
+    def report(self, read: ReadProgress) -> None:
+        self.reads.append(read)
+
+    def report_step(self, step: StepProgress) -> None:
+        self.steps.append(step)
