@@ -87,9 +87,12 @@ def print_line(console: Console, text: str, style: str = "", indent: str = "") -
 
 
 def wrap_words(text: str, width: int) -> list[str]:
-    """Return the lines of a text, none longer than a width unless it is one word."""
+    """Return the lines of a text, none longer than a width unless it is one word. A line that fits stays as it is."""
     lines: list[str] = []
     for paragraph in text.splitlines():
+        if cell_len(paragraph) <= width:
+            lines.append(paragraph)
+            continue
         line = ""
         for word in paragraph.split(" "):
             if line and cell_len(f"{line} {word}") > width:

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 from rich.console import Console
 
 from floodmark.app.context import AppContext
-from floodmark.cli.grid import print_line
+from floodmark.cli.grid import print_line, wrap_words
 from floodmark.config.loading import load_config
 from floodmark.core.errors import ConfigError, FloodmarkError
 from floodmark.sync.ports.progress import LoggedProgress, Progress
@@ -57,10 +57,18 @@ def explained() -> Iterator[None]:
         raise typer.Exit(EXIT_TRY_AGAIN if error.retryable else EXIT_FAILED) from None
 
 
+class _LogHandler(logging.StreamHandler[TextIO]):
+    """The log on standard error: one line for each message, wrapped between words on a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        return "\n".join(wrap_words(text, _err.width)) if self.stream.isatty() else text
+
+
 def log_plainly() -> None:
     """Log only our own messages, to standard error. Airflow would write its warnings to standard output."""
     os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "ERROR")
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _LogHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     own = logging.getLogger("floodmark")
     own.addHandler(handler)

@@ -31,7 +31,7 @@ class Progress(Protocol):
 class LoggedProgress:
     """``Progress`` as lines of the log, one for each table every few seconds, where it has changed.
 
-    A finished read has no line: whoever reads it logs its result.
+    A finished read has no line: the step that read it logs its result.
     """
 
     def __init__(self, every_seconds: float = LOG_SECONDS) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import pytest
 from rich.console import Console
 
-from floodmark.cli.process import explained
+from floodmark.cli.process import explained, log_plainly
 from floodmark.cli.progress_bars import DrawnProgress, LinesAbove, can_draw, drawn_progress
 from floodmark.core.errors import OperatorError
 from floodmark.core.schema import TableName
@@ -205,6 +205,32 @@ def test_log_and_output_are_whole_lines_above_the_bars() -> None:
     assert lines[:3] == above
     assert "SalesLT.SalesOrderDetail" in lines[3]
     assert screen_of(console).lines == [*above, "and one without an end"]
+
+
+def test_log_without_bars_is_wrapped_on_a_terminal_and_whole_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = logging.getLogger("floodmark")
+    monkeypatch.setattr(log, "handlers", [])
+    monkeypatch.setattr(log, "propagate", log.propagate)
+    monkeypatch.setattr(log, "level", log.level)
+    monkeypatch.setenv("AIRFLOW__LOGGING__LOGGING_LEVEL", "ERROR")
+    monkeypatch.setenv("COLUMNS", "20")
+    streams = FakeTerminal(), io.StringIO()
+    for stream in streams:
+        log.handlers.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stderr", stream)
+            log_plainly()
+            log.warning("Window %s of edge, attempt %s.", 1, 2)
+    assert [stream.getvalue() for stream in streams] == [
+        "Window 1 of edge,\nattempt 2.\n",
+        "Window 1 of edge, attempt 2.\n",
+    ]
+
+
+def test_indented_line_that_fits_keeps_its_blanks() -> None:
+    console = terminal(40)
+    LinesAbove(console).write('  File "job.py", line 5\n\n    raise\n')
+    assert written(console).splitlines() == ['  File "job.py", line 5', "", "    raise"]
 
 
 def test_word_that_is_longer_than_the_terminal_stays_whole() -> None:

@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 
 from floodmark.core.errors import FloodmarkBugError, LoadKilledError, LoadStartError, SourceLoginError
+from floodmark.core.schema import TableName
+from floodmark.core.status.progress_line import PROGRESS_PREFIX
+from floodmark.core.status.read_progress import ReadKind, ReadProgress, StepProgress
 from floodmark.core.window.load_result import STARTED, LoadResult, format_load_result
 from floodmark.core.window.plan import TableCounts
 from floodmark.spark.launch.output import JobOutput, start_failure
+from floodmark.spark.printed_progress import PrintedProgress
+from kept_progress import KeptProgress
 
 _NO_MODULE = [
     "Error occurred during initialization of boot layer",
@@ -29,6 +34,18 @@ def test_output_hands_on_every_line_but_the_result() -> None:
     output = JobOutput()
     assert list(output.watch(["a\n", format_load_result(result) + "\n", "b\n"])) == ["a\n", "b\n"]
     assert output.require_result(7, 0) == result
+
+
+def test_output_passes_the_progress_of_the_job_on(capsys: pytest.CaptureFixture[str]) -> None:
+    read = ReadProgress(TableName("dbo", "Orders"), ReadKind.REPLAY, 5, 1.0)
+    step = StepProgress("window 7: reading", 1.0, 3, 1)
+    job = PrintedProgress()
+    job.report(read)
+    job.report_step(step)
+    lines = ["a\n", *capsys.readouterr().out.splitlines(keepends=True), f"{PROGRESS_PREFIX}torn\n", "b\n"]
+    kept = KeptProgress()
+    assert list(JobOutput(kept).watch(lines)) == ["a\n", f"{PROGRESS_PREFIX}torn\n", "b\n"]
+    assert (kept.reads, kept.steps) == ([read], [step])
 
 
 def test_output_raises_what_the_job_reported() -> None:
