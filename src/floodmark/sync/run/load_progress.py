@@ -70,7 +70,7 @@ class LoadWatch:
         try:
             # The ledger first: a chunk that is committed in between is missing once, and not counted twice.
             chunks = self._ledger.read_load_progress(self._plan.window_id) if self._has_chunks else {}
-            staged = self._warehouse.count_staged(self._plan)
+            staged = {} if is_first else self._warehouse.count_staged(self._plan)
         except FloodmarkError as error:
             _LOG.warning("Could not read the progress of the load: %s", error)
             return []
