@@ -213,7 +213,7 @@ def test_log_without_bars_is_wrapped_on_a_terminal_and_whole_in_a_pipe(monkeypat
     monkeypatch.setattr(log, "propagate", log.propagate)
     monkeypatch.setattr(log, "level", log.level)
     monkeypatch.setenv("AIRFLOW__LOGGING__LOGGING_LEVEL", "ERROR")
-    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setattr("floodmark.cli.process._err", Console(stderr=True, width=20))
     streams = FakeTerminal(), io.StringIO()
     for stream in streams:
         log.handlers.clear()
