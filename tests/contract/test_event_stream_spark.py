@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -22,6 +23,7 @@ from floodmark.spark import shared_pass, stager
 from floodmark.spark.engine import Engine
 from floodmark.spark.stager import SparkStager
 from spark_engine import classic_engine
+from sqlserver_emulator.event_stream.encoding import MessageForm
 from stream_rig import StreamRig, stream_rig
 
 # py4j leaves its sockets to the garbage collector.
@@ -87,3 +89,29 @@ def test_table_whose_events_lack_columns_is_refused_and_the_others_are_merged(
     rig.sync()
     assert rig.query('SELECT "Id" FROM shop.orders') == [(1,)]
     assert rig.ledger.list_stopped("streamed")[0].verdict is Verdict.REFUSED
+
+
+@pytest.mark.parametrize("form", [MessageForm(), MessageForm(limit_bytes=2000)])
+def test_partitions_are_read_by_several_tasks(
+    rig: StreamRig, form: MessageForm, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The messages go to the partitions in turn: segments of an event are in both, and one task has to join them."""
+    monkeypatch.setattr(shared_pass, "MOST_CHANGES", 0)
+    rig.log.form = form
+    lines = lines_log(rig)
+    rig.sync()
+    rig.stream(*rig.change(*((number, f"{number}.00", "first " * 300) for number in range(1, 40))))
+    rig.client.run("INSERT dbo.Lines VALUES (1, N'a', NULL)")
+    rig.stream(*lines.commit(({}, {"Id": "1", "V": "a", "W": None})))
+    rig.stream(*rig.change((5, "7.50", "second " * 300), 6, 7), b"nothing", b"nothing")
+    with caplog.at_level(logging.INFO):
+        rig.sync()
+    assert rig.differing() == []
+    assert sorted(row[0] for row in rig.quarantined()) == ["0", "1"]
+    is_split = form.limit_bytes != MessageForm().limit_bytes
+    assert ("one task reads all of it again" in caplog.text) == is_split
+    # Nothing is left over: the marks are those of one pass.
+    rig.stream(*rig.change((8, "8.00", "third")))
+    rig.sync()
+    assert rig.differing() == []
+    assert rig.sync().window_id is None

@@ -22,6 +22,7 @@ from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.compact.fleet import Fleet
 from floodmark.sources.compact.reader import CompactReader
 from floodmark.sources.compact.source import CompactSource
+from floodmark.sync.ports.progress import LoggedProgress
 from floodmark.sync.ports.reader import OpenReader
 from floodmark.sync.ports.stager import Stager
 from floodmark.sync.recovery.gaps import find_stopped
@@ -124,7 +125,9 @@ class FleetRig:
     def differing(self) -> list[TableName]:
         """Return the tables whose living rows are not those of the devices, row by row."""
         comparer = PostgresRowComparer(self.warehouse)
-        results = verify.verify_tables(self.settings, self.source, self.open_reader(), self.ledger, comparer)
+        results = verify.verify_tables(
+            self.settings, self.source, self.open_reader(), self.ledger, comparer, progress=LoggedProgress()
+        )
         return [each.source for each in results if not each.equal]
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:

@@ -31,6 +31,7 @@ from floodmark.sources.event_stream.kafka_topic import KafkaTopic
 from floodmark.sources.event_stream.reader import EventReader
 from floodmark.sources.event_stream.source import EventStreamSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sync.ports.progress import LoggedProgress
 from floodmark.sync.ports.reader import OpenReader
 from floodmark.sync.ports.stager import Stager
 from floodmark.sync.recovery.gaps import find_stopped
@@ -161,7 +162,9 @@ class StreamRig:
     def differing(self) -> list[TableName]:
         """Return the tables whose living rows are not those of the source, row by row."""
         comparer = PostgresRowComparer(self.warehouse)
-        results = verify.verify_tables(self.settings, self.source, self.open_reader(), self.ledger, comparer)
+        results = verify.verify_tables(
+            self.settings, self.source, self.open_reader(), self.ledger, comparer, progress=LoggedProgress()
+        )
         return [each.source for each in results if not each.equal]
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:

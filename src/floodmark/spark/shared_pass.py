@@ -1,14 +1,16 @@
-"""Tables whose changes are in one feed: read in one pass by one task, and staged there or, if they are many, by others.
+"""Tables whose changes are in one feed: read in one pass, and staged there or, if they are many, by other tasks.
 
 A pass over the feed for each table would read all of it as often as there are tables. The few changes of a usual window
-are netted in the task that has read them. More of them go through Spark: it brings the changes of a key together, and
-spills. Few changes that are too large for memory are read again.
+are netted in the task that has read them. More of them are read by several tasks, each with a part of the feed, and go
+through Spark: it brings the changes of a key together, and spills. Few changes that are too large for memory are read
+again.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from traceback import format_exc
@@ -33,6 +35,7 @@ from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.ports.staging import StagedPart
 from floodmark.sync.run.refusals import concerns_one_table
 
+_LOG = logging.getLogger(__name__)
 MOST_CHANGES = 250_000
 """The changes that one task nets in memory."""
 _HELD_BYTES = 32 << 20
@@ -76,20 +79,44 @@ class _Held:
 
 
 def stage_pass(
-    session: SparkSession, reader: SharedReader, tables: Sequence[PassTable], most_bytes: int = MOST_BYTES
+    session: SparkSession,
+    reader: SharedReader,
+    tables: Sequence[PassTable],
+    tasks: int = 1,
+    most_bytes: int = MOST_BYTES,
 ) -> dict[int, StagedRows | FloodmarkError]:
     """Stage tables. Return the result of each by its number. Raises an error that concerns all of them.
 
-    most_bytes: of the changes that one task holds in memory.
+    tasks: the most that read the feed. most_bytes: of the changes that one task holds in memory.
     """
-    found: list[Row] = []
     if reader.count() <= MOST_CHANGES:
         work = partial(_stage_in_memory, reader, most_bytes)
         found = run_tasks(session, [tables], work, _RESULTS_SCHEMA).collect()
-    if not found:
-        packed = run_tasks(session, [tables], partial(_pack, reader), PACKED_SCHEMA)
-        found = gather_changes(packed).mapInArrow(partial(_write_packed, tables), _RESULTS_SCHEMA).collect()
-    return {table.number: _join([row for row in found if row.number == table.number]) for table in tables}
+        if found:
+            return _results(tables, found)
+    readers = reader.split(tasks)
+    results = _stage_packed(session, readers, tables)
+    if not readers[1:]:
+        return results
+    staged = {number: each for number, each in results.items() if isinstance(each, StagedRows)}
+    united = reader.unite({number: each.members for number, each in staged.items()})
+    if united is None:
+        _LOG.info("Messages of an event are in several parts of the stream: one task reads all of it again.")
+        return _stage_packed(session, [reader], tables)
+    return results | {number: replace(each, members=tuple(united[number])) for number, each in staged.items()}
+
+
+def _stage_packed(
+    session: SparkSession, readers: Sequence[SharedReader], tables: Sequence[PassTable]
+) -> dict[int, StagedRows | FloodmarkError]:
+    """Read with a task for each reader, and stage with as many as Spark makes of the changes."""
+    packed = run_tasks(session, [[each] for each in readers], partial(_pack, tables), PACKED_SCHEMA)
+    written = gather_changes(packed).mapInArrow(partial(_write_packed, tables), _RESULTS_SCHEMA)
+    return _results(tables, written.collect())
+
+
+def _results(tables: Sequence[PassTable], rows: Sequence[Row]) -> dict[int, StagedRows | FloodmarkError]:
+    return {table.number: _join([row for row in rows if row.number == table.number]) for table in tables}
 
 
 def _stage_in_memory(reader: SharedReader, most_bytes: int, tables: Sequence[PassTable]) -> Iterator[pa.RecordBatch]:
@@ -136,8 +163,9 @@ def _stage(table: PassTable, held: _Held) -> pa.RecordBatch:
     return _result(table.number, staged, held.read_rows, held.members)
 
 
-def _pack(reader: SharedReader, tables: Sequence[PassTable]) -> Iterator[pa.RecordBatch]:
-    """Yield the changes in buckets by table and key."""
+def _pack(tables: Sequence[PassTable], readers: Sequence[SharedReader]) -> Iterator[pa.RecordBatch]:
+    """Yield the changes that the only reader of a task finds, in buckets by table and key."""
+    [reader] = readers
     held = {table.number: _Held() for table in tables}
     size = 0
     for number, batch in _noted(reader, held):

@@ -123,8 +123,8 @@ class SparkStager:
     ) -> Mapping[int, StagedRows | FloodmarkError]:
         wanted = {index: plan.tables[index] for index in sinks}
         tables = [PassTable(i, each.source, self._writer(plan, i, sinks[i])) for i, each in wanted.items()]
-        with _recovered(str(plan.pipeline)), self._reads_of(plan).slots.taken(1):
-            return stage_pass(self._open_engine().session, open_shared(wanted), tables)
+        with _recovered(str(plan.pipeline)), self._reads_of(plan).slots.taken(self._cores()) as tasks:
+            return stage_pass(self._open_engine().session, open_shared(wanted), tables, tasks)
 
     def _small_table(self, plan: WindowPlan, index: int, sink: StagingSink, reads: _Reads) -> SmallTable | None:
         table = plan.tables[index]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -52,19 +52,23 @@ class PassState:
     """By partition: why a change of the table may be lost."""
 
     @classmethod
-    def of(cls, number: int, plan: TablePlan, topic: str) -> PassState:
-        """Return the state at the begin of a pass."""
+    def of(cls, number: int, plan: TablePlan, topic: str, only: Collection[int] | None = None) -> PassState:
+        """Return the state at the begin of a pass. only: the partitions that it reads; None for all.
+
+        The epochs are those of all partitions: each is evidence for the others.
+        """
         marks = {int(each.member): PartitionMark.parse(each.mark) for each in plan.marks if each.mark}
         ends = {int(end.member): PartitionMark.parse(str(end.mark)).next for end in plan.ends}
         epochs = epochs_of_partitions({number: mark.epoch for number, mark in marks.items()}, ends)
+        own = {number: mark for number, mark in marks.items() if only is None or number in only}
         return cls(
             number,
             plan,
             topic,
             TableRows(plan.feed.table, plan.temporal),
-            marks,
-            {number: mark.next for number, mark in marks.items()},
-            ends,
+            own,
+            {number: mark.next for number, mark in own.items()},
+            {number: end for number, end in ends.items() if only is None or number in only},
             {number: EpochWatch(epoch) for number, epoch in epochs.items()},
         )
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,8 +17,10 @@ from floodmark.core.interval import Interval
 from floodmark.core.job_variables import SOURCE_VARIABLE
 from floodmark.core.source.history import LogEntry
 from floodmark.core.window.columns import value_columns
+from floodmark.core.window.members import MemberRead
 from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.sources.event_stream.connection import StreamConnection
+from floodmark.sources.event_stream.divided_pass import unite_reads
 from floodmark.sources.event_stream.pass_state import PassState
 from floodmark.sources.event_stream.stream_pass import Found, StreamPass
 from floodmark.sources.event_stream.table_rows import MASK, OPERATION, OWN_COLUMNS, POSITION
@@ -85,14 +87,38 @@ class EventPassReader:
     tables: Mapping[int, TablePlan]
     database: str
     stream: EventStream
+    only: frozenset[int] | None = None
+    """The partitions to read; None for all."""
 
     def count(self) -> int:
         """Return the number of messages; those of a new partition from its beginning on."""
-        states = [PassState.of(number, plan, self.stream.topic) for number, plan in self.tables.items()]
-        return max(
-            (sum(end - state.begins.get(number, 0) for number, end in state.ends.items()) for state in states),
-            default=0,
-        )
+        return sum(self._messages().values())
 
     def read(self) -> Iterator[Found]:
-        return StreamPass(self.database, self.stream, self.tables).run()
+        return StreamPass(self.database, self.stream, self.tables, self.only).run()
+
+    def split(self, most: int) -> Sequence[EventPassReader]:
+        """Return readers of partitions: the largest one goes to the reader with the least, and so on."""
+        messages = self._messages()
+        filled = sum(count > 0 for count in messages.values())
+        groups: list[list[int]] = [[] for _ in range(max(min(most, filled), 1))]
+        for number in sorted(messages, key=lambda each: (-messages[each], each)):
+            min(groups, key=lambda group: sum(messages[each] for each in group)).append(number)
+        return [replace(self, only=frozenset(group)) for group in groups] if groups[1:] else [self]
+
+    def unite(self, reads: Mapping[int, Sequence[MemberRead]]) -> Mapping[int, Sequence[MemberRead]] | None:
+        """Return the reads with what the partitions show together.
+
+        None where an event may have segments in several of them, or where segments have come too late: the pass that
+        has all of them decides.
+        """
+        return unite_reads(reads)
+
+    def _messages(self) -> Mapping[int, int]:
+        """Return the most messages of each partition that a table has not read."""
+        found: dict[int, int] = {}
+        for number, plan in self.tables.items():
+            state = PassState.of(number, plan, self.stream.topic, self.only)
+            for partition, end in state.ends.items():
+                found[partition] = max(found.get(partition, 0), end - state.begins.get(partition, 0))
+        return found

@@ -7,7 +7,7 @@ marks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -48,11 +48,15 @@ class StreamPass:
     stream: EventStream
     tables: Mapping[int, TablePlan]
     """By the place in the plan of the window."""
+    only: Collection[int] | None = None
+    """The partitions to read; None for all. An event whose segments are in others too stays incomplete."""
     _decoder: BatchDecoder = field(default_factory=BatchDecoder)
     _joiner: SegmentJoiner = field(default_factory=SegmentJoiner)
 
     def __post_init__(self) -> None:
-        self._states = [PassState.of(number, plan, self.stream.topic) for number, plan in self.tables.items()]
+        self._states = [
+            PassState.of(number, plan, self.stream.topic, self.only) for number, plan in self.tables.items()
+        ]
         self._by_name = {state.plan.feed.table.name.folded: state for state in self._states}
         self._share_evidence()
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from floodmark.core.schema import TableName
     from floodmark.core.source.history import LogEntry
     from floodmark.core.window.chunks import Bound, LoadChunk
+    from floodmark.core.window.members import MemberRead
     from floodmark.core.window.plan import TablePlan, WindowPlan
 
 
@@ -125,6 +126,15 @@ class SharedReader(Protocol):
 
         Tables are known by their place in the plan. An error that concerns one table alone takes the place of its next
         batches. Raises any other error.
+        """
+
+    def split(self, most: int) -> Sequence[SharedReader]:
+        """Return at most so many readers that may read the feed in parallel, together all of it."""
+
+    def unite(self, reads: Mapping[int, Sequence[MemberRead]]) -> Mapping[int, Sequence[MemberRead]] | None:
+        """Return how the members of each table were read, from what the readers of ``split`` said.
+
+        None where they cannot know all of it, so that one reader must read the feed again.
         """
 
 
