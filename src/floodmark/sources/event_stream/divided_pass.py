@@ -1,4 +1,4 @@
-"""What passes over different partitions of a stream say together: the marks that one pass over all would have written.
+"""The marks of passes over different partitions of a stream, put together as one pass over all would have written them.
 
 A server writes the segments of an event into one partition, unless its stream group has no partition key. So a pass
 over some partitions nearly always has all that it needs, and the marks show where it has not.
