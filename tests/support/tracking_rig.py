@@ -28,6 +28,7 @@ from floodmark.sources.change_tracking.cut import TrackingCutReader
 from floodmark.sources.change_tracking.reader import TrackingReader
 from floodmark.sources.change_tracking.source import TrackingSource
 from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sync.ports.progress import LoggedProgress
 from floodmark.sync.ports.reader import Cut, CutReader, OpenReader
 from floodmark.sync.ports.stager import Stager
 from floodmark.sync.recovery.reload import LoadPlanner
@@ -154,7 +155,9 @@ class TrackingRig:
     def differing(self) -> list[TableName]:
         """Return the tables whose living rows are not those of the source, row by row."""
         comparer = PostgresRowComparer(self.warehouse)
-        results = verify.verify_tables(self.settings, self.source, self.open_reader(), self.ledger, comparer)
+        results = verify.verify_tables(
+            self.settings, self.source, self.open_reader(), self.ledger, comparer, progress=LoggedProgress()
+        )
         return [each.source for each in results if not each.equal]
 
     def load_pending(self) -> OpenResult:
