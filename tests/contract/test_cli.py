@@ -33,6 +33,7 @@ from floodmark.postgres.ledger.alerts import PostgresAlertLedger
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sync.alerts import AlertService
 from floodmark.sync.ports.drift import DriftFacts, TableDetails
+from floodmark.sync.ports.progress import Progress
 from floodmark.wiring.pipelines import PipelineWiring
 from floodmark.wiring.sources import CdcSourceWiring
 from lsns import lsn
@@ -326,7 +327,9 @@ def test_reload_opens_a_load_and_goes_on_with_it_when_it_is_called_again(
     publish_first_load(ledger, database)
     loaded: list[int] = []
 
-    def killed(secrets: Mapping[str, str], master: str | None, window_id: int, path: Path) -> None:
+    def killed(
+        secrets: Mapping[str, str], master: str | None, window_id: int, path: Path, progress: Progress | None
+    ) -> None:
         loaded.append(window_id)
         raise LoadKilledError("window", "killed.")
 
@@ -346,7 +349,9 @@ def test_run_that_fails_is_told_of_until_a_run_succeeds(
     failures: list[Exception] = [LoadKilledError("window 1", "killed.")] * 2
     failures += [WindowBusyError("window 1", "another load of it is at work."), ValueError("not told")]
 
-    def fail(secrets: Mapping[str, str], master: str | None, window_id: int, path: Path) -> None:
+    def fail(
+        secrets: Mapping[str, str], master: str | None, window_id: int, path: Path, progress: Progress | None
+    ) -> None:
         raise failures.pop(0)
 
     def reported() -> list[tuple[str, str, int]]:
