@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from floodmark.core.doctor.grants import create_user
 from floodmark.core.schema import TableName
-from floodmark.core.source.scripts import bracket, grant_select
+from floodmark.core.source.scripts import bracket, bracket_table, grant_select
 
 
 def build_tracking_grants(database: str, login: str, tables: Iterable[TableName]) -> str:
@@ -24,7 +24,7 @@ def build_tracking_grants(database: str, login: str, tables: Iterable[TableName]
 
 def grant_tracking(table: TableName, user: str) -> str:
     """Return the statements that let a login read a table and its changes."""
-    securable = f"{bracket(table.schema)}.{bracket(table.name)}"
+    securable = bracket_table(table)
     return (
         f"{grant_select(table.schema, table.name, user)} GRANT VIEW CHANGE TRACKING ON {securable} TO {bracket(user)};"
     )

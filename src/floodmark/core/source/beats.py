@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from floodmark.core.schema import TableName
-from floodmark.core.source.scripts import bracket
+from floodmark.core.source.scripts import bracket, bracket_table
 
 _BEATS_WITHIN_LIMIT = 3
 """The beats within the limit while all arrive: each costs a window, and one that is late should not be the last."""
@@ -63,7 +63,7 @@ def judge_beat(settings: HeartbeatSettings, beat: Beat, arrived_seconds: float) 
 
 def make_beats(table: TableName) -> Sequence[str]:
     """Return the statements in T-SQL that create the heartbeat table with its row."""
-    name = f"{bracket(table.schema)}.{bracket(table.name)}"
+    name = bracket_table(table)
     return (
         f"CREATE TABLE {name} (id tinyint NOT NULL PRIMARY KEY, beat bigint NOT NULL,"
         " beaten_at datetime2(3) NOT NULL);",
@@ -73,10 +73,10 @@ def make_beats(table: TableName) -> Sequence[str]:
 
 def insert_beat(table: TableName) -> str:
     """Return the statement that inserts the only row of the heartbeat table."""
-    name = f"{bracket(table.schema)}.{bracket(table.name)}"
+    name = bracket_table(table)
     return f"INSERT INTO {name} (id, beat, beaten_at) VALUES (1, 0, SYSUTCDATETIME());"  # noqa: S608
 
 
 def grant_beats(table: TableName, user: str) -> str:
     """Return the statement that lets a user write beats."""
-    return f"GRANT UPDATE ON {bracket(table.schema)}.{bracket(table.name)} TO {bracket(user)};"
+    return f"GRANT UPDATE ON {bracket_table(table)} TO {bracket(user)};"

@@ -13,6 +13,11 @@ def bracket(identifier: str) -> str:
     return "[" + identifier.replace("]", "]]") + "]"
 
 
+def bracket_table(name: TableName) -> str:
+    """Return the two-part name in brackets."""
+    return f"{bracket(name.schema)}.{bracket(name.name)}"
+
+
 def literal(text: str) -> str:
     """Return a Unicode string literal."""
     return "N'" + text.replace("'", "''") + "'"
@@ -70,7 +75,7 @@ def grant_select(schema: str, name: str, user: str) -> str:
 
 def make_heartbeat(table: TableName) -> str:
     """Return the statements that create and track the table whose changes prove that capture works."""
-    name = f"{bracket(table.schema)}.{bracket(table.name)}"
+    name = bracket_table(table)
     return (
         f"CREATE TABLE {name} (id tinyint NOT NULL PRIMARY KEY, beat bigint NOT NULL, beaten_at datetime NOT NULL,"
         f" waiting_since datetime NOT NULL); {insert_heartbeat(table)} {enable_table(table)}"
@@ -79,5 +84,5 @@ def make_heartbeat(table: TableName) -> str:
 
 def insert_heartbeat(table: TableName) -> str:
     """Return the statement that inserts the only row of the heartbeat table."""
-    name = f"{bracket(table.schema)}.{bracket(table.name)}"
+    name = bracket_table(table)
     return f"INSERT INTO {name} (id, beat, beaten_at, waiting_since) VALUES (1, 0, GETDATE(), GETDATE());"  # noqa: S608

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from floodmark.core.errors import SourcePermissionError
 from floodmark.core.schema import TableName
-from floodmark.core.source.scripts import bracket
+from floodmark.core.source.scripts import bracket_table
 from floodmark.core.source.snapshot import TableSnapshot
 
 
@@ -21,7 +21,7 @@ def list_masked(table_snapshot: TableSnapshot) -> tuple[str, ...]:
 
 def grant_unmask(table: TableName, grantee: str) -> str:
     """Return the statements that let a login read the real values: since SQL Server 2022, and before it."""
-    securable = f"{bracket(table.schema)}.{bracket(table.name)}"
+    securable = bracket_table(table)
     return f"GRANT UNMASK ON {securable} TO {grantee}; or, before SQL Server 2022: GRANT UNMASK TO {grantee};"
 
 

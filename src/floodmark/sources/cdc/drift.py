@@ -17,11 +17,12 @@ from floodmark.core.lsn import Lsn
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.source.scripts import bracket_table
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
 from floodmark.sources.sqlserver.sql_files import read_sql
 from floodmark.sources.sqlserver.tables import Row, read_source_column, round_to_tick
-from floodmark.sources.sqlserver.tsql import bracket_table, change_table
+from floodmark.sources.sqlserver.tsql import change_table
 from floodmark.sync.ports.drift import DriftFacts, TableDetails
 
 _CAPTURED_NAME, _CAPTURED_ID = 3, 4

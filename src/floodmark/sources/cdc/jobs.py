@@ -11,11 +11,11 @@ from floodmark.core.errors import CdcNotEnabledError, FloodmarkError, SourceAdmi
 from floodmark.core.schema import TableName
 from floodmark.core.source.capture_status import CaptureJobStatus, LogScan
 from floodmark.core.source.liveness import Heartbeat
-from floodmark.core.source.scripts import enable_table, insert_heartbeat, make_heartbeat
+from floodmark.core.source.scripts import bracket_table, enable_table, insert_heartbeat, make_heartbeat
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
 from floodmark.sources.sqlserver.sql_files import read_sql
-from floodmark.sources.sqlserver.tsql import bracket_table, change_table
+from floodmark.sources.sqlserver.tsql import change_table
 
 _CAPTURE = "capture"
 _JOB_COLUMNS = ("maxtrans", "maxscans", "continuous", "pollinginterval", "retention", "threshold")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from floodmark.core.errors import OperatorError
 from floodmark.core.schema import TableName
+from floodmark.core.source.scripts import bracket_table
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, connect
 from floodmark.sources.sqlserver.sql_files import read_sql
-from floodmark.sources.sqlserver.tsql import bracket_table
 
 
 def read_state(at: SqlServerConnection, table: TableName, name: str | None = None) -> str:

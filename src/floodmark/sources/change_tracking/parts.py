@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from floodmark.core.job_variables import SOURCE_VARIABLE
 from floodmark.core.schema import TableName
+from floodmark.core.source.scripts import bracket_table
 from floodmark.core.version import Version
 from floodmark.core.window.plan import WindowPlan
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import connect
-from floodmark.sources.sqlserver.tsql import bracket_table
 from floodmark.sync.ports.reader import TableParts
 
 WHOLE_CHANGES = 50_000

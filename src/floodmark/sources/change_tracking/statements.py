@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from floodmark.core.change import Operation
-from floodmark.core.source.scripts import bracket
+from floodmark.core.source.scripts import bracket, bracket_table
 from floodmark.core.window.plan import TablePlan
 from floodmark.sources.sqlserver.rows.columns import select_expressions
-from floodmark.sources.sqlserver.tsql import bracket_table
 
 POSITION = "__$version"
 OPERATION = "__$operation"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName
 from floodmark.core.source.beats import Beat, insert_beat, make_beats
-from floodmark.core.source.scripts import literal
+from floodmark.core.source.scripts import bracket_table, literal
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
 from floodmark.sources.sqlserver.sql_files import read_sql
-from floodmark.sources.sqlserver.tsql import bracket_table
 
 
 class StreamBeats:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, TableName
-from floodmark.sources.sqlserver.tsql import bracket_table
+from floodmark.core.source.scripts import bracket_table
 
 _TWO_BYTE_TYPES = frozenset({"nchar", "nvarchar", "sysname"})
 _LENGTH_TYPES = frozenset({"char", "varchar", "binary", "varbinary"}) | _TWO_BYTE_TYPES

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from floodmark.core.schema import TableName
-from floodmark.core.source.scripts import bracket
+from floodmark.core.source.scripts import bracket_table
 
 CDC_SCHEMA = "cdc"
-
-
-def bracket_table(name: TableName) -> str:
-    """Return the two-part name in brackets."""
-    return f"{bracket(name.schema)}.{bracket(name.name)}"
 
 
 def change_table(instance: str) -> str:

@@ -13,13 +13,13 @@ from decimal import Decimal
 import pyarrow as pa
 
 from floodmark.core.errors import ConfigError, SourceUnavailableError
+from floodmark.core.source.scripts import bracket_table
 from floodmark.core.window.chunks import Bound
 from floodmark.core.window.plan import TablePlan
 from floodmark.sources.sqlserver.driver import SourceSession
 from floodmark.sources.sqlserver.rows import statements
 from floodmark.sources.sqlserver.rows.code_units import text_of
 from floodmark.sources.sqlserver.sql_files import read_sql
-from floodmark.sources.sqlserver.tsql import bracket_table
 
 _LOG = logging.getLogger(__name__)
 _ATTEMPTS = 3

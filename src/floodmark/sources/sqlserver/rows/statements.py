@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from floodmark.core.schema import SourceTable
-from floodmark.core.source.scripts import bracket
+from floodmark.core.source.scripts import bracket, bracket_table
 from floodmark.core.window.plan import TablePlan
 from floodmark.sources.sqlserver.rows.code_units import string_expression, units_expression, units_of
 from floodmark.sources.sqlserver.rows.columns import select_expressions
-from floodmark.sources.sqlserver.tsql import bracket_table
 
 _ROW_NUMBER = "__$seqval"
 """The alias of a number that is selected with the columns of a key: no column of a tracked table can have this name."""
