@@ -195,6 +195,41 @@ def test_event_of_a_commit_before_the_load_does_not_undo_what_the_load_has_read(
     assert rig.differing() == []
 
 
+@pytest.mark.parametrize("loads_again", [False, True])
+def test_events_of_a_row_that_was_deleted_before_the_load_do_not_bring_it_back(
+    rig: StreamRig, *, loads_again: bool
+) -> None:
+    if loads_again:
+        rig.sync()
+    insert = rig.change((1, "1.00", "gone"), (2, "1.00", "stays"))
+    update = rig.change((1, "2.00", "gone"))
+    rig.stream(*rig.change(1))
+    (rig.reload if loads_again else rig.sync)()
+    rig.stream(*update)  # other partitions were slower
+    rig.sync()
+    rig.stream(*insert, *update, *rig.change((3, "3.00", "three")))
+    rig.sync()
+    assert rig.differing() == []
+    rig.stream(*rig.change((1, "3.00", "here again")), *insert)
+    rig.sync()
+    assert rig.differing() == []
+
+
+def test_segments_of_an_event_that_the_load_has_read_are_not_waited_for(
+    rig: StreamRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.log.form = MessageForm(limit_bytes=2000)
+    *early, last = rig.change((1, "1.00", "long " * 1500))
+    rig.stream(*early)
+    rig.sync()
+    rig.stream(last)
+    for module in (pass_state, source):
+        monkeypatch.setattr(module, "SEGMENTS_WITHIN", timedelta(0))
+    assert rig.sync().window_id is not None
+    assert (rig.stopped(), rig.quarantined(), rig.differing()) == ({}, [], [])
+    assert rig.sync().window_id is None
+
+
 def test_message_of_another_version_stops_the_pipeline(rig: StreamRig) -> None:
     rig.sync()
     newer = [body.replace(b"DML.V1", b"DML.V2") for body in rig.log.commit(({}, {"Id": "9", "Amount": None}))]

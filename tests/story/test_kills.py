@@ -36,14 +36,9 @@ RIGS = {
     "stream": (StreamTortureRig, KILLS // 2),
     "kafka": (KafkaTortureRig, KILLS // 4),
 }
-_ON_REQUEST = pytest.mark.skipif(
-    "FLOODMARK_TORTURE_KILLS" not in os.environ,
-    reason="make torture: two runs in seven ended with a deleted row in the target, and the cause is not known yet",
-)
-_RIGS = [pytest.param(*each, id=name, marks=[_ON_REQUEST] * (name == "kafka")) for name, each in RIGS.items()]
 
 
-@pytest.mark.parametrize(("make_rig", "kills"), _RIGS)
+@pytest.mark.parametrize(("make_rig", "kills"), RIGS.values(), ids=RIGS)
 def test_whatever_is_killed_source_and_warehouse_end_equal(
     open_dir: Path, make_rig: Callable[..., KillableRig], kills: int, request: pytest.FixtureRequest
 ) -> None:

@@ -1,4 +1,5 @@
-"""The mark of a partition: the offset of the next message, the epoch, and the segments of events that are not whole.
+"""The mark of a partition: the offset of the next message, the epoch, what the last load of the table has read, and the
+segments of events that are not whole.
 
 Segments are carried in the mark, so that they move with it in one transaction of the ledger. A server writes the
 segments of an event one after the other, so that a mark has those of few events (``MOST_CARRIED_BYTES``).
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from floodmark.sources.event_stream.defaults import EPOCH_SLACK
 from floodmark.sources.event_stream.epochs import Epoch
 
 MOST_CARRIED_BYTES = 16 << 20
@@ -30,6 +32,22 @@ class CarriedSegment:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadedCommit:
+    """The newest commit that the rows of a load of the whole table have for certain."""
+
+    lsn: bytes
+    at: datetime
+    """Its commit time."""
+
+    def covers(self, commit_lsn: bytes, committed_at: datetime) -> bool:
+        """Return whether the load has read what a commit changed.
+
+        A commit that is much newer is of another epoch, whose LSNs may be lower.
+        """
+        return commit_lsn <= self.lsn and committed_at <= self.at + EPOCH_SLACK
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionMark:
     """How far a partition was read for a table."""
 
@@ -42,6 +60,8 @@ class PartitionMark:
     """Why the stream was set up again, until the table is loaded again; "" where it was not."""
     epoch: Epoch | None = None
     """The epoch of the table's events; None where none was read."""
+    loaded: LoadedCommit | None = None
+    """What the last load of the whole table has read; None where the stream had no event then."""
 
     @classmethod
     def parse(cls, text: str) -> PartitionMark:
@@ -52,7 +72,10 @@ class PartitionMark:
             for offset, met_at, body in document.get("carried", ())
         ]
         epoch = Epoch.parse(document["epoch"]) if "epoch" in document else None
-        return cls(document["next"], tuple(carried), document.get("lost", ""), document.get("replaced", ""), epoch)
+        loaded = _parse_loaded(*document["loaded"]) if "loaded" in document else None
+        return cls(
+            document["next"], tuple(carried), document.get("lost", ""), document.get("replaced", ""), epoch, loaded
+        )
 
     def __str__(self) -> str:
         """Return the text for the ledger."""
@@ -68,7 +91,13 @@ class PartitionMark:
             document["replaced"] = self.replaced
         if self.epoch:
             document["epoch"] = self.epoch.to_list()
+        if self.loaded:
+            document["loaded"] = [self.loaded.lsn.hex(), self.loaded.at.isoformat()]
         return json.dumps(document)
+
+
+def _parse_loaded(lsn: str, at: str) -> LoadedCommit:
+    return LoadedCommit(bytes.fromhex(lsn), datetime.fromisoformat(at))
 
 
 def oldest(marks: Sequence[PartitionMark]) -> datetime | None:

@@ -13,7 +13,7 @@ from floodmark.core.window.members import MemberRead, QuarantinedMessage
 from floodmark.core.window.plan import TablePlan
 from floodmark.sources.event_stream.epochs import Epoch, EpochWatch, epochs_of_partitions
 from floodmark.sources.event_stream.joining import StreamMessage
-from floodmark.sources.event_stream.marks import MOST_CARRIED_BYTES, CarriedSegment, PartitionMark
+from floodmark.sources.event_stream.marks import MOST_CARRIED_BYTES, CarriedSegment, LoadedCommit, PartitionMark
 from floodmark.sources.event_stream.rows import EventRow
 from floodmark.sources.event_stream.table_rows import TableRows
 
@@ -44,6 +44,8 @@ class PassState:
     """By partition: the offset behind the last message."""
     watches: dict[int, EpochWatch]
     """By partition."""
+    loaded: LoadedCommit | None = None
+    """What the last load of the whole table has read."""
     is_refused: bool = False
     """Whether the window goes on without the table."""
     _quarantined: dict[int, list[QuarantinedMessage]] = field(default_factory=dict)
@@ -70,6 +72,7 @@ class PassState:
             {number: mark.next for number, mark in own.items()},
             {number: end for number, end in ends.items() if only is None or number in only},
             {number: EpochWatch(epoch) for number, epoch in epochs.items()},
+            next((mark.loaded for mark in marks.values() if mark.loaded), None),
         )
 
     @property
@@ -77,10 +80,18 @@ class PassState:
         """Return the epochs of the table's events."""
         return [each for watch in self.watches.values() for each in (watch.known, watch.later) if each is not None]
 
-    def select_epoch(self, partition: int, rows: Iterable[EventRow]) -> list[EventRow]:
-        """Return the rows of the epoch that the marks have. Those of another are in the load that must follow."""
+    def select_unread(self, partition: int, rows: Iterable[EventRow]) -> list[EventRow]:
+        """Return the rows of the epoch that the marks have, without those that a load has read.
+
+        Rows of another epoch are in the load that must follow. An event that the load has read may come after it: it
+        came by a slower partition, or again. The row that it changed may be deleted since, and nothing in the target
+        shows that.
+        """
         belongs = self.watches[partition].belongs
-        return [row for row in rows if belongs(row)]
+        return [row for row in rows if belongs(row) and not self._is_loaded(row.commit_lsn, row.committed_at)]
+
+    def _is_loaded(self, commit_lsn: bytes, committed_at: datetime) -> bool:
+        return self.loaded is not None and self.loaded.covers(commit_lsn, committed_at)
 
     def has_in_window(self, partition: int, offset: int) -> bool:
         """Return whether a message belongs to the window of the table."""
@@ -144,10 +155,13 @@ class PassState:
         watch = self.watches[partition]
         replaced = f"{REPLACED} since {watch.later.begins_at:%Y-%m-%d %H:%M:%S} UTC" if watch.later else ""
         epoch = watch.later or watch.known
-        return PartitionMark(end, tuple(carried), self._lost.get(partition, ""), replaced, epoch)
+        return PartitionMark(end, tuple(carried), self._lost.get(partition, ""), replaced, epoch, self.loaded)
 
     def _may_be_own(self, group: Sequence[StreamMessage]) -> bool:
-        """Return whether the event of some segments may be one of the table: only its first segment names it."""
+        """Return whether the event of some segments may be an unread one of the table: its first segment names it."""
+        first = group[0].envelope
+        if self._is_loaded(first.logical_id.commit_lsn.value, first.time):
+            return False
         name = self.plan.feed.table.name
         for each in group:
             if isinstance(each.envelope.data, str) and (found := _TABLE.search(each.envelope.data)):

@@ -18,7 +18,7 @@ from floodmark.core.source.snapshot import CaptureInstance, FeedFault, SourceSna
 from floodmark.core.version import Version
 from floodmark.sources.event_stream.connection import StreamConnection
 from floodmark.sources.event_stream.epochs import Epoch, epochs_of_load
-from floodmark.sources.event_stream.marks import PartitionMark, oldest
+from floodmark.sources.event_stream.marks import LoadedCommit, PartitionMark, oldest
 from floodmark.sources.event_stream.options import WHOLE, StreamOptions, read_options
 from floodmark.sources.event_stream.pass_state import SEGMENTS_WITHIN
 from floodmark.sources.event_stream.positions import LOWEST, end_of_commit
@@ -140,13 +140,16 @@ class _Begin:
         cls, name: TableName, ends: Mapping[int, PartitionEnds], marks: _Marks, tail: Tail | None, *, is_marked: bool
     ) -> _Begin:
         epochs: Mapping[int, Epoch] = {}
-        rows_at = None
+        rows_at, loaded = None, None
         if tail is not None:
             epochs = epochs_of_load(marks.epochs, tail.of_table(name), ends, is_marked=is_marked or tail.is_marked)
             since = next((epoch.begins_at for epoch in epochs.values()), None)
-            newest = tail.newest_lsn(since)
-            rows_at = end_of_commit(newest) if newest else LOWEST
-        found = {number: PartitionMark(end.high, epoch=epochs.get(number)) for number, end in ends.items()}
+            newest = tail.newest(since)
+            rows_at = end_of_commit(newest.commit_lsn) if newest else LOWEST
+            loaded = LoadedCommit(newest.commit_lsn, newest.committed_at) if newest else None
+        found = {
+            number: PartitionMark(end.high, epoch=epochs.get(number), loaded=loaded) for number, end in ends.items()
+        }
         return cls(tuple(MemberMark(str(number), str(mark)) for number, mark in found.items()), rows_at)
 
 

@@ -50,8 +50,8 @@ class Tail:
         """Return the events of a table with their partitions."""
         return [(each.partition, each) for each in self.events if each.table == name.folded]
 
-    def newest_lsn(self, since: datetime | None) -> bytes | None:
-        """Return the newest commit LSN of the last epoch, None where there is no event.
+    def newest(self, since: datetime | None) -> TailEvent | None:
+        """Return the event with the newest commit LSN of the last epoch, None where there is no event.
 
         since: the time at which that epoch begins, as far as it is known.
         """
@@ -63,7 +63,7 @@ class Tail:
                 newest = each
             elif each.committed_at - newest.committed_at > EPOCH_SLACK:
                 newest = each  # another epoch has begun
-        return newest.commit_lsn if newest else None
+        return newest
 
 
 def read_tail(stream: EventStream, ends: Mapping[int, PartitionEnds], database: str) -> Tail:

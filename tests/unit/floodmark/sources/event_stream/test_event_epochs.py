@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floodmark.core.schema import TableName
+from floodmark.sources.event_stream.defaults import EPOCH_SLACK
 from floodmark.sources.event_stream.epochs import Epoch, EpochWatch, begin_epoch, epochs_of_load
-from floodmark.sources.event_stream.marks import PartitionMark
+from floodmark.sources.event_stream.marks import LoadedCommit, PartitionMark
 from floodmark.sources.event_stream.tail import Tail, TailEvent
 
 NOON = datetime(2026, 8, 7, 12, tzinfo=UTC)
@@ -69,10 +70,10 @@ def test_events_after_the_beginning_of_an_epoch_are_in_it_whatever_their_lsn() -
     assert (watch.later.lsn, watch.later.begins_at) == ((9).to_bytes(10), NOON + timedelta(seconds=60))
 
 
-def test_mark_keeps_its_epoch() -> None:
+def test_mark_keeps_its_epoch_and_its_load() -> None:
     epoch = begin_epoch(event(5, 0.5), NOON)
     for each in (epoch, marked(5, 0)):
-        mark = PartitionMark(7, replaced="why", epoch=each)
+        mark = PartitionMark(7, replaced="why", epoch=each, loaded=LoadedCommit((9).to_bytes(10), NOON))
         assert PartitionMark.parse(str(mark)) == mark
 
 
@@ -81,12 +82,19 @@ def test_load_begins_with_the_newest_epoch_and_ignores_what_is_older() -> None:
     tail = Tail(own)
     epochs = epochs_of_load([marked(5, 0)], tail.of_table(TABLE), [0, 1], is_marked=False)
     assert {number: (each.guid, each.lsn[-1]) for number, each in epochs.items()} == {0: ("b", 3), 1: ("b", 0)}
-    assert tail.newest_lsn(epochs[0].begins_at) == (3).to_bytes(10)
+    assert tail.newest(epochs[0].begins_at) == own[-1]
     assert not EpochWatch(epochs[1]).belongs(own[0])
     assert epochs_of_load([], [], [0], is_marked=True) == {}
 
 
-def test_newest_lsn_is_that_of_the_last_epoch() -> None:
-    assert Tail().newest_lsn(None) is None
-    assert Tail([event(7, 0), event(9, 1), event(8, 2)]).newest_lsn(None) == (9).to_bytes(10)
-    assert Tail([event(7, 0), event(9, 1), event(2, 30), event(3, 31)]).newest_lsn(None) == (3).to_bytes(10)
+def test_newest_event_is_that_of_the_last_epoch() -> None:
+    assert Tail().newest(None) is None
+    assert Tail([event(7, 0), event(9, 1), event(8, 2)]).newest(None) == event(9, 1)
+    assert Tail([event(7, 0), event(9, 1), event(2, 30), event(3, 31)]).newest(None) == event(3, 31)
+
+
+def test_load_covers_older_commits_but_none_of_a_later_epoch() -> None:
+    loaded = LoadedCommit((9).to_bytes(10), NOON)
+    at = NOON + EPOCH_SLACK
+    assert [loaded.covers(lsn.to_bytes(10), at) for lsn in (1, 9, 10)] == [True, True, False]
+    assert not loaded.covers((1).to_bytes(10), at + timedelta(seconds=1))
