@@ -29,6 +29,7 @@ from sqlserver_emulator.engine.access.session_access import SessionAccess
 from sqlserver_emulator.engine.catalog.session_catalog import SharedCatalog
 from sqlserver_emulator.engine.connection.arrow_database import ArrowDatabase
 from sqlserver_emulator.engine.connection.owner import CatalogListener, OwnerConnection
+from sqlserver_emulator.engine.connection.pool import ConnectionPool
 from sqlserver_emulator.engine.connection.snapshot import SnapshotConnection
 from sqlserver_emulator.engine.connection.transaction import TransactionalConnection
 from sqlserver_emulator.engine.ddl import hooks
@@ -104,6 +105,8 @@ class Engine:
             self.conninfo = cluster.conninfo(postgres)
             """How processes of the emulator reach PostgreSQL: over its unix socket, as the superuser."""
             self._arrow = ArrowDatabase(self.conninfo)
+            self._connections = ConnectionPool(self.conninfo)
+            opened.callback(self._connections.close)
             self._owner = OwnerConnection(self.conninfo)
             opened.callback(self._owner.close)
             self.clock = EngineClock(self._owner.fetch)
@@ -185,7 +188,9 @@ class Engine:
         snapshot: Callable[[], str] | None = None,
     ) -> PostgresEngineSession:
         connection = (
-            TransactionalConnection(self.conninfo) if snapshot is None else SnapshotConnection(self.conninfo, snapshot)
+            TransactionalConnection(self._connections)
+            if snapshot is None
+            else SnapshotConnection(self._connections, snapshot)
         )
         connection.set_context("emulator.application", application)
         connection.set_context("emulator.secondary", "on" if self.read_only_route else "")

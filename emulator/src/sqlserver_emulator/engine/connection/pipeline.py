@@ -223,6 +223,22 @@ class PipelinedConnection:
             if self._busy:
                 self._canceller.cancel()
 
+    def reset(self, *statements: str) -> bool:
+        """Make the connection as good as new, and run statements. Return False for one that is of no use any more."""
+        pgconn = self._pgconn
+        if self._busy or pgconn.status != pq.ConnStatus.OK or pgconn.pipeline_status:
+            return False
+        in_transaction = pgconn.transaction_status != pq.TransactionStatus.IDLE
+        try:
+            # Each by itself: DISCARD ALL is refused in a transaction, and several statements in one text are one.
+            for statement in ("ROLLBACK",) * in_transaction + ("DISCARD ALL", *statements):
+                self.script(statement)
+        except (StatementFailedError, psycopg.Error):
+            return False
+        for known in (self._uses, self._prepared, self._to_forget, self._unconfirmed):
+            known.clear()
+        return True
+
     def close(self) -> None:
         self.psycopg.close()
 

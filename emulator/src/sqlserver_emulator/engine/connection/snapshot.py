@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from sqlserver_emulator.engine.connection.pool import ConnectionPool
 from sqlserver_emulator.engine.connection.transaction import TransactionalConnection
 from sqlserver_emulator.engine.names import quote_literal
 
@@ -22,8 +23,8 @@ class SnapshotConnection(TransactionalConnection):
 
     is_read_only = True
 
-    def __init__(self, conninfo: str, snapshot: Callable[[], str]) -> None:
-        super().__init__(conninfo)
+    def __init__(self, connections: ConnectionPool, snapshot: Callable[[], str]) -> None:
+        super().__init__(connections)
         self._snapshot = snapshot
         self._creates = False
         self.in_transaction = True

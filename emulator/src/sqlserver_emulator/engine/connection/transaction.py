@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from psycopg import pq
 from psycopg.pq.abc import PGresult
 
-from sqlserver_emulator.engine.connection.pipeline import Parameters, PipelinedConnection, StatementFailedError
+from sqlserver_emulator.engine.connection.pipeline import Parameters, StatementFailedError
+from sqlserver_emulator.engine.connection.pool import ConnectionPool
 from sqlserver_emulator.engine.names import quote, quote_literal
 
 _GUARD = "emulator_statement"
@@ -37,8 +38,10 @@ class TransactionalConnection:
     is_read_only = False
     """Whether statements may write to nothing but the session's own table variables."""
 
-    def __init__(self, conninfo: str) -> None:
-        self.pipeline = PipelinedConnection(conninfo)
+    def __init__(self, connections: ConnectionPool) -> None:
+        self._connections = connections
+        self._is_closed = False
+        self.pipeline = connections.take()
         self.in_transaction = False
         self.isolation = "READ COMMITTED"
         self.has_written = False
@@ -239,7 +242,15 @@ class TransactionalConnection:
         self._applied.clear()
 
     def close(self) -> None:
-        self.pipeline.close()
+        """End the session. Repeatable: the connection may be another session's by then."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._connections.give_back(self.pipeline)
+
+    def cancel(self) -> None:
+        """End the running statement, if there is one; from any thread."""
+        if not self._is_closed:
+            self.pipeline.cancel()
 
     # -- the round trip's prefix ------------------------------------------------------------------------------------
 

@@ -397,7 +397,7 @@ class PostgresEngineSession:
         self._catalog.share(name, table)
 
     def cancel(self) -> None:
-        self._connection.pipeline.cancel()
+        self._connection.cancel()
         # A large result is read on the second connection, which this cancel has to reach as well.
         self._access.arrow.cancel()
 
