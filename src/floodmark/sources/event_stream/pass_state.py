@@ -87,11 +87,13 @@ class PassState:
         came by a slower partition, or again. The row that it changed may be deleted since, and nothing in the target
         shows that.
         """
-        belongs = self.watches[partition].belongs
-        return [row for row in rows if belongs(row) and not self._is_loaded(row.commit_lsn, row.committed_at)]
-
-    def _is_loaded(self, commit_lsn: bytes, committed_at: datetime) -> bool:
-        return self.loaded is not None and self.loaded.covers(commit_lsn, committed_at)
+        belongs, loaded = self.watches[partition].belongs, self.loaded
+        own = [row for row in rows if belongs(row)]
+        if loaded is None:
+            return own
+        # Nearly all events are newer: for them the call would cost more than the comparison.
+        lsn, covers = loaded.lsn, loaded.covers
+        return [row for row in own if row.commit_lsn > lsn or not covers(row.commit_lsn, row.committed_at)]
 
     def has_in_window(self, partition: int, offset: int) -> bool:
         """Return whether a message belongs to the window of the table."""
@@ -160,7 +162,7 @@ class PassState:
     def _may_be_own(self, group: Sequence[StreamMessage]) -> bool:
         """Return whether the event of some segments may be an unread one of the table: its first segment names it."""
         first = group[0].envelope
-        if self._is_loaded(first.logical_id.commit_lsn.value, first.time):
+        if self.loaded is not None and self.loaded.covers(first.logical_id.commit_lsn.value, first.time):
             return False
         name = self.plan.feed.table.name
         for each in group:
