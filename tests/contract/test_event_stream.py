@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 
 from emulator_process import Emulator
 from floodmark.core.errors import ConfigError, OperatorError, SourceUnavailableError, UnknownFormatError
-from floodmark.core.policies import OnGap
+from floodmark.core.policies import OnGap, SecurityFiltered
+from floodmark.core.settings import PipelineSettings
 from floodmark.core.source.snapshot import Verdict
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.sources.event_stream import kafka_stream, pass_state, source
@@ -213,6 +215,18 @@ def test_events_of_a_row_that_was_deleted_before_the_load_do_not_bring_it_back(
     rig.stream(*rig.change((1, "3.00", "here again")), *insert)
     rig.sync()
     assert rig.differing() == []
+
+
+def test_late_event_of_a_row_that_the_source_hides_from_the_login_is_merged(rig: StreamRig) -> None:
+    rig.settings = PipelineSettings(
+        rig.settings.name, (replace(rig.settings.tables[0], security_filtered=SecurityFiltered.ACCEPT),)
+    )
+    hidden = rig.log.commit(({}, {"Id": "7", "Amount": None, "Note": "hidden"}))
+    rig.stream(*rig.change((1, "1.00", "seen")))
+    rig.sync()
+    rig.stream(*hidden)
+    rig.sync()
+    assert rig.query('SELECT "Id" FROM shop.orders WHERE NOT __deleted ORDER BY 1') == [(1,), (7,)]
 
 
 def test_segments_of_an_event_that_the_load_has_read_are_not_waited_for(

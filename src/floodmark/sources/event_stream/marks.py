@@ -39,6 +39,16 @@ class LoadedCommit:
     at: datetime
     """Its commit time."""
 
+    @classmethod
+    def parse(cls, found: Sequence[str]) -> LoadedCommit:
+        """Return the commit that ``to_list`` gave."""
+        lsn, at = found
+        return cls(bytes.fromhex(lsn), datetime.fromisoformat(at))
+
+    def to_list(self) -> list[str]:
+        """Return the fields for the ledger."""
+        return [self.lsn.hex(), self.at.isoformat()]
+
     def covers(self, commit_lsn: bytes, committed_at: datetime) -> bool:
         """Return whether the load has read what a commit changed.
 
@@ -72,7 +82,7 @@ class PartitionMark:
             for offset, met_at, body in document.get("carried", ())
         ]
         epoch = Epoch.parse(document["epoch"]) if "epoch" in document else None
-        loaded = _parse_loaded(*document["loaded"]) if "loaded" in document else None
+        loaded = LoadedCommit.parse(document["loaded"]) if "loaded" in document else None
         return cls(
             document["next"], tuple(carried), document.get("lost", ""), document.get("replaced", ""), epoch, loaded
         )
@@ -92,12 +102,8 @@ class PartitionMark:
         if self.epoch:
             document["epoch"] = self.epoch.to_list()
         if self.loaded:
-            document["loaded"] = [self.loaded.lsn.hex(), self.loaded.at.isoformat()]
+            document["loaded"] = self.loaded.to_list()
         return json.dumps(document)
-
-
-def _parse_loaded(lsn: str, at: str) -> LoadedCommit:
-    return LoadedCommit(bytes.fromhex(lsn), datetime.fromisoformat(at))
 
 
 def oldest(marks: Sequence[PartitionMark]) -> datetime | None:

@@ -87,13 +87,17 @@ class PassState:
         came by a slower partition, or again. The row that it changed may be deleted since, and nothing in the target
         shows that.
         """
-        belongs, loaded = self.watches[partition].belongs, self.loaded
+        belongs, loaded = self.watches[partition].belongs, self._covering()
         own = [row for row in rows if belongs(row)]
         if loaded is None:
             return own
         # Nearly all events are newer: for them the call would cost more than the comparison.
         lsn, covers = loaded.lsn, loaded.covers
         return [row for row in own if row.commit_lsn > lsn or not covers(row.commit_lsn, row.committed_at)]
+
+    def _covering(self) -> LoadedCommit | None:
+        """Return up to where the load has read all rows; None where the source hides some from the login."""
+        return None if self.plan.keeps_unread else self.loaded
 
     def has_in_window(self, partition: int, offset: int) -> bool:
         """Return whether a message belongs to the window of the table."""
@@ -161,8 +165,8 @@ class PassState:
 
     def _may_be_own(self, group: Sequence[StreamMessage]) -> bool:
         """Return whether the event of some segments may be an unread one of the table: its first segment names it."""
-        first = group[0].envelope
-        if self.loaded is not None and self.loaded.covers(first.logical_id.commit_lsn.value, first.time):
+        first, loaded = group[0].envelope, self._covering()
+        if loaded is not None and loaded.covers(first.logical_id.commit_lsn.value, first.time):
             return False
         name = self.plan.feed.table.name
         for each in group:
