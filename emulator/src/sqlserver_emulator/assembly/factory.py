@@ -237,7 +237,7 @@ class Engine:
 
 def _list_session(access: SessionAccess, session_id: int, login: str, application: str, database: str) -> None:
     """Let the session be found in sys.dm_exec_sessions."""
-    # Nobody deletes the row of a session that has ended, and the numbers of sessions and processes come again.
+    # The row of a session whose process was killed is still there, and the numbers of both come again.
     access.fetch(
         "DELETE FROM emulator.sessions WHERE session_id = $1::int OR backend_pid = pg_backend_pid()",
         [session_id],

@@ -223,6 +223,14 @@ class PipelinedConnection:
             if self._busy:
                 self._canceller.cancel()
 
+    def answers(self) -> bool:
+        """Return whether the process of an idle connection is still there."""
+        try:
+            self.script("SELECT 1")
+        except (StatementFailedError, psycopg.Error):
+            return False
+        return True
+
     def reset(self, *statements: str) -> bool:
         """Make the connection as good as new, and run statements. Return False for one that is of no use any more."""
         pgconn = self._pgconn

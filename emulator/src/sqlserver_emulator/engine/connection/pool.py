@@ -16,7 +16,7 @@ _UNLIST = "DELETE FROM emulator.sessions WHERE backend_pid = pg_backend_pid()"
 
 
 class ConnectionPool:
-    """Thread-safe. A connection that is given back has nothing left of its session: ``PipelinedConnection.reset``."""
+    """Thread-safe. An idle connection has nothing left of its session: ``PipelinedConnection.reset``."""
 
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
@@ -28,7 +28,7 @@ class ConnectionPool:
         """Return a connection that is as good as new. Raises psycopg.OperationalError."""
         while (known := self._pop()) is not None:
             # Its process may have been killed, or the whole server.
-            if known.reset():
+            if known.answers():
                 return known
             known.close()
         return PipelinedConnection(self._conninfo)
