@@ -6,7 +6,6 @@ import pytest
 
 from airflow_home import choose_airflow_home
 from emulator_process import choose_odbc_provider
-from longest_files import place_of
 from without_java import hide_java
 
 hide_java()
@@ -16,8 +15,3 @@ choose_airflow_home()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.import_plugin("emulator_plugin")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the longest files first: begun last, one would leave the other processes idle."""
-    items.sort(key=place_of)

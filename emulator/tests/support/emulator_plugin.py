@@ -16,7 +16,8 @@ from emulator_process import Emulator, running_emulator
 from server_folders import server_folder
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.import_plugin("suite_seconds")
     logging.getLogger("py4j").setLevel(logging.WARNING)
 
 

@@ -1,0 +1,127 @@
+"""Seconds of each file of tests, on the clock and on the processors, in one table that every run of many files writes.
+
+The table orders the next run: the longest files begin first, because one that begins last runs alone. A clone without a
+table begins with the stories.
+
+The processor time of a file is that of its process and of all processes below it. Work of a process whose parent was
+killed is not seen; neither is work of servers that several test processes share, which the last line has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+_REPOSITORY = Path(__file__).parents[3]
+TABLE = _REPOSITORY / "build" / "test-seconds.tsv"
+_HEAD = "wall\tcpu\ttests\tfile"
+_LEAST_FILES = 40
+"""A run of fewer files leaves the table alone: it may be of a few tests of each."""
+_LONG_FOLDERS = ("tests/story", "tests/contract", "tests/dags", "emulator/tests")
+_Row = tuple[float, float, int]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    name = "seconds of files"
+    if not config.pluginmanager.has_plugin(name):
+        config.pluginmanager.register(_SuiteSeconds(config), name)
+
+
+class _SuiteSeconds:
+    """What the files took in this process, or, in the process that starts the others, in all of them."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._files: dict[str, _Row] = {}
+        self._began = _read_clocks()
+        self._at = self._began
+        self._tests = 0
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        measured = {name: cpu for name, (_, cpu, _) in read_table().items()}
+        items.sort(key=lambda item: _place_of(_name_of(item), measured))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+        if not self._tests:
+            self._at = _read_clocks()
+        self._tests += 1
+        try:
+            return (yield)
+        finally:
+            if nextitem is None or nextitem.path != item.path:
+                self._end_file(_name_of(item))
+
+    def _end_file(self, name: str) -> None:
+        now = _read_clocks()
+        wall, cpu, tests = self._files.get(name, (0.0, 0.0, 0))
+        self._files[name] = (wall + now[0] - self._at[0], cpu + max(0.0, now[1] - self._at[1]), tests + self._tests)
+        self._tests = 0
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        for name, (wall, cpu, tests) in getattr(node, "workeroutput", {}).get("seconds of files", {}).items():
+            self._files[name] = (wall, cpu, tests)
+
+    def pytest_sessionfinish(self) -> None:
+        output = getattr(self._config, "workeroutput", None)
+        if output is not None:
+            output["seconds of files"] = {name: list(row) for name, row in self._files.items()}
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        wall, cpu = (now - began for now, began in zip(_read_clocks(), self._began, strict=True))
+        text = f"{cpu:.0f} s of processor time in {wall:.0f} s"
+        if len(self._files) >= _LEAST_FILES:
+            _write_table(self._files, wall, cpu)
+            text += f"; {TABLE.relative_to(_REPOSITORY)} has those of each file"
+        terminalreporter.write_line(text)
+
+
+def _name_of(item: pytest.Item) -> str:
+    path = item.path
+    return path.relative_to(_REPOSITORY).as_posix() if path.is_relative_to(_REPOSITORY) else path.name
+
+
+def _place_of(name: str, measured: dict[str, float]) -> tuple[float, int]:
+    folder = next((n for n, folder in enumerate(_LONG_FOLDERS) if name.startswith(folder)), len(_LONG_FOLDERS))
+    return (-measured.get(name, 0.0), folder)
+
+
+def read_table() -> dict[str, _Row]:
+    """Return wall seconds, processor seconds and tests of each file in the last whole run; empty without one."""
+    try:
+        lines = TABLE.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    rows = [line.split("\t") for line in lines[1:]]
+    return {row[3]: (float(row[0]), float(row[1]), int(row[2])) for row in rows if row[3] != "all"}
+
+
+def _write_table(files: dict[str, _Row], wall: float, cpu: float) -> None:
+    known = {name: row for name, row in read_table().items() if (_REPOSITORY / name).is_file()}
+    rows = sorted((known | files).items(), key=lambda each: -each[1][1])
+    lines = [f"{row[0]:.1f}\t{row[1]:.1f}\t{row[2]}\t{name}" for name, row in rows]
+    count = sum(row[2] for row in files.values())
+    TABLE.parent.mkdir(exist_ok=True)
+    TABLE.write_text("\n".join([_HEAD, *lines, f"{wall:.1f}\t{cpu:.1f}\t{count}\tall", ""]), encoding="utf-8")
+
+
+def _read_clocks() -> tuple[float, float]:
+    """Return seconds on the clock, and of processor time: of this process, of ended children, of live descendants."""
+    total = sum(_seconds_of(psutil.Process()))
+    for child in psutil.Process().children(recursive=True):
+        try:
+            total += sum(_seconds_of(child))
+        except psutil.NoSuchProcess:
+            continue
+    return time.monotonic(), total
+
+
+def _seconds_of(process: psutil.Process) -> tuple[float, float, float, float]:
+    times = process.cpu_times()
+    return times.user, times.system, times.children_user, times.children_system
