@@ -11,6 +11,7 @@ import os
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -105,7 +106,7 @@ def _server_name() -> str:
         client.close()
 
 
-def _no_emulator() -> None:
+def _no_emulator() -> NoReturn:
     raise AssertionError("a real server is named")
 
 

@@ -147,9 +147,9 @@ def _connect_pyodbc(server: Emulator, database: str, *, encrypt: str = "yes", **
 
 def _read_datetimeoffset(data: bytes) -> datetime:
     """ODBC's structure, which pyodbc leaves to its user."""
-    *moment, nanoseconds, hours, minutes = struct.unpack("<6hI2h", data)
+    year, month, day, hour, minute, second, nanoseconds, hours, minutes = struct.unpack("<6hI2h", data)
     zone = timezone(timedelta(hours=hours, minutes=minutes))
-    return datetime(*moment, nanoseconds // 1000, zone)
+    return datetime(year, month, day, hour, minute, second, nanoseconds // 1000, zone)
 
 
 def _number_of_odbc(error: BaseException) -> int | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, ErrorRaised, Info, ResultStart, Rows, RowsArrow, StatementDone
 from sqlserver_emulator.session import Session
@@ -51,7 +53,8 @@ class Client:
                     outcome.results.append(Result(columns))
                 case Rows(rows):
                     outcome.results[-1].rows += rows
-                case RowsArrow(batch_):
+                case RowsArrow():
+                    batch_: pa.RecordBatch = event.batch
                     outcome.results[-1].arrow_batches += 1
                     columns_ = [batch_.column(i).to_pylist() for i in range(len(outcome.results[-1].columns))]
                     outcome.results[-1].rows += zip(*columns_, strict=True)

@@ -6,9 +6,18 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from decimal import Decimal
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlserver_emulator.collations import DEFAULT_COLLATION
-from sqlserver_emulator.contract import DeclaredType, Parameter, SessionValues, StatementResult, Variables
+from sqlserver_emulator.contract import (
+    DeclaredType,
+    EngineSession,
+    Parameter,
+    SessionValues,
+    StatementResult,
+    TableChange,
+    Variables,
+)
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Command, Rows
 from sqlserver_emulator.types import INT, TsqlType
@@ -36,6 +45,18 @@ def broken_rows(error: SqlServerError) -> StatementResult:
 
 class NoTriggers:
     may_fire = False
+
+    def forget(self) -> None:
+        raise AssertionError("there is nothing to forget")
+
+    def take_changes(self) -> Sequence[TableChange]:
+        raise AssertionError("no trigger may fire")
+
+    def triggers(self, change: object) -> NoReturn:
+        raise AssertionError("no trigger may fire")
+
+    def inside(self, change: object, trigger: object) -> NoReturn:
+        raise AssertionError("no trigger may fire")
 
 
 class FakeEngine:
@@ -178,6 +199,17 @@ class FakeEngine:
     def catalog_changed(self) -> None:
         raise AssertionError("not the interpreter's to say")
 
+    def bulk_target(
+        self, database: str, schema: str, table: str, columns: Sequence[str], options: frozenset[str]
+    ) -> NoReturn:
+        raise AssertionError("there are no tables to load")
+
+    def load_bulk(self, target: object, types: object, batches: object) -> NoReturn:
+        raise AssertionError("there are no tables to load")
+
+    def undeclared_types(self, statement: str, variables: Variables) -> Mapping[str, TsqlType | None]:
+        raise AssertionError("no test of the interpreter asks for them")
+
     def caller_is(self, role: str) -> bool:
         return True
 
@@ -190,6 +222,11 @@ class FakeEngine:
 
     def close(self) -> None:
         self.log.append("close")
+
+
+if TYPE_CHECKING:
+    # The tests that pass it to the interpreter are not read by mypy.
+    _engine: EngineSession = FakeEngine()
 
 
 def _evaluate(expression: str, variables: Variables) -> object:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fastavro import reader
 
@@ -43,7 +44,8 @@ class Source:
         found: dict[int, list[dict[str, Any]]] = {}
         for path in sorted((self.folder / "floods" / hub).glob("*/**/*.avro")):
             with path.open("rb") as opened:
-                found.setdefault(int(path.parts[-7]), []).extend(reader(opened))  # type: ignore[arg-type]
+                records = cast("Iterable[dict[str, Any]]", reader(opened))
+                found.setdefault(int(path.parts[-7]), []).extend(records)
         return found
 
     def events(self, hub: str) -> list[tuple[str, dict[str, Any]]]:

@@ -48,8 +48,8 @@ def _cut(moment: Any, scale: int) -> Any:
 
 
 ZONES = st.integers(-839, 839).map(lambda minutes: timezone(timedelta(minutes=minutes)))
-OLD = {"min_value": datetime(1753, 1, 1), "max_value": datetime(9999, 12, 31)}
-SMALL = {"min_value": datetime(1900, 1, 1), "max_value": datetime(2079, 6, 5)}
+OLD = (datetime(1753, 1, 1), datetime(9999, 12, 31))
+SMALL = (datetime(1900, 1, 1), datetime(2079, 6, 5))
 
 
 @st.composite
@@ -97,8 +97,8 @@ def values_of(type_: TsqlType) -> st.SearchStrategy[Any]:
 
 
 def _offset_moments() -> st.SearchStrategy[datetime]:
-    near_the_ends = {"min_value": datetime(1, 1, 2), "max_value": datetime(9999, 12, 30)}
-    return st.datetimes(timezones=ZONES, **near_the_ends)
+    near_the_ends = (datetime(1, 1, 2), datetime(9999, 12, 30))
+    return st.datetimes(*near_the_ends, timezones=ZONES)
 
 
 _SIMPLE_VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -112,16 +112,16 @@ _SIMPLE_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "real": st.floats(width=32, allow_nan=False, allow_infinity=False),
     "float": st.floats(allow_nan=False, allow_infinity=False),
     "date": st.dates(),
-    "datetime": st.datetimes(**OLD).map(
+    "datetime": st.datetimes(*OLD).map(
         lambda moment: moment.replace(microsecond=moment.microsecond // 10_000 * 10_000)
     ),
-    "smalldatetime": st.datetimes(**SMALL).map(lambda moment: moment.replace(second=0, microsecond=0)),
+    "smalldatetime": st.datetimes(*SMALL).map(lambda moment: moment.replace(second=0, microsecond=0)),
     "uniqueidentifier": st.uuids(),
     "rowversion": st.binary(min_size=8, max_size=8),
 }
 
 
-def arrow_column(type_: TsqlType, values: list[Any], *, as_text: bool) -> Any:
+def arrow_column(type_: TsqlType, values: list[Any], *, as_text: bool) -> pa.Array:
     """``as_text``: decimals and uuids as text, bits as int16, which the engine may choose too."""
     name = type_.name
     if type_.has_ticks:
