@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 import pyarrow as pa
 
@@ -137,7 +138,8 @@ class History:
         """In place: images 3 and 4 share seqval and command; LOBs that did not change are left out."""
         before = self.rows[key]
         fresh = self._values()
-        after = Values(*(self.rng.choice(pair) for pair in zip(_fields(before), _fields(fresh), strict=True)))
+        choose = self.rng.choice
+        after = Values(choose((before.a, fresh.a)), choose((before.lob, fresh.lob)), choose((before.old, fresh.old)))
         changed = [old != new for old, new in zip(_fields(before), _fields(after), strict=True)]
         if not any(changed):
             return  # an update that changes nothing writes no row
@@ -258,7 +260,7 @@ def expected_net(history: History) -> dict[str, tuple[int, bytes]]:
     return net
 
 
-def merge(before: dict[str, Values], net_rows: list[dict]) -> dict[str, Values]:
+def merge(before: dict[str, Values], net_rows: list[dict[str, Any]]) -> dict[str, Values]:
     """What a target that held ``before`` holds after the net rows of one history."""
     after = dict(before)
     for row in net_rows:
@@ -273,7 +275,7 @@ def merge(before: dict[str, Values], net_rows: list[dict]) -> dict[str, Values]:
     return after
 
 
-def assert_net_is_true(history: History, net_rows: list[dict]) -> None:
+def assert_net_is_true(history: History, net_rows: list[dict[str, Any]]) -> None:
     """One row per key, its operation and LSN those of the model, and the target equal to the table."""
     found = {row["id"]: (row["__op"], row["__lsn"]) for row in net_rows}
     assert len(found) == len(net_rows), f"history {history.number}: a key twice"

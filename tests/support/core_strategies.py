@@ -13,7 +13,7 @@ from floodmark.core.source.feed import InstanceIdentity
 from floodmark.core.source.snapshot import CaptureInstance
 from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
 
-names = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), min_size=1, max_size=12)
+names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=12)
 table_names = st.builds(TableName, names, names)
 lsns = st.binary(min_size=POSITION_BYTES, max_size=POSITION_BYTES).filter(any).map(Lsn)
 intervals = st.tuples(lsns, lsns).filter(lambda pair: pair[0] != pair[1]).map(lambda pair: Interval(*sorted(pair)))

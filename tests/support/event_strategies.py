@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import Any
 
 from hypothesis import strategies as st
 
@@ -58,11 +58,11 @@ def outgoing_changes(draw: st.DrawFn, texts: st.SearchStrategy[str] = HALVES) ->
     )
 
 
-def message_form(form: tuple[Generation, bool], **settings: Any) -> MessageForm:
+def message_form(form: tuple[Generation, bool], **settings: int) -> MessageForm:
     return MessageForm(form[0], form[1], **settings)
 
 
-def numbered_ids() -> Any:
+def numbered_ids() -> Callable[[], str]:
     numbers = count(1)
     return lambda: f"00000000-0000-0000-0000-{next(numbers):012}"
 

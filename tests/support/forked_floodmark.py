@@ -14,10 +14,19 @@ import os
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
+from pathlib import Path
 from types import SimpleNamespace, TracebackType
-from typing import Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import pytest
+
+if TYPE_CHECKING:
+    # What is forked has imported them; a process of tests need not.
+    from floodmark.core.errors import FloodmarkError
+    from floodmark.core.schema import TableName
+    from floodmark.core.window.plan import TableCounts, WindowPlan
+    from floodmark.spark.launch.target import SparkTarget
+    from floodmark.sync.ports.quality import Quality
 
 _IMPORTED = (
     "airflow.sdk",
@@ -77,11 +86,20 @@ def _command(arguments: Sequence[str], environment: Mapping[str, str], writer: C
     cli.main()
 
 
-def _no_quality(_wiring: object) -> SimpleNamespace:
-    return SimpleNamespace(check_window=lambda _plan, _counts: {})
+class _NoChecks:
+    """A ``Quality`` that finds nothing."""
+
+    def check_window(
+        self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]
+    ) -> Mapping[TableName, FloodmarkError]:
+        return {}
 
 
-def _load_command(_target: Any, window_id: int, config: Any) -> list[str]:
+def _no_quality(_wiring: object) -> Quality:
+    return _NoChecks()
+
+
+def _load_command(_target: SparkTarget, window_id: int, config: Path) -> list[str]:
     from floodmark.spark.launch.command import job_arguments
 
     return job_arguments(window_id, config)

@@ -66,4 +66,4 @@ def console_of(browser: Chrome) -> list[str]:
 
 
 def _order(browser: Chrome, command: str, **parameters: Any) -> None:
-    browser.execute_cdp_cmd(command, parameters)  # type: ignore[no-untyped-call]
+    browser.execute_cdp_cmd(command, parameters)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from floodmark.core.status.read_progress import ReadProgress, StepProgress
+from floodmark.sync.ports.progress import Progress
 
 
 @dataclass
@@ -20,3 +22,8 @@ class KeptProgress:
 
     def report_step(self, step: StepProgress) -> None:
         self.steps.append(step)
+
+
+if TYPE_CHECKING:
+    # The tests that pass it to a step are not read by mypy.
+    _progress: Progress = KeptProgress()

@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from floodmark.spark import job
+from floodmark.spark.engine import Engine, OpeningEngine
 from floodmark.sync.ports.reader import OpenCut, OpenReader, OpenShared, PlanParts
+from floodmark.sync.ports.stager import Stager
 from in_process_stager import InProcessStager
 
 
-def no_session() -> Any:
-    return SimpleNamespace(get=lambda: None, waited_seconds=0.0)
+class _NoEngine(OpeningEngine):
+    """It opens nothing, so that nothing has to wait for it."""
+
+    def __init__(self) -> None:
+        self.waited_seconds = 0.0
+
+    def get(self) -> NoReturn:
+        raise AssertionError("the load is without an engine")
+
+
+def no_session() -> OpeningEngine:
+    return _NoEngine()
 
 
 def stager(
-    _open_session: Any,
+    _open_engine: Callable[[], Engine],
     open_reader: OpenReader,
     _plan_parts: PlanParts,
     open_cut: OpenCut | None,
     _open_shared: OpenShared | None,
-) -> InProcessStager:
+) -> Stager:
     return InProcessStager(open_reader, open_cut)
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -26,7 +26,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
 from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.ports.staging import StagedPart, StagingSink
-from floodmark.sync.ports.warehouse import CheckedRows, StagedNow, WarehouseTraits
+from floodmark.sync.ports.warehouse import CheckedRows, StagedNow, Warehouse, WarehouseTraits
 from memory_target import Key, MemoryTarget, Values, key_of
 
 
@@ -215,6 +215,11 @@ class MemoryWarehouse:
             if self._attempts.get(plan.window_id) != plan.attempt:
                 raise _overtaken(plan)
             yield
+
+
+if TYPE_CHECKING:
+    # The tests that pass it to a step are not read by mypy.
+    _warehouse: Warehouse = MemoryWarehouse()
 
 
 def _place(plan: WindowPlan, index: int) -> Place:

@@ -74,7 +74,7 @@ class Mishaps:
 
     def warehouse(self, sql: str) -> list[tuple[Any, ...]]:
         with self.stack.connect_warehouse() as connection:
-            return connection.execute(sql).fetchall()  # type: ignore[arg-type]
+            return connection.execute(sql).fetchall()
 
     def windows(self, config: Path) -> list[tuple[Any, ...]]:
         """Number and state of each window of the pipeline, oldest first."""

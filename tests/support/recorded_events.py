@@ -11,6 +11,7 @@ from airflow.providers.openlineage.plugins.adapter import OpenLineageAdapter
 from airflow.sdk import DAG
 from airflow.utils.state import TaskInstanceState
 from openlineage.client import OpenLineageClient
+from openlineage.client.client import Event
 from openlineage.client.serde import Serde
 from openlineage.client.transport import Config, Transport
 
@@ -27,7 +28,7 @@ class RecordedEvents(Transport):
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
 
-    def emit(self, event: Any) -> None:
+    def emit(self, event: Event) -> None:
         self.events.append(json.loads(Serde.to_json(event)))
 
     def event_of(self, dag: DAG, task_id: str, state: TaskInstanceState) -> dict[str, Any]:

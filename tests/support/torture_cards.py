@@ -88,7 +88,7 @@ class Cards:
     def _deck(self) -> list[tuple[str, str]]:
         """Each victim and each kind of command is among them."""
         everyone = len(self.victims)
-        kinds = self._kinds | {"run": max(self._kinds["run"], everyone)}
+        kinds = dict(self._kinds) | {"run": max(self._kinds["run"], everyone)}
         deck = [(victim, kind) for kind, count in kinds.items() for victim in self._victims_of(kind, count)]
         self._random.shuffle(deck)
         return deck
