@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, cast
+
+_Port = TypeVar("_Port")
 
 
 class KilledError(Exception):
@@ -20,7 +22,7 @@ class Fuse:
     done: list[str] = field(default_factory=list)
     """The names of the calls that did their work."""
 
-    def guard(self, port: Any) -> Any:
+    def guard(self, port: _Port) -> _Port:
         """Return a port whose calls count."""
         fuse = self
 
@@ -43,4 +45,4 @@ class Fuse:
 
                 return call
 
-        return Guarded()
+        return cast(_Port, Guarded())

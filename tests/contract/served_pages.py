@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -126,7 +125,7 @@ def configure_pages(
 
 
 @contextmanager
-def pages_of(monkeypatch: pytest.MonkeyPatch, manager: type) -> Iterator[Any]:
+def pages_of(monkeypatch: pytest.MonkeyPatch, manager: type) -> Iterator[FastAPI]:
     """Make the app of the pages for a user whose rights an authorization manager has."""
     for module in ("airflow.api_fastapi.app", "airflow.api_fastapi.core_api.security"):
         monkeypatch.setattr(f"{module}.get_auth_manager", manager)
@@ -139,7 +138,7 @@ def pages_of(monkeypatch: pytest.MonkeyPatch, manager: type) -> Iterator[Any]:
 
 
 @contextmanager
-def served(pages: Any) -> Iterator[str]:
+def served(pages: FastAPI) -> Iterator[str]:
     """Serve the pages below the path that Airflow gives them. Yield the address of that of all pipelines."""
     outer = FastAPI()
     outer.get("/favicon.ico", status_code=204)(lambda: None)  # Airflow has one

@@ -13,8 +13,10 @@ from warehouse_shop import ORDERS, PIPELINE, Shop
 
 from floodmark.core.interval import Interval
 from floodmark.core.recovery.replay_interval import LocalSpan, MappedTimes
+from floodmark.sync.ports.drift_watch import DriftCheck
+from floodmark.sync.ports.warehouse import Warehouse
 from floodmark.sync.recovery.reload import LoadPlanner
-from floodmark.sync.recovery.replay import Replay
+from floodmark.sync.recovery.replay import Replay, ReplayLedger
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.check import check_window
 from floodmark.sync.run.load import load_window
@@ -56,7 +58,13 @@ def between(after: int, to: int) -> Interval:
 
 
 def run_replay(
-    shop: Shop, source: SmallSource, interval: Interval, *, ledger: Any = None, warehouse: Any = None, **chosen: Any
+    shop: Shop,
+    source: SmallSource,
+    interval: Interval,
+    *,
+    ledger: ReplayLedger | None = None,
+    warehouse: Warehouse | None = None,
+    **chosen: Any,
 ) -> OpenResult:
     """As a run of a backfill does it. ledger, warehouse: in the place of the shop's."""
     ledger, warehouse = ledger or shop.ledger, warehouse or shop.warehouse
@@ -97,7 +105,7 @@ class Pipeline:
         """Its first step."""
         return self.planner(**chosen).open(between(after, to))
 
-    def planner(self, log: SmallLog | None = None, drift: Any = None, **chosen: Any) -> Replay:
+    def planner(self, log: SmallLog | None = None, drift: DriftCheck | None = None, **chosen: Any) -> Replay:
         log = log or SmallLog(self.source)
         return Replay(settings(**chosen), self.source, log, self.shop.ledger, self.shop.warehouse, drift=drift)
 

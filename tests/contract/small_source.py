@@ -12,12 +12,15 @@ from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, TARGET, UPDATE, Row
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.policies import NetSource
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.source.feed import MemberMark
 from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot
 from floodmark.core.window.chunks import Bound, LoadChunk
 from floodmark.core.window.plan import TableCounts, WindowPlan
 from floodmark.sync.ports.stager import StagedRows
+from floodmark.sync.ports.staging import StagedPart, StagingSink
 from lsns import lsn, number_of
 
 NOON = datetime(2026, 5, 1, 12)
@@ -76,9 +79,9 @@ class SmallSource:
         self,
         tables: Sequence[TableName],
         instances: Mapping[TableName, str] | None = None,
-        positions: Collection[Lsn] = (),
-        marks: object = None,
-        whole: object = (),
+        positions: Collection[Position] = (),
+        marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
+        whole: Collection[TableName] = (),
     ) -> SourceSnapshot:
         self.looks += 1
         last: Lsn | LsnAbsence = lsn(self.log[-1].lsn) if self.log else LsnAbsence.NULL
@@ -124,11 +127,20 @@ class SmallStager:
         return None
 
     def stage_chunks(
-        self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: Any = None
-    ) -> None:
+        self,
+        plan: WindowPlan,
+        index: int,
+        chunks: Sequence[LoadChunk],
+        parallel_reads: int,
+        sink: StagingSink | None = None,
+    ) -> Sequence[StagedPart]:
+        parts = []
         for chunk in chunks:
             self.chunks_read += 1
-            self.shop.stage_chunk(plan, index, chunk.number, self.read_chunk(plan, index, chunk))
+            rows = self.read_chunk(plan, index, chunk)
+            self.shop.stage_chunk(plan, index, chunk.number, rows)
+            parts.append(StagedPart(chunk.number, len(rows)))
+        return parts
 
     def read_chunk(self, plan: WindowPlan, index: int, chunk: LoadChunk) -> list[Row]:
         to = number_of(plan.to_lsn)
@@ -140,13 +152,13 @@ class SmallStager:
             and self.kept(key, plan.tables[index].where)
         ]
 
-    def stage_cut(self, plan: WindowPlan, sinks: Any) -> None:
+    def stage_cut(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> None:
         return None
 
-    def stage_small(self, plan: WindowPlan, sinks: Any) -> dict[int, Any]:
+    def stage_small(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> Mapping[int, StagedRows]:
         return {}
 
-    def stage_table(self, plan: WindowPlan, index: int, sink: Any = None) -> StagedRows:
+    def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink | None = None) -> StagedRows:
         read_rows, rows = self.read_changes(plan, index)
         return StagedRows(read_rows, self.shop.stage(plan, rows, index))
 

@@ -12,14 +12,16 @@ from repair_runner import Told
 from small_source import NoChecks, SmallSource, SmallStager
 from warehouse_shop import ORDERS, PIPELINE, TARGET, Shop
 
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.source.feed import MemberMark
 from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot
 from floodmark.core.window.chunks import Bound, LoadChunk
 from floodmark.core.window.plan import WindowPlan
 from floodmark.sync.ports.quality import Quality
 from floodmark.sync.ports.stager import StagedRows
+from floodmark.sync.ports.staging import StagedPart, StagingSink
 from floodmark.sync.recovery.gaps import find_stopped
 from floodmark.sync.recovery.reload import LoadPlanner
 from floodmark.sync.run.advance import advance_window
@@ -60,12 +62,12 @@ class PairSource:
         self,
         tables: Sequence[TableName],
         instances: Mapping[TableName, str] | None = None,
-        positions: Collection[Lsn] = (),
-        marks: object = None,
-        whole: object = (),
+        positions: Collection[Position] = (),
+        marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
+        whole: Collection[TableName] = (),
     ) -> SourceSnapshot:
-        whole = self.tables[ORDERS].read_snapshot([ORDERS], positions=positions)
-        return replace(whole, tables=tuple(self._table(name) for name in tables))
+        found = self.tables[ORDERS].read_snapshot([ORDERS], positions=positions)
+        return replace(found, tables=tuple(self._table(name) for name in tables))
 
     def _table(self, name: TableName) -> TableSnapshot:
         (found,) = self.tables[name].read_snapshot([ORDERS]).tables
@@ -99,17 +101,17 @@ class PairStager:
         return None
 
     def stage_chunks(
-        self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: Any = None
-    ) -> None:
-        self._of(plan, index).stage_chunks(plan, index, chunks, parallel_reads, sink)
+        self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: StagingSink
+    ) -> Sequence[StagedPart]:
+        return self._of(plan, index).stage_chunks(plan, index, chunks, parallel_reads, sink)
 
-    def stage_cut(self, plan: WindowPlan, sinks: Any) -> None:
+    def stage_cut(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> None:
         return None
 
-    def stage_small(self, plan: WindowPlan, sinks: Any) -> dict[int, Any]:
+    def stage_small(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> Mapping[int, StagedRows]:
         return {}
 
-    def stage_table(self, plan: WindowPlan, index: int, sink: Any = None) -> StagedRows:
+    def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
         return self._of(plan, index).stage_table(plan, index, sink)
 
 

@@ -182,7 +182,7 @@ class Shop:
         return {row["Id"]: (row["Amount"], row["Disc%"], row["Notes"]) for row in found}
 
     def exists(self, relation: str) -> bool:
-        return self.rows(f"SELECT to_regclass('{relation}') IS NOT NULL AS found")[0]["found"]
+        return bool(self.rows(f"SELECT to_regclass('{relation}') IS NOT NULL AS found")[0]["found"])
 
 
 def insert_rows(session: psycopg.Connection, table: str, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -23,7 +23,7 @@ from floodmark.core.position import Position
 from floodmark.core.positions import read_position
 from floodmark.core.schema import TableName
 from floodmark.core.source.history import LogEntry
-from floodmark.core.source.snapshot import SourceSnapshot
+from floodmark.core.source.snapshot import CaptureInstance, SourceSnapshot
 from floodmark.core.window.chunks import plan_chunks
 from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
 from floodmark.sync.ports.arrow import arrow_type
@@ -83,7 +83,7 @@ class SourceRig:
             feed=instance,
             interval=interval,
             kind=LoadKind.CHANGES if interval else LoadKind.FIRST_LOAD,
-            watermark=interval and interval.after_lsn,
+            watermark=interval.after_lsn if interval else None,
             deletes=Deletes.SOFT,
             net=NetSource.SPARK,
             temporal=TemporalPolicy.TRUNCATE,
@@ -257,6 +257,7 @@ class ServerReaderContract(TableReaderContract):
         rig.write("INSERT INTO Orders (Id, Amount, Note) VALUES (3, 20, 'again')")
         plan = rig.plan()
         assert rig.reader(plan).find_double_key() is None
+        assert isinstance(plan.feed, CaptureInstance)
         declared = replace(plan.feed, table=replace(plan.feed.table, key=("Amount",)))
         found = rig.reader(replace(plan, feed=declared)).find_double_key()
         assert found is not None
