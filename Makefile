@@ -6,8 +6,8 @@ export VENV
 PY := $(VENV)/bin/python
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help setup run run-sources up down check check-pythons test test-tutorial test-clients torture bench bench-peers fuzz format docs reference
-.PHONY: check-lint check-types check-units
+.PHONY: help setup run run-sources up down check check-pythons test test-emulator test-one test-tutorial test-clients torture bench bench-peers fuzz format docs reference
+.PHONY: check-lint check-types check-units check-every-unit
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -49,13 +49,25 @@ check-types:
 	@$(VENV)/bin/mypy
 
 check-units:
-	@$(PY) -m pytest -q -n 2 --dist loadfile tests/unit compact_tracking/tests/unit emulator/tests/unit
+	@$(PYTEST) tests/unit
 
-check-pythons: ## the same with every Python of 3.11 to 3.13 that the machine has
+check-every-unit: setup
+	@$(PYTEST) tests/unit compact_tracking/tests/unit emulator/tests/unit
+
+check-pythons: ## all unit tests on every Python of 3.11 to 3.13 that the machine has
 	@bin/check-pythons
 
-test: check $(CLASSES)-of-the-wheel ## everything but test-tutorial, test-clients and the many kills of torture
-	@$(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,tests/unit compact_tracking/tests/unit $(addprefix emulator/tests/,unit clients_external/node clients_external/debian)) tests compact_tracking/tests emulator/tests
+# Two cores are kept busy by three processes: stories wait for servers. A file stays in one process.
+PYTEST := $(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -c pyproject.toml
+
+test: check $(CLASSES)-of-the-wheel ## Floodmark's tests, and whether the emulator answers as SQL Server does
+	@$(PYTEST) --ignore=tests/unit tests emulator/tests/conformance
+
+test-emulator: setup $(CLASSES)-of-the-wheel ## all tests of the emulator and of compact_tracking
+	@$(PYTEST) $(addprefix --ignore=emulator/tests/,conformance clients_external/node clients_external/debian) emulator/tests compact_tracking/tests
+
+test-one: setup ## one test or file, as in: make test-one T=tests/contract/test_reload.py. Its servers stay for the next
+	@FLOODMARK_STANDING_SERVERS=1 $(PY) -m pytest -q -c pyproject.toml $(if $(T),'$(T)',$(error T names the test))
 
 test-tutorial: setup ## the tutorial, followed line by line in a fresh clone, which it sets up
 	@FLOODMARK_TEST_TUTORIAL=1 $(PY) -m pytest -q tests/story/test_tutorial.py

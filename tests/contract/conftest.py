@@ -8,17 +8,20 @@ from pathlib import Path
 import psycopg
 import pytest
 
+import standing_servers
 from embedded_postgres import EmbeddedPostgres
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.kept_sessions import kept_sessions
 from floodmark.postgres.ledger.ledger import PostgresLedger
-
-_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+from prepared_folders import PreparedPostgres
 
 
 @pytest.fixture(scope="session")
 def postgres(shared_dir: Path) -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres(shared_dir / "warehouse", settings=_FAST) as server:
+    if standing_servers.are_wanted():
+        yield standing_servers.find_servers().warehouse
+        return
+    with PreparedPostgres(shared_dir / "warehouse", settings=standing_servers.WAREHOUSE_SETTINGS) as server:
         yield server
 
 
@@ -26,6 +29,8 @@ def postgres(shared_dir: Path) -> Iterator[EmbeddedPostgres]:
 def ledger_template(postgres: EmbeddedPostgres) -> str:
     """The name of a database with the ledger's tables: copying it takes much less than making them."""
     with psycopg.connect(postgres.conninfo(), autocommit=True) as session:
+        # A warehouse that stays has the template of an earlier run, perhaps with other tables.
+        session.execute("DROP DATABASE IF EXISTS ledger_template")
         session.execute("CREATE DATABASE ledger_template")
     PostgresLedger(WarehouseConnection(str(postgres.socket_dir), 5432, "ledger_template", "postgres")).ensure_schema()
     return "ledger_template"
@@ -39,6 +44,7 @@ def database(postgres: EmbeddedPostgres, request: pytest.FixtureRequest) -> Iter
     """
     template = request.getfixturevalue("ledger_template") if "ledger" in request.fixturenames else "template1"
     with psycopg.connect(postgres.conninfo(), autocommit=True) as session:
+        session.execute("DROP DATABASE IF EXISTS warehouse_test WITH (FORCE)")
         session.execute(f"CREATE DATABASE warehouse_test TEMPLATE {template} STRATEGY file_copy")
         with kept_sessions():
             yield WarehouseConnection(str(postgres.socket_dir), 5432, "warehouse_test", "postgres")

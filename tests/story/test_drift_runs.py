@@ -14,8 +14,8 @@ import pytest
 from begun_command import begin
 from cdc_database import CdcDatabase, cdc_database
 from command_line import command_environment
-from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator
+from prepared_folders import PreparedPostgres
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -61,7 +61,7 @@ class Runs:
 def runs(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Runs]:
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
-    with cdc_database(emulator) as source, EmbeddedPostgres(open_dir / "drift_warehouse") as server:
+    with cdc_database(emulator) as source, PreparedPostgres(open_dir / "drift_warehouse") as server:
         environment = command_environment(emulator, source.name, server, path)
         source.run(
             "CREATE TABLE dbo.Orders (Id int PRIMARY KEY, Code int, Note nvarchar(20))",

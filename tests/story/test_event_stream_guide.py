@@ -10,8 +10,8 @@ import yaml
 
 from begun_command import begin
 from command_line import command_environment
-from embedded_postgres import EmbeddedPostgres
 from emulator_process import running_emulator
+from prepared_folders import PreparedPostgres
 
 GUIDE = Path(__file__).parents[2] / "docs" / "event_streams.md"
 PLACES = {
@@ -50,7 +50,7 @@ def test_document_leads_from_nothing_to_equal_rows(open_dir: Path) -> None:
     config.write_text(block("yaml"), encoding="utf-8")
     with (
         running_emulator(folder / "source", "--event-hubs-folder", str(captures), databases=("Sales",)) as source,
-        EmbeddedPostgres(folder / "warehouse") as warehouse,
+        PreparedPostgres(folder / "warehouse") as warehouse,
         source.connect_pymssql("Sales", autocommit=True) as connection,
         connection.cursor() as cursor,
     ):

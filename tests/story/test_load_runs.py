@@ -15,7 +15,6 @@ import pytest
 
 from cdc_database import CdcDatabase, cdc_database, wait_until
 from command_line import FLOODMARK, command_environment, kill_session
-from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator
 from floodmark.config.loading import load_config
 from floodmark.core.settings import PipelineSettings
@@ -28,6 +27,7 @@ from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
 from in_process_stager import InProcessStager
+from prepared_folders import PreparedPostgres
 from row_verification import reading, verify_tables
 
 pytestmark = pytest.mark.timeout(600)
@@ -121,7 +121,7 @@ class Workload:
 def runs(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Runs]:
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
-    with cdc_database(emulator) as source, EmbeddedPostgres(open_dir / "load_warehouse") as server:
+    with cdc_database(emulator) as source, PreparedPostgres(open_dir / "load_warehouse") as server:
         environment = command_environment(emulator, source.name, server, path)
         source.run(
             "CREATE TABLE dbo.Orders (Id int PRIMARY KEY, Amount int)",

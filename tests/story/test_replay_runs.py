@@ -18,6 +18,7 @@ from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator
 from floodmark.core.alerts.runs import REPLAY_FAILED, data_interval, run_failed
 from floodmark.postgres.ledger.alerts import PostgresAlertLedger
+from prepared_folders import PreparedPostgres
 from torture_command import RunningCommand
 
 pytestmark = pytest.mark.timeout(600)
@@ -93,7 +94,7 @@ class Runs:
 def runs(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Runs]:
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
-    with cdc_database(emulator) as source, EmbeddedPostgres(open_dir / "replay_warehouse") as server:
+    with cdc_database(emulator) as source, PreparedPostgres(open_dir / "replay_warehouse") as server:
         environment = command_environment(emulator, source.name, server, path)
         source.run(
             "CREATE TABLE dbo.Orders (Id int PRIMARY KEY, Note nvarchar(max))",

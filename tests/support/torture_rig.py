@@ -20,10 +20,10 @@ import pymssql
 from begun_command import begin
 from cdc_database import wait_until
 from command_line import command_environment
-from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator, running_emulator
 from floodmark_laptop import shop
 from floodmark_laptop.workload import Workload
+from prepared_folders import PreparedPostgres
 from torture_command import RunningCommand, kill
 
 # Half of the tables lose deleted rows, half keep them; chunks are so small that a first load can be killed between two.
@@ -96,7 +96,7 @@ class KillableRig(ABC):
         self._folder = folder
         self._config = folder / "pipelines.yaml"
         self._with_spark = with_spark
-        self.warehouse = EmbeddedPostgres(folder / "warehouse")
+        self.warehouse = PreparedPostgres(folder / "warehouse")
         self.environment: dict[str, str] = {}
         """Variables that its commands get as well."""
 

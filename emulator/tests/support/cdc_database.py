@@ -6,6 +6,7 @@ Statements, a scan of the log on demand, and what the change tables and function
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -89,7 +90,8 @@ class CdcDatabase:
 @contextmanager
 def cdc_database(emulator: Emulator) -> Iterator[CdcDatabase]:
     """A new database with CDC enabled and no table; dropped afterwards."""
-    name = f"Golden{next(_numbers)}"
+    # Several runs may share an emulator (standing_servers).
+    name = f"Golden{os.getpid()}_{next(_numbers)}"
     with emulator.connect_pymssql("master", autocommit=True) as server:
         with server.cursor() as cursor:
             cursor.execute(f"CREATE DATABASE [{name}]")

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import gc
 import logging
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import standing_servers
 from emulator_process import Emulator, running_emulator
 from server_folders import server_folder
 
@@ -30,6 +32,12 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """What py4j says of a JVM that is gone has no stream to go to any more: the tests have ended."""
     logging.raiseExceptions = False
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how to run each failed test alone."""
+    for report in (*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")):
+        terminalreporter.write_line(f"alone: make test-one T={shlex.quote(report.nodeid)}")
 
 
 @pytest.fixture(scope="module")
@@ -58,5 +66,8 @@ def emulator_dir(shared_dir: Path) -> Path:
 @pytest.fixture(scope="session")
 def emulator(emulator_dir: Path) -> Iterator[Emulator]:
     """A running emulator with the database Test, its capture job scanning ten times a second."""
+    if standing_servers.are_wanted():
+        yield standing_servers.find_servers().emulator
+        return
     with running_emulator(emulator_dir, "--capture-interval", "0.1") as running:
         yield running

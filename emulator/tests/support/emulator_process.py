@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from embedded_postgres import make_passable_folder
+from prepared_folders import copy_certificate, copy_emulator_data
 from sqlserver_emulator import testing
-from sqlserver_emulator.server.certificate import provide_certificate
 from sqlserver_emulator.testing import STOP_SECONDS, RunningEmulator
 
 __all__ = [
@@ -77,21 +73,16 @@ def trust(ca_file: Path) -> None:
     os.environ["SSL_CERT_FILE"] = str(ca_file)
 
 
-@cache
-def _certificates() -> Path:
-    """One authority for all emulators of a test process: mssql-python's Rust driver keeps the first that it reads."""
-    folder = Path(tempfile.mkdtemp(prefix="sqlserver-emulator-tls-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    provide_certificate(folder, "127.0.0.1")
-    return folder
-
-
 @contextmanager
 def running_emulator(data_dir: Path, *arguments: str, databases: Sequence[str] = ("Test",)) -> Iterator[Emulator]:
-    """``testing.running_emulator``, whose emulator knows real drivers; a new one has this process's certificate."""
-    if not (data_dir / "tls").exists():
-        make_passable_folder(data_dir)
-        shutil.copytree(_certificates(), data_dir / "tls")
+    """``testing.running_emulator``, whose emulator knows real drivers; a new one has the tests' certificate.
+
+    Its data are copied from a prepared folder, unless it is of a release of its own.
+    """
+    if "--release" not in arguments:
+        copy_emulator_data(data_dir)
+    make_passable_folder(data_dir)
+    copy_certificate(data_dir / "tls")
     with testing.running_emulator(data_dir, *arguments, databases=databases) as running:
         yield Emulator(**{each.name: getattr(running, each.name) for each in fields(running)})
 
