@@ -1,4 +1,4 @@
-"""Real rows as a source: the 16 AdventureWorks tables beside the repository, loaded and changed through a driver.
+"""Real rows as a source: the 16 AdventureWorks tables next to the repository, loaded and changed through a driver.
 
 Owns the DDL from tables.json, the multi-row inserts, and a seeded stream of changes. Statements are written out with
 literals, as an application's migration script would be.
@@ -27,7 +27,7 @@ _TEXT = ["flood", "mark", "Ünïcode", "水位", "высокая вода", "�
 
 
 def data_folder() -> Path | None:
-    """Where the CSV files are, or None when this clone has no shared data beside it."""
+    """Return the folder of the CSV files, or None when this clone has no shared data next to it."""
     named = os.environ.get("FLOODMARK_ADVENTUREWORKS")
     folder = Path(named) if named else REPOSITORY.parent / "shared" / "data" / "adventureworks"
     return folder if (folder / "tables.json").exists() else None

@@ -26,7 +26,7 @@ _WINDOWS_UNDER_LOAD = 2
 def test_real_rows_end_equal_after_first_load_and_windows_under_50000_changes(stack_dir: Path, tmp_path: Path) -> None:
     folder = adventureworks.data_folder()
     if folder is None:
-        pytest.skip("the rows of AdventureWorks are not beside this clone; FLOODMARK_ADVENTUREWORKS names their folder")
+        pytest.skip("no rows of AdventureWorks are next to this clone; FLOODMARK_ADVENTUREWORKS names their folder")
     tables = adventureworks.read_tables(folder)
     config = tmp_path / "pipelines.yaml"
     config.write_text(yaml.safe_dump(_pipelines(tables)), encoding="utf-8")

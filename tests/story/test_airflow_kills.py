@@ -68,7 +68,7 @@ def kill_worker(rig: AirflowRig) -> None:
 
 
 def kill_until_next_try(rig: AirflowRig, gate: Gate, victim: str) -> None:
-    """The load of before stands still until the next one is there as well."""
+    """Kill the victim; the gate holds the load of the first try until the next try is there as well."""
     gate.wait_for("load")
     run = rig.run_of("load")
     tries = rig.tries(run, "load")
@@ -139,7 +139,7 @@ def test_airflow_killed_inside_every_step_ends_with_equal_tables(
         kill_in_backfill(rig, "scheduler", "--max-active-runs", "2")
         kill_worker(rig)
         if KILLS:
-            # Airflow allows of no other backfill yet: it looks every half a minute whether one has ended.
+            # Airflow allows of no other backfill yet: it checks every half a minute whether one has ended.
             rig.wait(rig.may_backfill, "Airflow to end the backfill")
             kill_in_backfill(rig, "machine", "--run-backwards")
             AirflowTorturer(rig, SEED).torture(KILLS)

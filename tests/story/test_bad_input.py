@@ -1,4 +1,4 @@
-"""What goes wrong in a user's life ends in one clear message, and nothing is lost or half-written."""
+"""Mistakes that users make end in one clear message, and nothing is lost or half-written."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_tables_widen_lose_a_column_and_are_held_and_end_with_every_row(runs: Ru
     with psycopg.connect(runs.conninfo) as session:
         session.execute('ALTER TABLE shop.orders ALTER COLUMN "Code" TYPE varchar(20) USING "Code"::varchar(20)')
     runs.call("drift", "release", "shop", "dbo.Orders")
-    # So that no table is caught up: the capture job stands still here, which a table that is would show.
+    # So that no table is caught up: the capture job is paused here, which a table that is would show.
     runs.change("INSERT INTO dbo.Plain VALUES (3)")
     runs.run()
     assert runs.rows('SELECT "Id", "Code", "Note" FROM shop.orders ORDER BY 1') == [

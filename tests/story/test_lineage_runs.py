@@ -21,7 +21,7 @@ COUNTS = (
 
 
 def read_events(file: Path) -> list[dict[str, Any]]:
-    """Those of tasks and of DAG runs, the oldest first."""
+    """Return the events of tasks and of DAG runs, the oldest first."""
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     return sorted((json.loads(line) for line in lines), key=lambda event: str(event["eventTime"]))
 
@@ -35,7 +35,7 @@ def names(datasets: Iterable[dict[str, Any]]) -> set[tuple[str, str]]:
 
 
 def counts_of(event: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """By the source of a target: the rows that were read, inserted, updated and deleted."""
+    """Return, by the source of a target, the rows that were read, inserted, updated and deleted."""
     fields = ("readRows", "insertedRows", "updatedRows", "deletedRows")
     return {
         source_of(each): tuple(each["outputFacets"]["floodmark_window"][field] for field in fields)

@@ -75,7 +75,7 @@ class Runs:
         return output, said
 
     def chunks(self) -> dict[int, Any]:
-        """By number: when it was staged, and by which attempt; None twice for one that is not."""
+        """Return, by chunk number, when it was staged and by which attempt; None twice for a chunk that is not."""
         with psycopg.connect(self.warehouse.conninfo()) as session:
             if session.execute("SELECT to_regclass('floodmark.load_chunks')").fetchone() == (None,):
                 return {}

@@ -1,4 +1,4 @@
-"""An interval replayed on the command line, by LSN and by time, also beside a normal run: the tables end equal."""
+"""An interval replayed on the command line, by LSN and by time, also in parallel with a run: the tables end equal."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Runs:
         self.source.scan()
 
     def fail_backfill(self, begin: datetime, end: datetime) -> None:
-        """What is left of a run of it; between two times of the source's clock."""
+        """Leave what a failed run of a backfill leaves; ``begin`` and ``end`` are times of the source's clock."""
         ahead = timedelta(minutes=self.source.scalar("DATEDIFF(minute, GETUTCDATE(), GETDATE())"))
         part = data_interval(*((at - ahead).replace(tzinfo=UTC) for at in (begin, end)))
         alert = run_failed(REPLAY_FAILED, "shop", None, dag_id="cdc_shop", run_id="b", task_id="load", part=part)

@@ -1,8 +1,8 @@
 """A real Airflow over the sample database, with its processes at hand to be killed, and steps of a window held inside
 the transaction that ends them, so that a kill surely hits there.
 
-A trigger on ``floodmark.windows`` waits for a lock that the test has: whoever writes a state stands still before its
-commit. Another one keeps any watermark that moves back.
+A trigger on ``floodmark.windows`` waits for a lock that the test has: the process that writes a state is held before
+its commit. Another one keeps any watermark that moves back.
 """
 
 from __future__ import annotations
@@ -122,13 +122,13 @@ class AirflowRig:
             yield
 
     def end_workload(self) -> None:
-        """What it has written is in the change tables when this returns."""
+        """End the workload; what it has written is in the change tables when this returns."""
         assert self._workload is not None
         self._workload.finish()
         wait_for_capture(self.stack, self._workload.workload.mark_end())
 
     def set_clock(self, hours_ago: int) -> None:
-        """Of the source: into the hour of the schedule that ended so long before the last one."""
+        """Set the clock of the source into the hour of the schedule that ended so long before the last one."""
         at = (self.end - timedelta(hours=hours_ago, minutes=30)).astimezone().replace(tzinfo=None)
         self.source(f"EXEC emulator.set_clock @now = '{at.isoformat(timespec='seconds')}'")
 
@@ -151,7 +151,7 @@ class AirflowRig:
         return str(row[0])
 
     def wait_for_work(self, transactions: int) -> None:
-        """Of the workload."""
+        """Wait for that many transactions of the workload."""
         assert self._workload is not None
         workload = self._workload.workload
         enough = workload.transactions + transactions
@@ -176,7 +176,7 @@ class AirflowRig:
         return self.airflow.trigger(DAG_ID)
 
     def reload(self, table: str) -> None:
-        """By the DAG of loads."""
+        """Reload a table by the DAG of loads."""
         self.airflow.wait_for_dag(LOAD_DAG_ID)
         self.airflow.unpause(LOAD_DAG_ID)
         wanted = {"logical_date": None, "conf": {"table": table}}
@@ -184,7 +184,7 @@ class AirflowRig:
         self.wait_for_success(run["dag_run_id"], dag_id=LOAD_DAG_ID)
 
     def wait_for_success(self, *run_ids: str, dag_id: str = DAG_ID) -> None:
-        """Of runs that may have been killed in, without anybody's help."""
+        """Wait until the runs have succeeded without anybody's help; processes of them may have been killed."""
 
         def succeeded() -> bool:
             states = {run["dag_run_id"]: run["state"] for run in self.airflow.runs(dag_id)}
@@ -282,13 +282,13 @@ class AirflowRig:
                 killed.kill()
 
     def loads_at_work(self) -> list[int]:
-        """Processes of theirs, whoever started them."""
+        """Return the processes of loads, no matter which process started them."""
         config = str(self._folder / "pipelines.yaml")
         found = ((process.pid, process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"]))
         return [pid for pid, words in found if "--window-id" in words and config in words]
 
     def backfill(self, *arguments: str) -> None:
-        """Of the last two hours of the schedule, on the command line."""
+        """Run a backfill of the last two hours of the schedule on the command line."""
         hours = [(self.end - timedelta(hours=ago)).isoformat() for ago in (2, 1)]
         done = subprocess.run(
             [
@@ -313,16 +313,16 @@ class AirflowRig:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def may_backfill(self) -> bool:
-        """Airflow looks every half a minute whether a backfill has ended, and has one at a time."""
+        """Return whether no backfill is left; Airflow checks that every half a minute, and has one at a time."""
         backfills = self.airflow.call("GET", f"/backfills?dag_id={DAG_ID}")["backfills"]
         return all(each["completed_at"] for each in backfills)
 
     def backfill_runs(self) -> list[str]:
-        """Those that are, or were made, runs of a backfill."""
+        """Return the runs that are, or were made, runs of a backfill."""
         return [str(run["dag_run_id"]) for run in self.airflow.runs(DAG_ID) if run["run_type"] == "backfill"]
 
     def logs(self, task: str) -> str:
-        """Of all tries of all runs."""
+        """Return the logs of all tries of all runs."""
         folder = self.stack.logs_dir / "tasks" / f"dag_id={DAG_ID}"
         return "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob(f"*/task_id={task}/*.log")))
 
@@ -344,7 +344,7 @@ class AirflowRig:
             self._replace_spark()
 
     def _replace_spark(self) -> None:
-        """By a program of another name that Airflow's Spark connection may name."""
+        """Replace Spark by a program of another name that Airflow's Spark connection may name."""
         program = self.programs / "spark3-submit"
         program.parent.mkdir()
         load = _TESTS / "load_without_spark.py"
@@ -371,7 +371,7 @@ class Gate:
         self._session.execute("SELECT pg_advisory_unlock(%s, ascii(%s))", (_LOCK, STATES[task]))
 
     def wait_for(self, task: str) -> None:
-        """Until it stands before it."""
+        """Wait until the task is held before its commit."""
         self._rig.wait(lambda: self._waits(task), f"{task} to come to its end")
 
     def _waits(self, task: str) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 
 @dataclass
 class Posts:
-    """What an HTTP server was sent: path and JSON. status: what it answers."""
+    """The requests that an HTTP server was sent: path and JSON. status: what it answers."""
 
     port: int = 0
     status: int = 200
@@ -30,7 +30,7 @@ class Posts:
 
 @dataclass
 class Mails:
-    """What an SMTP server was sent. login: user and password that it insists on."""
+    """The mails that an SMTP server was sent. login: user and password that it insists on."""
 
     port: int = 0
     login: tuple[str, str] | None = None

@@ -180,7 +180,7 @@ class History:
             self._write_moved(key, before, new_key, self.rows[new_key])
 
     def _hand_on(self, key: str) -> None:
-        """SET id = CASE id WHEN …: keys go round among rows that can be told apart, in one statement."""
+        """SET id = CASE id WHEN …: keys go round among rows that can be distinguished, in one statement."""
         others = [other for other in self.rows if self.rows[other].a != self.rows[key].a]
         if others:
             keys = [key, self.rng.choice(others)]
@@ -261,7 +261,7 @@ def expected_net(history: History) -> dict[str, tuple[int, bytes]]:
 
 
 def merge(before: dict[str, Values], net_rows: list[dict[str, Any]]) -> dict[str, Values]:
-    """What a target that held ``before`` holds after the net rows of one history."""
+    """Return what a target that held ``before`` holds after the net rows of one history."""
     after = dict(before)
     for row in net_rows:
         if row["__op"] == 1:

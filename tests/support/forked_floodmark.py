@@ -53,7 +53,7 @@ def start(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[For
     reader, writer = context.Pipe(duplex=False)
     process = context.Process(target=_command, args=(arguments, environment, writer), daemon=True)
     with pytest.MonkeyPatch.context() as patch:
-        # What the imported look at once, when the first command starts the process from which all are forked.
+        # What the imported read at once, when the first command starts the process from which all are forked.
         patch.setenv("COLUMNS", environment.get("COLUMNS", "200"))
         patch.setenv("AIRFLOW__LOGGING__LOGGING_LEVEL", "ERROR")
         process.start()
@@ -106,7 +106,10 @@ def _load_command(_target: SparkTarget, window_id: int, config: Path) -> list[st
 
 
 class LoadInWaiting:
-    """Stands for the Popen of a load. It waits for its arguments, and ends if the command ends without giving any."""
+    """A substitute for the Popen of a load.
+
+    It waits for its arguments, and ends if the command ends without giving any.
+    """
 
     def __init__(self) -> None:
         order, self._order = os.pipe()

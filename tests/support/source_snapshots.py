@@ -1,4 +1,4 @@
-"""Sightings, snapshots and states for the tests of verdicts and planning. Positions are small numbers."""
+"""Capture instances, snapshots and states for the tests of verdicts and planning. Positions are small numbers."""
 
 from __future__ import annotations
 

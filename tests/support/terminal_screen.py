@@ -1,4 +1,4 @@
-"""What a terminal shows after a program has written to it: enough of ECMA-48 for rich's live displays."""
+"""The text that a terminal shows after a program has written to it: enough of ECMA-48 for rich's live displays."""
 
 from __future__ import annotations
 

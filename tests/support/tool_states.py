@@ -14,7 +14,7 @@ TS = "2026-11-20T06:15:09.2514873"
 
 
 def print_ssis(state: SsisState) -> str:
-    """As the CDC Control Task writes it."""
+    """Return the state as the CDC Control Task writes it."""
     parts = [state.name.value]
     parts += [f"CS/{state.cs}"] if state.cs else []
     parts += [f"CE/{state.ce}"] if state.ce else []
@@ -87,7 +87,7 @@ def airbyte_message(database: str, commit: Lsn, streams: Mapping[str, Any]) -> s
 
 
 def airbyte_settings(database: str, commit: Lsn, streams: Mapping[str, Any]) -> str:
-    """What the settings of a connection show."""
+    """Return what the settings of a connection show."""
     stated = [
         {"streamDescriptor": {"namespace": name.split(".")[0], "name": name.split(".")[1]}, "streamState": state}
         for name, state in streams.items()

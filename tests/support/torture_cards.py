@@ -1,4 +1,6 @@
-"""What is killed at which moment of which command: cards that a seed shuffles, so that few kills reach every pair."""
+"""Cards that say what is killed at which moment of which command; a seed shuffles them, so that few kills reach every
+pair.
+"""
 
 from __future__ import annotations
 

@@ -42,12 +42,12 @@ class RunningCommand:
         """Wait for a line that matches; False when the command has ended without it."""
         wanted = re.compile(pattern)
         deadline = time.monotonic() + limit_seconds
-        looked = 0
+        checked = 0
         with self._changed:
             while True:
-                if any(wanted.search(line) for line in self._lines[looked:]):
+                if any(wanted.search(line) for line in self._lines[checked:]):
                     return True
-                looked = len(self._lines)
+                checked = len(self._lines)
                 if self._ended:
                     return False
                 left = deadline - time.monotonic()

@@ -14,7 +14,7 @@ from torture_cards import Card, Cards
 from torture_command import RunningCommand, kill
 from torture_rig import KillableRig
 
-# The other one tells the rig how far capture has come, by the instance that it has.
+# The other table shows the rig how far capture has come, by the instance that it has.
 SWITCHED = ("Customers", "Products", "Orders", "OrderLines")
 COLUMNS = (("nvarchar(30) NOT NULL DEFAULT N'größe'", "CONCAT(N'was ', {})"), ("decimal(9,2) NULL", "{} / 7.0"))
 RUN = ("run", "shop")
@@ -78,7 +78,7 @@ class Torture:
         return {kind for kind, is_possible in possible.items() if is_possible}
 
     def _make_possible(self) -> None:
-        """What the cards that are left ask for, by commands that are not killed."""
+        """Prepare what the cards that are left ask for, by commands that are not killed."""
         # An unfinished window holds its tables' switches up.
         for arguments in sorted(self._pending):
             self._succeed(arguments)
@@ -162,7 +162,7 @@ class Torture:
         return bool(found)
 
     def _write(self) -> None:
-        """To some rows of each table with a new column, beside the workload."""
+        """Write to some rows of each table with a new column, in parallel with the workload."""
         for table, column, value in self._added:
             count, number = self._random.randrange(1, 40), self._random.randrange(1000)
             self._rig.run_at_source(f"UPDATE TOP ({count}) dbo.{table} SET {column} = {value.format(number)}")
