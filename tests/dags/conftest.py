@@ -1,4 +1,4 @@
-"""What several files need: DAG files in a process of their own, and all DAGs of a module's ``CONFIG`` in this one."""
+"""Fixtures of several files: DAG files in a process of their own, and all DAGs of a module's ``CONFIG`` in this one."""
 
 from __future__ import annotations
 

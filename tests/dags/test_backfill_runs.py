@@ -34,7 +34,7 @@ END = BEGIN + timedelta(hours=1)
 
 
 class FakeReplay:
-    """Of a pipeline; finds and opens what it was told."""
+    """The replay of a pipeline; it finds and opens what it was given."""
 
     def __init__(self, interval: Interval | NoInterval, opened: OpenResult | None = None) -> None:
         self.interval = interval
@@ -129,7 +129,7 @@ def test_a_backfill_with_nothing_to_replay_is_skipped_with_the_reason(
 
 
 @pytest.mark.parametrize(("run_type", "count"), [(DagRunType.BACKFILL_JOB, 1), (DagRunType.SCHEDULED, 0)])
-def test_end_of_a_backfill_is_the_end_of_what_was_told_of_its_data_interval(
+def test_end_of_a_backfill_ends_the_alerts_about_its_data_interval(
     monkeypatch: pytest.MonkeyPatch, dag: DAG, run_type: DagRunType, count: int
 ) -> None:
     ended: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""The DAG of a pipeline: its tasks, their order, how often and how it is tried, what it tells consumers."""
+"""The DAG of a pipeline: its tasks, their order, how often and how it is tried, and what it reports to consumers."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_an_error_that_may_pass_is_tried_again(caplog: pytest.LogCaptureFixture)
     assert "The task is retried" in caplog.text
 
 
-def test_an_error_that_somebody_must_mend_ends_the_task(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_that_the_operator_must_fix_ends_the_task(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(AirflowFailException, match="source: login failed") as caught, explained():
         raise SourceLoginError("source", "login failed.")
     assert caught.value.__cause__ is None

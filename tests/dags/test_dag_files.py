@@ -115,7 +115,7 @@ def test_dag_file_imports_without_the_network_and_without_anything_heavy(
 
 
 @pytest.mark.parametrize("path", DAG_FILES, ids=lambda path: path.name)
-def test_dag_file_is_one_that_airflow_looks_into(path: Path) -> None:
+def test_dag_file_is_one_that_airflow_reads(path: Path) -> None:
     text = path.read_text(encoding="utf-8").lower()
     assert "dag" in text
     assert "airflow" in text
@@ -180,7 +180,7 @@ def test_a_fault_while_dags_are_built_is_an_import_error_and_not_a_file_without_
 
 
 def test_dags_survive_serialization(dag_process: DagProcess) -> None:
-    """As the DAG processor stores them; secrets and connections are not in it."""
+    """DAGs are serialized as the DAG processor stores them; secrets and connections are not in it."""
     code = f"""
 import json, runpy
 from airflow.serialization.serialized_objects import DagSerialization

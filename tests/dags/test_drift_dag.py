@@ -1,4 +1,4 @@
-"""The DAG that looks for drift: one per source that a pipeline reads."""
+"""The DAG that checks for drift: one per source that a pipeline reads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_source_that_is_read_has_one_dag(dags: dict[str, DAG]) -> None:
     assert dags["cdc_drift_rare"].schedule is None
 
 
-def test_drift_is_looked_for_first_and_switches_neither_stop_the_look_nor_the_questions(dags: dict[str, DAG]) -> None:
+def test_drift_is_checked_first_and_switches_neither_stop_the_check_nor_the_questions(dags: dict[str, DAG]) -> None:
     upstream = {task.task_id: task.upstream_task_ids for task in dags["cdc_drift_shop"].tasks}
     assert upstream == {
         "watch_drift": set(),

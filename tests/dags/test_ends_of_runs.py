@@ -1,4 +1,4 @@
-"""What the last step of a run, or one that fails, leads to beside its work: alerts that are over, measures, events."""
+"""Effects of the last step of a run, or of one that fails, in addition to its work: ended alerts, measures, events."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ CHECKED = ["repair", "messages_quarantined", "table_left_out"]
 class World:
     """Around a window (1, 5]. ended: kinds of alerts that are over; measured: how often the lag was asked for.
     kind, read_rows: what the window read of the table. loading: whether the table is being reloaded. stopped: what
-    the last look said of it, where a gap stops it. deleted: whose old windows were, with their age in seconds."""
+    the last check said of it, where a gap stops it. deleted: whose old windows were, with their age in seconds."""
 
     state: WindowState = WindowState.CHECKED
     lane: str = MAIN_LANE
@@ -130,7 +130,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     return made
 
 
-def test_good_end_of_a_run_is_the_end_of_what_was_told_of_failed_and_late_ones(world: World) -> None:
+def test_good_end_of_a_run_ends_the_alerts_about_failed_and_late_ones(world: World) -> None:
     world.advance()
     assert (world.ended, world.measured) == (
         ["run_failed", "run_late", *CHECKED],
@@ -169,10 +169,10 @@ def test_lag_is_over_when_nobody_wants_to_hear_of_it_any_more(world: World) -> N
     assert world.ended == ["run_failed", "run_late", "lag", *CHECKED]
 
 
-def test_run_beside_a_table_that_a_gap_stops_publishes_and_fails_in_the_end(world: World) -> None:
+def test_run_with_a_table_that_a_gap_stops_publishes_and_fails_in_the_end(world: World) -> None:
     world.stopped = [Validity(ORDERS, Verdict.EXPIRED, "changes have been cleaned up.", "", lsn(1), lsn(3), lsn(5))]
     world.advance()
-    # It has not been mended: whoever was told that runs fail must not hear that this is over.
+    # It has not been fixed: users who were notified that runs fail must not hear that this is over.
     assert (world.ended, world.measured) == (["run_late", *CHECKED], 1)
     assert world.events["asset"].extra["to_lsn"] == str(lsn(5))
     (alert,) = world.raised
@@ -193,7 +193,7 @@ def test_run_with_nothing_to_read_ends_well_too(world: World, monkeypatch: pytes
     )
 
 
-def test_run_ends_what_is_told_of_a_repair_only_while_no_load_is_under_way(
+def test_run_ends_the_alert_about_a_repair_only_while_no_load_is_under_way(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks, "open_next", lambda *_: OpenResult(None, "all is read."))
@@ -205,14 +205,14 @@ def test_run_ends_what_is_told_of_a_repair_only_while_no_load_is_under_way(
         assert world.ended == ["run_failed", "run_late", *expected, "messages_quarantined", "table_left_out"]
 
 
-def test_replay_ends_nothing_that_was_told_of_runs_and_measures_nothing(world: World) -> None:
+def test_replay_ends_no_alerts_about_runs_and_measures_nothing(world: World) -> None:
     world.lane = replay_lane(Interval(lsn(1), lsn(5)))
     world.advance()
     assert (world.ended, world.measured, world.shown) == ([], 0, {})
     assert world.events["asset"].extra["to_lsn"] == str(lsn(5))
 
 
-def test_window_that_was_published_long_ago_is_not_told_of_again(
+def test_window_that_was_published_long_ago_is_not_reported_again(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.state, world.watermark = WindowState.ADVANCED, lsn(9)
@@ -222,7 +222,7 @@ def test_window_that_was_published_long_ago_is_not_told_of_again(
     assert "a later window since then: nothing was done" in caplog.text
 
 
-def test_last_window_is_told_of_again_after_a_death_and_ends_nothing_that_came_since(world: World) -> None:
+def test_last_window_is_reported_again_after_a_death_and_ends_nothing_that_came_since(world: World) -> None:
     world.state, world.watermark = WindowState.ADVANCED, lsn(5)
     world.advance()
     assert (world.ended, world.measured) == ([], 0)
@@ -250,7 +250,7 @@ def test_load_that_was_published_long_ago_ends_alerts_only_where_no_other_load_g
         (NotCapturedYetError("shop", "wait."), 0),
     ],
 )
-def test_step_that_fails_tells_how_late_the_data_are_and_fails_as_before(
+def test_step_that_fails_reports_how_late_the_data_are_and_fails_as_before(
     world: World, error: FloodmarkError, count: int
 ) -> None:
     with pytest.raises(type(error)) as raised, tasks.measured_step(world.wiring, world.config):

@@ -58,10 +58,10 @@ def test_params_offer_the_tables_of_the_pipeline_and_are_empty_by_default(dag: D
 
 @pytest.fixture
 def planner(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What is asked of the desk; it opens window 7, or nothing where nothing is pending."""
+    """Return what the planner is asked for; it opens window 7, or nothing where nothing is pending."""
     asked: list[Any] = []
 
-    class Desk:
+    class FakeLoadPlanner:
         def open_pending(self) -> OpenResult:
             asked.append("pending")
             return OpenResult(None, "no table of the pipeline is to be reloaded.")
@@ -71,7 +71,7 @@ def planner(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             return OpenResult(7, "a new window")
 
     for module in (load, tasks):
-        monkeypatch.setattr(module, "load_planner", lambda app, pipeline: Desk())
+        monkeypatch.setattr(module, "load_planner", lambda app, pipeline: FakeLoadPlanner())
     return asked
 
 

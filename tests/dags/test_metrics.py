@@ -43,7 +43,7 @@ def receiver() -> Iterator[socket.socket]:
 
 
 def received(receiver: socket.socket, count: int) -> dict[str, str]:
-    """Those of Floodmark, by name."""
+    """Return Floodmark's metrics by name."""
     found: dict[str, str] = {}
     while len(found) < count:
         name, _, value = receiver.recv(1000).decode().partition(":")

@@ -1,4 +1,4 @@
-"""Tasks that read are in the pool of their source; one that is not there stands in the note and ends the first task."""
+"""Tasks that read are in the pool of their source; one that is not there is in the note and ends the first task."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ print("RESULT", names)
 
 @dataclass
 class Run:
-    """What the scheduler shows a listener."""
+    """A run of a DAG as the scheduler shows it to a listener."""
 
     pools: tuple[str, ...]
     dag_id: str = "cdc_shop"
@@ -75,7 +75,7 @@ def test_the_task_that_reads_is_in_the_pool_of_its_source_and_no_other_task_is(t
     assert {task.pool for task in build_dag(config, "free", path).tasks} == {"default_pool"}
 
 
-def test_a_missing_pool_stands_in_the_note_of_the_run_and_ends_its_first_task(airflow_has: Any) -> None:
+def test_a_missing_pool_is_in_the_note_of_the_run_and_ends_its_first_task(airflow_has: Any) -> None:
     airflow_has("default_pool")
     run = Run(("default_pool", "shop_reads"))
     begin(run)
@@ -97,10 +97,10 @@ def test_a_pool_that_was_made_meanwhile_lets_a_cleared_run_go_on(airflow_has: An
 def test_notes_of_people_and_runs_of_others_are_left_alone_and_no_database_is_asked_for_them() -> None:
     theirs = Run(("nowhere",), dag_id="cdc_theirs", tags=("cdc",), note="mine", conf={"a": 1})
     begin(theirs)
-    ours = Run(("default_pool",), note="looked at by Ada", conf={"table": "dbo.Orders"})
+    ours = Run(("default_pool",), note="checked by Ada", conf={"table": "dbo.Orders"})
     begin(ours)
     assert (theirs.note, theirs.conf) == ("mine", {"a": 1})
-    assert (ours.note, ours.conf) == ("looked at by Ada", {"table": "dbo.Orders"})
+    assert (ours.note, ours.conf) == ("checked by Ada", {"table": "dbo.Orders"})
     require_pools("shop", ours)
 
 

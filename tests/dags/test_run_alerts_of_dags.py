@@ -1,4 +1,4 @@
-"""What Airflow's word about a failed or late run leads to: an alert at a channel, also without a warehouse."""
+"""Airflow's report of a failed or late run leads to an alert at a channel, also without a warehouse."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STOPPED = CaptureStoppedError("dbo.Orders", "the capture job does not run.", "St
 
 @dataclass
 class Task:
-    """What a callback uses of a task instance."""
+    """The parts of a task instance that a callback uses."""
 
     task_id: str = "open_window"
     left: dict[str, Any] = field(default_factory=dict)
@@ -53,7 +53,7 @@ def fail(dag: DAG, task: Task | None, **known: Any) -> None:
     callback({"dag": dag, "run_id": "r1"} | ({"ti": task} if task else {}) | known)
 
 
-def test_failed_run_is_told_with_the_error_that_its_task_left_behind(
+def test_failed_run_is_reported_with_the_error_that_its_task_left_behind(
     dags: dict[str, DAG], posts: Posts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = Task()
@@ -103,7 +103,7 @@ def test_values_of_rows_are_in_the_log_of_the_task_and_in_no_message(
         ("cdc_switch_shop", "switch run failed: shop"),
     ],
 )
-def test_run_whose_task_was_killed_is_told_all_the_same(
+def test_run_whose_task_was_killed_is_reported_all_the_same(
     dags: dict[str, DAG], posts: Posts, dag_id: str, title: str
 ) -> None:
     fail(dags[dag_id], Task("load"))
@@ -121,7 +121,7 @@ def test_run_whose_task_was_killed_is_told_all_the_same(
         ("ask", "switch run failed: shop"),
     ],
 )
-def test_drift_run_that_failed_at_a_switch_is_told_as_that(
+def test_drift_run_that_failed_at_a_switch_is_reported_as_that(
     dags: dict[str, DAG], posts: Posts, task_id: str, title: str
 ) -> None:
     assert dags["cdc_drift_shop"].has_task(task_id)
@@ -131,7 +131,7 @@ def test_drift_run_that_failed_at_a_switch_is_told_as_that(
 
 @dataclass
 class Run:
-    """What a callback uses of a run of a DAG."""
+    """The parts of a run of a DAG that a callback uses."""
 
     run_type: str = "backfill"
     data_interval_start: datetime = datetime(2026, 5, 1, 2, tzinfo=UTC)
@@ -147,7 +147,9 @@ class Run:
         ({"run_id": "scheduled__2026-05-01T02:00:00+00:00"}, "run failed: shop"),
     ],
 )
-def test_failed_backfill_is_told_as_that(dags: dict[str, DAG], posts: Posts, known: dict[str, Any], title: str) -> None:
+def test_failed_backfill_is_reported_as_that(
+    dags: dict[str, DAG], posts: Posts, known: dict[str, Any], title: str
+) -> None:
     fail(dags["cdc_shop"], Task(), **known)
     (text,) = posts.texts
     assert text.splitlines()[0] == f"*Floodmark: {title}*"

@@ -32,7 +32,7 @@ PROPOSED = ProposedSwitch(
 
 
 @dataclass
-class Desk:
+class FakeSwitchPlanner:
     """In the place of the switches: one proposal, and what is asked for."""
 
     proposed: list[ProposedSwitch] = field(default_factory=lambda: [PROPOSED])
@@ -57,8 +57,8 @@ class Desk:
 
 
 @pytest.fixture
-def planner(monkeypatch: pytest.MonkeyPatch) -> Desk:
-    planner = Desk()
+def planner(monkeypatch: pytest.MonkeyPatch) -> FakeSwitchPlanner:
+    planner = FakeSwitchPlanner()
     monkeypatch.setattr(switches, "list_proposed", planner.list_proposed)
     for name in ("approve_switch", "reject_switch", "run_switches"):
         monkeypatch.setattr(switches, name, planner.doing(name))
@@ -81,7 +81,7 @@ def dag(config_file: Path) -> DAG:
 
 
 def answer(option: str) -> dict[str, Any]:
-    """As HITLOperator returns it."""
+    """Return an answer as HITLOperator returns it."""
     return {"chosen_options": [option], "params_input": {}, "responded_by_user": {"id": "7", "name": "grace"}}
 
 
@@ -108,7 +108,9 @@ def test_question_waits_without_end_for_one_of_two_answers(dag: DAG) -> None:
     assert not question.params
 
 
-def test_question_shows_what_the_first_task_found_word_for_word(dag: DAG, config_file: Path, planner: Desk) -> None:
+def test_question_shows_what_the_first_task_found_word_for_word(
+    dag: DAG, config_file: Path, planner: FakeSwitchPlanner
+) -> None:
     found = switch_dag.run_describe_switch(config_file, "shop", 12)
 
     class FirstTask:
@@ -121,14 +123,16 @@ def test_question_shows_what_the_first_task_found_word_for_word(dag: DAG, config
     assert (question.subject, question.body) == (PROPOSED.subject, PROPOSED.body)
 
 
-def test_run_about_an_event_with_nothing_to_decide_ends_as_skipped(config_file: Path, planner: Desk) -> None:
+def test_run_about_an_event_with_nothing_to_decide_ends_as_skipped(
+    config_file: Path, planner: FakeSwitchPlanner
+) -> None:
     with pytest.raises(AirflowSkipException, match="event 13 of source shop has no undecided proposal"):
         switch_dag.run_describe_switch(config_file, "shop", 13)
 
 
 @pytest.mark.parametrize(("option", "done"), [("Approve", "approve_switch"), ("Reject", "reject_switch")])
 def test_answer_is_written_down_in_the_name_of_who_gave_it(
-    config_file: Path, planner: Desk, option: str, done: str
+    config_file: Path, planner: FakeSwitchPlanner, option: str, done: str
 ) -> None:
     assert switch_dag.run_take_decision(config_file, "shop", 12, "12-a", answer(option)) == f"{done} is done"
     assert planner.asked == [(done, 12, "grace")]
@@ -136,7 +140,7 @@ def test_answer_is_written_down_in_the_name_of_who_gave_it(
 
 @pytest.mark.parametrize("now", [[], [replace(PROPOSED, key="12-b")]], ids=["decided", "changed"])
 def test_answer_to_a_question_that_is_not_open_any_more_changes_nothing_and_says_so(
-    config_file: Path, planner: Desk, now: list[ProposedSwitch]
+    config_file: Path, planner: FakeSwitchPlanner, now: list[ProposedSwitch]
 ) -> None:
     planner.proposed = now
     with pytest.raises(AirflowSkipException, match=r"is no longer open: .* answer Approve of grace changed nothing"):
@@ -144,13 +148,13 @@ def test_answer_to_a_question_that_is_not_open_any_more_changes_nothing_and_says
     assert planner.asked == []
 
 
-def test_approval_of_what_is_no_longer_proposed_fails_for_good(config_file: Path, planner: Desk) -> None:
-    planner.error = OperatorError("dbo.Orders", "the proposal has changed.", "Look at it again.")
+def test_approval_of_what_is_no_longer_proposed_fails_for_good(config_file: Path, planner: FakeSwitchPlanner) -> None:
+    planner.error = OperatorError("dbo.Orders", "the proposal has changed.", "Read it again.")
     with pytest.raises(AirflowFailException, match="the proposal has changed"):
         switch_dag.run_take_decision(config_file, "shop", 12, "12-a", answer("Approve"))
 
 
-def test_switches_that_go_on_end_the_alert_about_failed_ones(config_file: Path, planner: Desk) -> None:
+def test_switches_that_go_on_end_the_alert_about_failed_ones(config_file: Path, planner: FakeSwitchPlanner) -> None:
     assert switch_dag.run_switch_instances(config_file, "shop") == "run_switches is done"
     assert planner.asked == [("run_switches", "shop"), ("end_alerts", SWITCH_RUN_FAILED, "shop")]
 
@@ -163,7 +167,7 @@ def test_switches_that_go_on_end_the_alert_about_failed_ones(config_file: Path, 
     ],
 )
 def test_switch_that_a_person_has_to_help_fails_for_good_and_others_are_tried_again(
-    config_file: Path, planner: Desk, error: Exception, seen: type[Exception]
+    config_file: Path, planner: FakeSwitchPlanner, error: Exception, seen: type[Exception]
 ) -> None:
     planner.error = error
     with pytest.raises(AirflowException) as raised:
@@ -173,7 +177,7 @@ def test_switch_that_a_person_has_to_help_fails_for_good_and_others_are_tried_ag
 
 
 def test_every_undecided_proposal_is_one_run_and_one_that_has_changed_is_another(
-    config_file: Path, planner: Desk
+    config_file: Path, planner: FakeSwitchPlanner
 ) -> None:
     planner.proposed = [PROPOSED, ProposedSwitch(13, "13-b", "dbo.Items: capture Colour?", "…")]
     assert switch_dag.list_questions(config_file, "shop") == [

@@ -41,7 +41,7 @@ def define(monkeypatch: pytest.MonkeyPatch) -> Define:
     return set_connection
 
 
-def test_source_is_encrypted_and_checked_unless_told_otherwise(define: Define) -> None:
+def test_source_is_encrypted_and_checked_unless_the_connection_says_otherwise(define: Define) -> None:
     define("shop", SOURCE)
     found = source_connection("shop")
     assert (found.host, found.port, found.database, found.user) == ("h", 1433, "Shop", "u")
