@@ -30,13 +30,13 @@ def test_headroom_that_has_no_time_is_a_number_of_transactions() -> None:
 
 def test_what_is_said_of_several_tables_is_said_once() -> None:
     stopped = [
-        replace(each, verdict="capture_stopped", standing="incident", reason="capture_stopped", cause="It stands.")
+        replace(each, verdict="capture_stopped", standing="incident", reason="capture_stopped", cause="It is stopped.")
         for each in (ORDERS, LINES)
     ]
     held = replace(ORDERS, source="dbo.Held", reason="held", cause="Since noon.")
-    assert remarks_on(*stopped) == ["all 2 tables: capture_stopped: It stands."]
+    assert remarks_on(*stopped) == ["all 2 tables: capture_stopped: It is stopped."]
     assert remarks_on(*stopped, held) == [
-        "dbo.Orders, dbo.OrderLines: capture_stopped: It stands.",
+        "dbo.Orders, dbo.OrderLines: capture_stopped: It is stopped.",
         "dbo.Held: held: Since noon.",
     ]
 

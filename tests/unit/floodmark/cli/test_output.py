@@ -1,4 +1,4 @@
-"""What commands print, on the terminals that people have, and into pipes."""
+"""The output of commands, on the terminals that people have, and into pipes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Print = Callable[[Console], None]
 
 
 def shown(show: Print, width: int | None = 80) -> str:
-    """What is printed: on a terminal of a width, without colours; None: into a pipe."""
+    """Return what is printed on a terminal of that width, without colours; None: into a pipe."""
     out = StringIO()
     show(Console(file=out, width=width, force_terminal=width is not None, no_color=True, color_system=None))
     return out.getvalue()

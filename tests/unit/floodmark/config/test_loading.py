@@ -142,7 +142,7 @@ def test_added_table_is_loaded_by_the_next_window_unless_it_says_otherwise(write
     assert load_config(write(GOOD)).settings("shop").tables[0].first_load_when_added is WhenAdded.IN_WINDOW
 
 
-def test_configuration_of_an_earlier_version_may_say_beside(write: Write) -> None:
+def test_configuration_may_use_the_earlier_name_of_in_parallel(write: Write) -> None:
     tables = load_config(write(GOOD.replace("{chunk_rows: 1000}", "{when_added: beside}"))).settings("shop").tables
     assert {table.first_load_when_added for table in tables} == {WhenAdded.IN_PARALLEL}
 

@@ -41,5 +41,5 @@ def test_rule_that_is_not_one_condition_on_a_row_is_refused(rule: str, words: st
         bind_rule(rule, COLUMNS)
 
 
-def test_columns_of_a_rule_are_those_it_looks_at() -> None:
+def test_columns_of_a_rule_are_those_that_it_reads() -> None:
     assert columns_of(bind_rule("amount > 0 or status = 'free'", COLUMNS)) == {"Amount", "Status"}

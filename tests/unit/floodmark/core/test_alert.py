@@ -18,7 +18,7 @@ ALERT = Alert(
     table=TableName("dbo", "Orders"),
     what="The run failed.",
     means="No new rows arrive.",
-    do="Look at the log.",
+    do="Read the log.",
     event_key="run_failed:shop",
 )
 
@@ -30,7 +30,7 @@ def test_raised_message_says_what_where_since_when_what_it_means_and_what_to_do(
         "Where: shop, table dbo.Orders",
         "Since: 2026-05-01 12:30:00 UTC",
         "What it means: No new rows arrive.",
-        "What to do: Look at the log.",
+        "What to do: Read the log.",
     ]
 
 

@@ -26,7 +26,7 @@ def test_mask_counts_ordinals_from_the_right(mask: str, ordinals: list[int]) -> 
 
 
 @given(st.sets(st.integers(1, 1024)))
-def test_mask_tells_every_ordinal_that_was_set(ordinals: set[int]) -> None:
+def test_mask_lists_every_ordinal_that_was_set(ordinals: set[int]) -> None:
     mask = sum(1 << (ordinal - 1) for ordinal in ordinals).to_bytes(128)
     assert set(changed_ordinals(mask)) == ordinals
     assert all(is_changed(mask, ordinal) for ordinal in ordinals)

@@ -15,8 +15,8 @@ def two_attempts(kind: LoadKind) -> list[WindowPlan]:
 
 def test_staging_of_a_first_load_is_the_same_in_every_attempt_and_place_of_the_plan() -> None:
     first, second = two_attempts(LoadKind.FIRST_LOAD)
-    beside = dataclasses.replace(second, tables=(*two_attempts(LoadKind.CHANGES)[0].tables, *second.tables))
-    assert staging_table(first, 0) == staging_table(second, 0) == staging_table(beside, 1)
+    behind_another = dataclasses.replace(second, tables=(*two_attempts(LoadKind.CHANGES)[0].tables, *second.tables))
+    assert staging_table(first, 0) == staging_table(second, 0) == staging_table(behind_another, 1)
     assert staging_table(first, 0).name.startswith(staging_prefix(7))
 
 

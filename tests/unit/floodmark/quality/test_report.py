@@ -33,7 +33,7 @@ def test_index_sorts_the_batches_of_a_window_by_name() -> None:
     assert page.count("<h2>") == 1
 
 
-def test_index_tells_failed_from_warned_from_passed() -> None:
+def test_index_distinguishes_failed_warned_and_passed() -> None:
     page = render_index(
         [batch(1, "a", failures=("x",), warnings=("y",)), batch(1, "b", warnings=("y",)), batch(1, "c")]
     )

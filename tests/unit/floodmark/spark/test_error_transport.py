@@ -18,7 +18,7 @@ _LOST_EXECUTOR = (
 
 
 @pytest.mark.parametrize("text", [_KILLED_WORKER, _LOST_EXECUTOR], ids=["worker", "executor"])
-def test_death_of_a_process_of_spark_is_told_in_one_sentence_and_is_tried_again(text: str) -> None:
+def test_death_of_a_process_of_spark_is_reported_in_one_sentence_and_is_tried_again(text: str) -> None:
     found = recover(RuntimeError(text))
     assert isinstance(found, LoadKilledError)
     assert found.retryable

@@ -23,7 +23,7 @@ KEY = ("history", "id")
 
 
 def _net(rows: pa.RecordBatch, shape: RowShape, rng: random.Random) -> list[dict]:
-    """As a load does it: read in any pieces, packed and thinned, brought together by bucket, collapsed."""
+    """Return what a load finds: read in any pieces, packed and thinned, brought together by bucket, collapsed."""
     shuffled = rows.take(pa.array(rng.sample(range(rows.num_rows), rows.num_rows), pa.int64()))
     cuts = sorted(rng.randrange(rows.num_rows + 1) for _ in range(rng.randrange(4)))
     packed = []

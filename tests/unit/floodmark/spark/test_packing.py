@@ -29,7 +29,7 @@ EVERY_KEY_TYPE: list[tuple[pa.DataType, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "values"), EVERY_KEY_TYPE)
-def test_hash_tells_values_apart_and_does_not_depend_on_where_they_stand(kind: pa.DataType, values: list[Any]) -> None:
+def test_hash_distinguishes_values_and_does_not_depend_on_their_place(kind: pa.DataType, values: list[Any]) -> None:
     together = pa.RecordBatch.from_arrays([pa.array([None, *values, None, *values], kind).slice(1)], ["k"])
     hashes = key_hashes(together, ("k",)).tolist()
     half = len(values)

@@ -1,4 +1,4 @@
-"""What is said of runs that fail or are late, and of tables that are."""
+"""Alerts about runs that fail or are late, and about tables that are late."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLACE = {"dag_id": "cdc_shop", "run_id": "r1", "task_id": "load"}
 STOPPED = CaptureStoppedError("dbo.Orders", "the capture job does not run.", "Start it.")
 
 
-def test_failed_run_is_told_with_what_its_error_says() -> None:
+def test_failed_run_is_reported_with_what_its_error_says() -> None:
     alert = run_failed(RUN_FAILED, "shop", RunFailure.of(STOPPED), **PLACE)
     assert (alert.what, alert.do) == ("dbo.Orders: the capture job does not run.", "Start it.")
     assert (alert.kind, alert.subject, alert.where) == ("run_failed", "shop", "DAG cdc_shop, run r1, task load")
@@ -48,7 +48,7 @@ def test_runs_that_fail_for_one_cause_are_one_event_and_for_two_causes_two() -> 
     assert keys[0] == keys[1] != keys[2]
 
 
-def test_task_that_was_killed_is_told_although_it_left_no_word() -> None:
+def test_task_that_was_killed_is_reported_although_it_left_no_word() -> None:
     alert = run_failed(RUN_FAILED, "shop", None, **PLACE)
     assert "it was killed" in alert.what
     assert alert.event_key == "run_failed:shop:silent:load"
@@ -118,13 +118,13 @@ def test_lag_names_the_latest_tables_and_counts_the_others() -> None:
     ("seconds", "said"),
     [(61, "61 s"), (245.2, "4 min 5 s"), (299.7, "5 min"), (7200, "120 min"), (36_000, "10.0 h")],
 )
-def test_lag_is_told_as_fine_as_matters(seconds: float, said: str) -> None:
+def test_lag_is_reported_as_precisely_as_matters(seconds: float, said: str) -> None:
     late = [TableMeasure(TableName("dbo", "A"), seconds, None)]
     assert f"dbo.A by {said};" in lag("shop", late, 60, datetime(2026, 5, 1, 12)).what
 
 
 def test_run_that_failed_for_a_gap_says_that_the_other_tables_go_on() -> None:
-    gap = RunFailure.of(WindowExpiredError("dbo.Orders", "expired: cleaned up.", "Load the table anew."))
+    gap = RunFailure.of(WindowExpiredError("dbo.Orders", "expired: cleaned up.", "Reload the table."))
     assert "The others go on" in run_failed(RUN_FAILED, "shop", gap, **PLACE).means
     assert "The others go on" not in run_failed(RUN_FAILED, "shop", RunFailure.of(STOPPED), **PLACE).means
     assert "The others go on" not in run_failed(REPLAY_FAILED, "shop", gap, **PLACE).means

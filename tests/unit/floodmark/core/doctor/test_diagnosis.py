@@ -1,4 +1,4 @@
-"""What the doctor concludes from what it was told, where no server can be made to show it."""
+"""The doctor's conclusions from given facts, where no server can be made to show them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ STOP = PlannedStop(datetime(2026, 5, 4, 8, tzinfo=UTC), datetime(2026, 5, 4, 18,
 
 
 @pytest.mark.parametrize(("stop", "grade"), [(STOP, Grade.GOOD), (None, Grade.PROBLEM)])
-def test_capture_job_that_stands_still_is_a_problem_only_where_nobody_planned_it(
+def test_capture_job_that_is_stopped_is_a_problem_only_where_nobody_planned_it(
     stop: PlannedStop | None, grade: Grade
 ) -> None:
     found = examined(seen=replace(snapshot(table_seen()), capture_running=False), planned_stop=stop)

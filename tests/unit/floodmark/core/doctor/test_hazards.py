@@ -1,4 +1,4 @@
-"""What meets change data capture badly, where no server of the tests can be made to show it."""
+"""Hazards of change data capture, where no server of the tests can be made to show them."""
 
 from __future__ import annotations
 

@@ -20,5 +20,5 @@ from floodmark.core.drift.risk import COUNTED_CHANGES, RowsAtRisk
         ),
     ],
 )
-def test_rows_at_risk_are_told_as_far_as_they_are_known(risk: RowsAtRisk, words: str) -> None:
+def test_rows_at_risk_are_reported_as_far_as_they_are_known(risk: RowsAtRisk, words: str) -> None:
     assert str(risk) == words

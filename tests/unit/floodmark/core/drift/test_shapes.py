@@ -182,7 +182,7 @@ def entry(number: int, text: str) -> DdlEntry:
     return DdlEntry(lsn(number), datetime(2026, 1, 1), text)
 
 
-def test_each_statement_stands_behind_its_difference_or_is_unknown() -> None:
+def test_each_statement_is_listed_with_its_difference_or_is_unknown() -> None:
     added = Difference(DriftClass.COLUMN_ADDED, "Colour", "", "int", is_captured=False)
     entries = [
         entry(3, "ALTER TABLE dbo.Orders REBUILD"), entry(1, "alter table Orders add [Colour] int -- not Note"),

@@ -27,7 +27,7 @@ def switch(table: str, since: Lsn | None = None) -> InstanceSwitch:
         since=since,
         switch_id=1,
         state=SwitchState.MADE,
-        approved_by="somebody",
+        approved_by="operator",
         approved_at=NOON,
     )
 

@@ -20,7 +20,7 @@ def shape(name: TableName, number: int = 42) -> TableShape:
     return TableShape(name, InstanceIdentity("dbo_Orders", number, datetime(2026, 5, 1, 12)), (), (), (), (), 1)
 
 
-def test_table_is_known_as_the_server_calls_it_whoever_spells_it_how() -> None:
+def test_table_is_known_as_the_server_calls_it_however_it_is_spelled() -> None:
     seen = table_seen(LOUD, instance=instance(ORDERS), server_name=ORDERS)
     assert known_as(seen, []) == ORDERS
     assert known_as(seen, [(ORDERS, shape(ORDERS))]) == ORDERS

@@ -79,7 +79,7 @@ def test_reload_of_some_rows_sweeps_nothing() -> None:
     assert (plan.is_reload, plan.where) == (False, "[Id] > 5")
 
 
-def test_reload_waits_until_the_instance_is_harvested() -> None:
+def test_reload_waits_until_the_instance_is_captured() -> None:
     (table,) = settings(ORDERS).tables
     found = reload(table, snapshot(table_seen(min_lsn=LsnAbsence.NULL)))
     assert isinstance(found, Validity)

@@ -48,13 +48,13 @@ QUARTER = timedelta(minutes=15)
 
 
 def local_clock(at_utc: datetime, zone: ZoneInfo) -> datetime:
-    """What a server in the zone writes: local, without an offset, in the ticks of datetime."""
+    """Return the time that a server in the zone writes: local, without an offset, in the ticks of datetime."""
     local = in_zone(at_utc, zone)
     return local.replace(microsecond=0) + round(timedelta(microseconds=local.microsecond) / TICK) * TICK
 
 
 def earliest_from(at_utc: datetime, zone: ZoneInfo) -> datetime:
-    """As ``read_local_time.sql`` asks the server for it."""
+    """Return the time for which ``read_local_time.sql`` asks the server."""
     quarter = at_utc.replace(minute=at_utc.minute // 15 * 15, second=0, microsecond=0)
     return min(in_zone(moment, zone) for moment in (at_utc, *(quarter + n * QUARTER for n in range(1, 9))))
 
@@ -70,7 +70,7 @@ def in_zone(at_utc: datetime, zone: ZoneInfo) -> datetime:
 
 
 def map_times(log: list[tuple[datetime, Lsn]], from_at: datetime, to_at: datetime) -> MappedTimes:
-    """As sys.fn_cdc_map_time_to_lsn does it over cdc.lsn_time_mapping."""
+    """Map times as sys.fn_cdc_map_time_to_lsn does it over cdc.lsn_time_mapping."""
     return MappedTimes(
         first_lsn=min((at for time, at in log if time >= from_at), default=None),
         last_lsn=max((at for time, at in log if time <= to_at), default=None),
@@ -217,7 +217,7 @@ def test_a_young_table_does_not_keep_the_others_from_an_interval_of_before() -> 
     ("low_at", "low"),
     [(None, f"{lsn(20)}: "), (NOON, f"{lsn(20)} (2026-05-01 12:00:00 by the source's clock): ")],
 )
-def test_a_refusal_names_interval_and_low_end_with_its_time_where_the_source_tells_it(
+def test_a_refusal_names_interval_and_low_end_with_its_time_where_the_source_has_it(
     low_at: datetime | None, low: str
 ) -> None:
     seen = snapshot(table_seen(ORDERS, min_lsn=lsn(20), min_lsn_at=low_at))
@@ -264,7 +264,7 @@ def test_a_source_that_was_set_back_is_not_replayed_from() -> None:
         )
 
 
-def test_a_capture_job_that_stands_still_is_no_reason_not_to_replay() -> None:
+def test_a_capture_job_that_is_stopped_is_no_reason_not_to_replay() -> None:
     seen = replace(snapshot(table_seen(ORDERS), max_lsn=50), capture_running=False)
     plan = plan_replay(settings(ORDERS), seen, {ORDERS: state(50)}, Interval(lsn(10), lsn(30)), ReplayRecords())
     assert len(plan.tables) == 1

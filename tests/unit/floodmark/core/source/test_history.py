@@ -1,4 +1,4 @@
-"""A source that was restored and has written on is told from one that only grew, was cleaned up, or says too little."""
+"""A source that was restored and then written to differs from one that grew, was cleaned up, or says too little."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def seen(entry: datetime | None, low: int = 5, **other: object) -> tuple[TableSn
     return table, replace(snapshot(table, **other), entries={lsn(50): entry})  # type: ignore[arg-type]
 
 
-def look(entry: datetime | None, low: int = 5, **other: object) -> Validity:
+def classify_entry(entry: datetime | None, low: int = 5, **other: object) -> Validity:
     return classify(*seen(entry, low, **other), KNOWN)
 
 
 @pytest.mark.parametrize("entry", [None, LATER, NOON - timedelta(hours=1), NOON + timedelta(milliseconds=20)])
 def test_watermark_whose_entry_is_gone_or_another_one_is_ahead_of_the_source(entry: datetime | None) -> None:
-    validity = look(entry)
+    validity = classify_entry(entry)
     assert validity.verdict is Verdict.AHEAD_OF_SOURCE
     assert "has been restored, or failed over, to an older state and has written on since" in validity.cause
     assert f"at {lsn(50)}" in validity.cause
@@ -44,16 +44,16 @@ def test_watermark_whose_entry_is_gone_or_another_one_is_ahead_of_the_source(ent
 
 @pytest.mark.parametrize("ticks", range(-2, 3))
 def test_rounding_of_datetime_is_no_other_time(ticks: int) -> None:
-    assert look(NOON + ticks * timedelta(seconds=1) / 300).verdict is Verdict.READY
+    assert classify_entry(NOON + ticks * timedelta(seconds=1) / 300).verdict is Verdict.READY
 
 
 @pytest.mark.parametrize(("low", "verdict"), [(49, Verdict.AHEAD_OF_SOURCE), (50, Verdict.READY), (51, Verdict.READY)])
 def test_missing_entry_counts_only_above_the_low_end(low: int, verdict: Verdict) -> None:
-    assert look(None, low).verdict is verdict
+    assert classify_entry(None, low).verdict is verdict
 
 
-def test_nothing_is_said_where_the_login_is_told_no_times() -> None:
-    assert look(None, max_lsn_at=None).verdict is Verdict.READY
+def test_nothing_is_said_where_the_login_may_read_no_times() -> None:
+    assert classify_entry(None, max_lsn_at=None).verdict is Verdict.READY
 
 
 def test_nothing_is_said_of_a_watermark_without_a_time() -> None:
@@ -67,11 +67,11 @@ def test_nothing_is_said_where_nobody_asked() -> None:
 
 
 def test_expired_watermark_stays_expired() -> None:
-    assert look(None, 52).verdict is Verdict.EXPIRED
+    assert classify_entry(None, 52).verdict is Verdict.EXPIRED
 
 
 @pytest.mark.parametrize("watermark", [10, 50])
-def test_second_look_holds_what_was_read_to_the_end_of_its_window(watermark: int) -> None:
+def test_second_check_compares_what_was_read_with_the_end_of_its_window(watermark: int) -> None:
     for entry, verdict in ((NOON, Verdict.READY), (None, Verdict.AHEAD_OF_SOURCE), (LATER, Verdict.AHEAD_OF_SOURCE)):
         assert (
             classify_read(*seen(entry), instance(), lsn(watermark), to_lsn=lsn(50), to_lsn_at=NOON).verdict is verdict

@@ -71,7 +71,7 @@ TRUTH = [
     ({}, {"max_lsn": 49, **REPLICA}, state(50, watermark_at=NOON - DAY - SECOND), Verdict.AHEAD_OF_SOURCE),
     ({}, {"max_lsn": 55, **REPLICA}, LOADED, Verdict.REPLICA_BEHIND),
     ({}, {"max_lsn": 55, **REPLICA}, replace(LOADED, consistent=True), Verdict.READY),
-    # Not harvested: NULL and zero are both what real servers return.
+    # Not captured yet: NULL and zero are both what real servers return.
     ({"min_lsn": LsnAbsence.NULL}, {}, NEW, Verdict.NOT_CAPTURED_YET),
     ({"min_lsn": LsnAbsence.ZERO}, {"max_lsn": 4}, NEW, Verdict.NOT_CAPTURED_YET),
     ({}, {"max_lsn": LsnAbsence.NULL}, NEW, Verdict.NOT_CAPTURED_YET),
@@ -131,8 +131,8 @@ def test_every_verdict_is_in_the_truth_table() -> None:
     ],
 )
 def test_verdict_on_capture_says_what_it_rests_on(source: dict[str, object], evidence: str) -> None:
-    look = snapshot(table_seen(), **source)  # type: ignore[arg-type]
-    assert evidence in classify(table_seen(), look, state(100)).cause
+    observed = snapshot(table_seen(), **source)  # type: ignore[arg-type]
+    assert evidence in classify(table_seen(), observed, state(100)).cause
 
 
 def test_verdict_carries_its_numbers_and_says_what_to_do() -> None:
@@ -166,12 +166,12 @@ def test_only_a_position_inside_the_validity_interval_is_ready(low: Lsn, high: L
         (UNREADABLE, Verdict.NO_PERMISSION),
     ],
 )
-def test_second_look_finds_what_happened_during_the_read(table: dict[str, object], verdict: Verdict) -> None:
+def test_second_check_finds_what_happened_during_the_read(table: dict[str, object], verdict: Verdict) -> None:
     seen = table_seen(**table)
     assert classify_read(seen, snapshot(seen), instance(), lsn(50)).verdict is verdict
 
 
-def test_missing_instance_is_to_be_made_by_the_name_that_is_looked_for() -> None:
+def test_missing_instance_is_to_be_made_by_the_name_that_is_searched_for() -> None:
     seen = table_seen(**NO_INSTANCE, searched_for="dbo_Orders_2", others=("dbo_Orders",))
     known = replace(state(50), identity=replace(instance().identity, name="dbo_Orders_2"))
     verdict = classify(seen, snapshot(seen), known)
@@ -232,11 +232,11 @@ def test_incident_says_once_what_is_wrong_with_several_tables_alike_and_what_to_
     assert error.hint == "Start it."
 
 
-def test_what_is_the_same_for_several_tables_is_told_once_with_all_their_names() -> None:
-    lagging = [Validity(table, Verdict.CAPTURE_LAGGING, "nothing new.", "Look.") for table in (ORDERS, ITEMS)]
+def test_what_is_the_same_for_several_tables_is_reported_once_with_all_their_names() -> None:
+    lagging = [Validity(table, Verdict.CAPTURE_LAGGING, "nothing new.", "Wait.") for table in (ORDERS, ITEMS)]
     other = Validity(TableName("dbo", "Other"), Verdict.CAUGHT_UP, "all read.")
     assert join_verdicts([*lagging, other]) == (
-        "dbo.Orders, dbo.Items: capture_lagging: nothing new. Look. | dbo.Other: caught_up: all read."
+        "dbo.Orders, dbo.Items: capture_lagging: nothing new. Wait. | dbo.Other: caught_up: all read."
     )
 
 

@@ -1,4 +1,4 @@
-"""Lag, headroom, and whether somebody must look."""
+"""Lag, headroom, and whether the operator must act."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def test_lag_is_the_age_of_the_watermark_by_the_clock_of_the_source() -> None:
 
 
 def test_lag_over_a_clock_that_was_set_forward_is_not_counted_an_hour_too_long() -> None:
-    look = snapshot(max_lsn=100, clock_ahead_seconds=HOUR)
-    assert lag_seconds(lsn(50), NOON - timedelta(minutes=63), look) == 180
-    assert lag_seconds(lsn(50), NOON - timedelta(minutes=3), look) == 0
+    observed = snapshot(max_lsn=100, clock_ahead_seconds=HOUR)
+    assert lag_seconds(lsn(50), NOON - timedelta(minutes=63), observed) == 180
+    assert lag_seconds(lsn(50), NOON - timedelta(minutes=3), observed) == 0
 
 
 def test_lag_is_nothing_when_the_source_has_nothing_newer() -> None:

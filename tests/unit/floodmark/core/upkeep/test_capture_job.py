@@ -1,4 +1,4 @@
-"""What a run does to the capture job, decided from one look and the schedule; and whether capture is alive."""
+"""The step that a run takes on the capture job, by one snapshot and the schedule; and whether capture is alive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sizes of change tables: whose they are, in words, and beyond which limit somebody is told."""
+"""The sizes of change tables: whose they are, in words, and beyond which limit the operator is notified."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def size(instance: str, size_bytes: int | None = 0, table: TableName = ORDERS) -
     ("size_bytes", "words"),
     [(None, "-"), (0, "0 B"), (1023, "1023 B"), (8192, "8.0 KiB"), (5 << 29, "2.5 GiB"), (3 << 50, "3072.0 TiB")],
 )
-def test_bytes_are_told_in_powers_of_1024(size_bytes: int | None, words: str) -> None:
+def test_bytes_are_formatted_in_powers_of_1024(size_bytes: int | None, words: str) -> None:
     assert format_bytes(size_bytes) == words
 
 

@@ -38,7 +38,7 @@ def seen(retention_minutes: int, threshold: int = 5000) -> RetentionStatus:
     return RetentionStatus(retention_minutes, threshold, NEWEST)
 
 
-def test_mark_that_stands_still_is_lost_when_the_rest_of_the_retention_has_passed() -> None:
+def test_mark_that_does_not_move_is_lost_when_the_rest_of_the_retention_has_passed() -> None:
     forecast = forecast_loss([mark(30)], NEWEST, 3 * DAY)
     assert forecast is not None
     assert (forecast.headroom_seconds, forecast.forecast_seconds) == (42 * 3600, 42 * 3600)
@@ -140,7 +140,7 @@ def test_a_mark_that_falls_further_behind_raises_the_retention_up_to_the_ceiling
 
 
 def test_a_retention_beyond_the_ceiling_is_not_lowered_while_a_mark_needs_it() -> None:
-    by_hand = 30 * DAY  # somebody helps a pipeline that has stood still for fifteen days
+    by_hand = 30 * DAY  # for a pipeline that has been stopped for fifteen days
     step = decide_retention(seen(by_hand), RAISE, [mark(15 * 24)])
     assert (step.retention_minutes, step.low, step.exhausted) == (None, True, False)
     assert decide_retention(seen(by_hand), RAISE, [mark(60)]).retention_minutes == 14 * DAY
@@ -160,7 +160,7 @@ def test_held_cleanup_is_given_back() -> None:
     assert decide_retention(seen(HOLD_MINUTES), hold, [mark(1)]).retention_minutes == 3 * DAY
 
 
-def test_retention_that_was_raised_is_told_with_how_long_it_lasts() -> None:
+def test_retention_that_was_raised_is_reported_with_how_long_it_lasts() -> None:
     step = decide_retention(seen(3 * DAY), RAISE, [mark(60)])
     assert retention_low("shop", step).what == (
         "The headroom is below `headroom_limit`. With the usual retention cleanup passes the watermark of dbo.Orders "

@@ -50,7 +50,7 @@ def test_chunks_that_count_as_staged_and_are_not_there_are_lost() -> None:
     assert select_lost(stored(5, None, 0, 7), {}) == (0, 3)
 
 
-def test_progress_is_told_in_percent_and_rows() -> None:
+def test_progress_is_reported_in_percent_and_rows() -> None:
     progress = progress_of(stored(500_000, 500_000, 200_000, None, None, None, None))
     assert progress == LoadProgress(7, 3, 1_200_000)
     assert str(progress) == "42 %, 1,200,000 rows"

@@ -48,7 +48,7 @@ def test_all_tables_of_a_window_end_at_the_same_lsn() -> None:
     assert [table.watermark for table in window.tables] == [lsn(50), lsn(70)]
 
 
-def test_table_without_a_watermark_gets_its_first_load_beside_the_windows_of_others() -> None:
+def test_table_without_a_watermark_gets_its_first_load_in_the_window_of_the_others() -> None:
     source = snapshot(table_seen(ORDERS), table_seen(ITEMS))
     window = decided(settings(ORDERS, ITEMS), source, state(50))
     assert isinstance(window, Open)
@@ -82,7 +82,7 @@ def test_watermarks_move_without_a_window_when_no_table_has_a_change() -> None:
     )
 
 
-def test_quiet_table_is_planned_but_not_read_beside_one_with_changes() -> None:
+def test_quiet_table_is_planned_but_not_read_in_a_window_with_changes_of_another() -> None:
     source = snapshot(table_seen(ORDERS, last_change_lsn=lsn(50)), table_seen(ITEMS, last_change_lsn=lsn(71)))
     window = decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS))
     assert isinstance(window, Open)

@@ -22,7 +22,7 @@ def test_conninfo_and_uri_say_the_same_however_awkward_the_values() -> None:
         assert {name: str(value) for name, value in conninfo_to_dict(text).items()} == EXPECTED
 
 
-def test_socket_folder_stands_in_the_place_of_a_host() -> None:
+def test_socket_folder_takes_the_place_of_a_host() -> None:
     assert conninfo_to_dict(WarehouseConnection("/run/pg", 5432, "w", "u").uri())["host"] == "/run/pg"
 
 

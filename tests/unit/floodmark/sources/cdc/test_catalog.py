@@ -117,7 +117,7 @@ def test_catalog_leaves_out_a_captured_column_that_the_source_has_dropped() -> N
 
 
 @pytest.mark.parametrize("has", [True, False])
-def test_catalog_tells_whether_the_change_table_has_command_ids(has: bool) -> None:
+def test_catalog_shows_whether_the_change_table_has_command_ids(has: bool) -> None:
     assert _instance(_catalog(command_id=has)).instance.has_command_id is has
 
 
@@ -144,7 +144,7 @@ def test_catalog_picks_the_newest_of_two_instances_and_the_pinned_one_before_it(
     assert _instance(catalog, "gone") is None
 
 
-def test_catalog_prefers_an_instance_that_has_been_harvested_to_a_newer_one_that_has_not() -> None:
+def test_catalog_prefers_an_instance_that_has_been_captured_to_a_newer_one_that_has_not() -> None:
     old, new = _help(), _help("dbo_Orders_v2", 201, datetime(2026, 9, 1))
     catalog = build_catalog(
         tables=[("dbo", "Orders", 100, True)],

@@ -1,4 +1,4 @@
-"""Where the driver finds its authorities: for connections beside each other, and never for longer."""
+"""Where the driver finds its authorities: for connections in parallel, and never for longer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def other_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "before.pem")
 
 
-def test_connections_with_one_file_are_made_beside_each_other_and_the_last_one_puts_the_variable_back() -> None:
+def test_connections_with_one_file_are_made_in_parallel_and_the_last_one_puts_the_variable_back() -> None:
     authorities, both = _Authorities(), threading.Barrier(2)
 
     def connect() -> str | None:

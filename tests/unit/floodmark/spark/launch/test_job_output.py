@@ -75,7 +75,7 @@ def test_output_without_a_result_names_the_folder_that_takes_no_temporary_file(
     assert "have TMPDIR name another folder" in caught.value.hint
 
 
-def test_output_that_tells_of_a_full_disk_is_told_of_also_when_there_is_room_again() -> None:
+def test_output_that_names_a_full_disk_is_reported_also_when_there_is_room_again() -> None:
     full = "ERROR DiskBlockObjectWriter: /tmp/blockmgr-d6be/15/temp_shuffle_526e, No space left on device"
     output = JobOutput()
     lines = ["a\n", f"{full}\n", "java.io.IOException: No space left on device\n"]

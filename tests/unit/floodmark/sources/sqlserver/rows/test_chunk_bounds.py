@@ -1,4 +1,4 @@
-"""What a table is asked before it is read whole, of a session that answers as told."""
+"""The questions about a table before it is read whole, to a session that gives the answers of the test."""
 
 from __future__ import annotations
 
