@@ -9,7 +9,7 @@ _Port = TypeVar("_Port")
 
 
 class KilledError(Exception):
-    """What stands for kill -9."""
+    """A substitute for kill -9."""
 
 
 @dataclass

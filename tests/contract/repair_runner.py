@@ -27,7 +27,7 @@ REPAIR = {"on_gap": OnGap.REPAIR}
 
 
 @dataclass
-class Told:
+class RememberedAlerts:
     """``Alerts`` that only remember."""
 
     open: dict[str, Alert] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Told:
 class Runner:
     shop: Shop
     source: SmallSource
-    reported: Told = field(default_factory=Told)
+    reported: RememberedAlerts = field(default_factory=RememberedAlerts)
     stager: SmallStager = field(init=False)
 
     def __post_init__(self) -> None:

@@ -66,7 +66,7 @@ def run_replay(
     warehouse: Warehouse | None = None,
     **chosen: Any,
 ) -> OpenResult:
-    """As a run of a backfill does it. ledger, warehouse: in the place of the shop's."""
+    """Replay as a run of a backfill does. ledger, warehouse: in the place of the shop's."""
     ledger, warehouse = ledger or shop.ledger, warehouse or shop.warehouse
     opened = Replay(settings(**chosen), source, SmallLog(source), ledger, warehouse).open(interval)
     if opened.window_id is not None:

@@ -40,11 +40,11 @@ class SmallSource:
     log: list[Row] = field(default_factory=list)
     position: int = START
     min_lsn: int = START
-    looks: int = 0
+    snapshots_taken: int = 0
     clock_back_seconds: float = 0.0
     restored_to: list[int] = field(default_factory=list)
     seen: dict[str, Any] = field(default_factory=dict)
-    """What the next sightings show in the place of the truth."""
+    """The values that the next snapshots show in the place of the true ones."""
 
     def write(self, key: int, amount: int | None) -> None:
         """amount None deletes the row."""
@@ -71,7 +71,7 @@ class SmallSource:
         self.position += 1
 
     def committed_at(self, position: int) -> datetime:
-        """What came after a restore came an hour later."""
+        """Return the time of a commit; commits after a restore are an hour later."""
         restores = sum(point < position for point in self.restored_to)
         return NOON + timedelta(seconds=position, hours=restores)
 
@@ -83,7 +83,7 @@ class SmallSource:
         marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
         whole: Collection[TableName] = (),
     ) -> SourceSnapshot:
-        self.looks += 1
+        self.snapshots_taken += 1
         last: Lsn | LsnAbsence = lsn(self.log[-1].lsn) if self.log else LsnAbsence.NULL
         table_seen = TableSnapshot(
             ORDERS, True, replace(instance(), start_lsn=lsn(START)), lsn(self.min_lsn), True, last

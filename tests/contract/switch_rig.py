@@ -121,7 +121,7 @@ class SwitchRig:
         )
 
     def change(self, *statements: str) -> None:
-        """By somebody at the source; captured."""
+        """Run the statements of a user at the source, and capture their changes."""
         self.database.run(*statements)
         self.database.scan()
 
@@ -137,7 +137,7 @@ class SwitchRig:
         return opened
 
     def watch_closely(self) -> None:
-        """As the drift DAG does."""
+        """Watch for drift as the drift DAG does."""
         self.ledger.ensure_schema()
         self.watch.watch(SqlServerSource(self.at), {name: self.ledger.read_tables(name) for name in self.tables})
 
@@ -156,7 +156,7 @@ class SwitchRig:
 
     def approve(self) -> None:
         ((event, _),) = self.planner.list_proposed()
-        self.planner.approve(event.event_id, "somebody")
+        self.planner.approve(event.event_id, "operator")
 
     def pinned(self, name: str = "shop") -> InstanceIdentity | None:
         return self.ledger.read_tables(name)[self.tables[name]].identity

@@ -1,4 +1,4 @@
-"""Channels of alerts: from the configuration and its Airflow connections to a message in somebody's hands."""
+"""Channels of alerts: from the configuration and its Airflow connections to a message that a user receives."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALERT = Alert(
     subject="shop",
     what="Amount < 0 & more.",
     means="No new rows arrive.",
-    do="Look at the log.",
+    do="Read the log.",
     event_key="run_failed:shop",
 )
 MESSAGE = build_raised_message(ALERT, RAISED)
@@ -106,7 +106,7 @@ def test_webhook_gets_one_text_that_slack_shows_as_it_is(webhook: Channel, posts
         "*Where:* shop",
         "*Since:* 2026-05-01 12:30:00 UTC",
         "*What it means:* No new rows arrive.",
-        "*What to do:* Look at the log.",
+        "*What to do:* Read the log.",
     ]
 
 
@@ -187,7 +187,7 @@ def test_connection_that_makes_no_channel_is_named_with_what_is_wrong(
     assert SECRET not in str(raised.value)
 
 
-def test_alert_reaches_its_channels_once_and_a_broken_one_when_it_is_mended(
+def test_alert_reaches_its_channels_once_and_a_broken_one_when_it_is_fixed(
     request: pytest.FixtureRequest,
     posts: Posts,
     mails: Mails,
@@ -211,7 +211,7 @@ def test_alert_reaches_its_channels_once_and_a_broken_one_when_it_is_mended(
     assert SECRET not in caplog.text
 
 
-def test_desk_of_a_configuration_tells_its_channels_even_without_a_warehouse(
+def test_alert_service_of_a_configuration_notifies_its_channels_even_without_a_warehouse(
     posts: Posts, define: Define, configure: Configure
 ) -> None:
     define("chat", "slackwebhook", host=f"http://127.0.0.1:{posts.port}", password=f"T0/{SECRET}")

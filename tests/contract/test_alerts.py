@@ -24,7 +24,7 @@ ALERT = Alert(
     table=TableName("dbo", "Orders"),
     what="The run failed.",
     means="No new rows arrive.",
-    do="Look at the log.",
+    do="Read the log.",
     event_key="run_failed:shop",
 )
 OTHER = replace(ALERT, kind="lag", table=None, event_key="lag:shop")
@@ -73,7 +73,7 @@ def test_alert_is_sent_once_while_it_is_open_and_once_when_it_is_over(
     assert channel.titles == [RAISED, OVER, RAISED]
 
 
-def test_how_it_ended_is_told_also_to_a_channel_that_hears_of_it_later(
+def test_outcome_is_reported_also_to_a_channel_that_hears_of_it_later(
     service: AlertService, channel: ListChannel
 ) -> None:
     service.raise_alert(ALERT)
@@ -107,7 +107,7 @@ def test_all_alerts_of_a_kind_about_a_subject_end_together(service: AlertService
     assert channel.titles[3:] == [OVER, OVER]
 
 
-def test_channel_that_was_out_of_reach_is_told_the_next_time(
+def test_channel_that_was_out_of_reach_is_notified_the_next_time(
     database: WarehouseConnection, channel: ListChannel
 ) -> None:
     other = ListChannel("other", broken=True)
@@ -134,7 +134,7 @@ def test_channel_that_never_heard_of_an_alert_does_not_hear_of_its_end(
     assert channel.titles == []
 
 
-def test_channel_that_was_out_of_reach_is_told_although_nobody_raises_the_alert_again(
+def test_channel_that_was_out_of_reach_is_notified_although_nobody_raises_the_alert_again(
     service: AlertService, channel: ListChannel
 ) -> None:
     channel.broken = True
@@ -193,7 +193,7 @@ def test_channels_of_a_configuration_are_owed_nothing_about_the_subjects_of_anot
     assert channel.titles == []
 
 
-def test_event_of_several_parts_is_told_once_and_is_over_with_the_last_of_them(
+def test_event_of_several_parts_is_reported_once_and_is_over_with_the_last_of_them(
     service: AlertService, channel: ListChannel
 ) -> None:
     for part in ("a", "b", "a", "c"):
@@ -212,7 +212,7 @@ def test_event_of_several_parts_is_told_once_and_is_over_with_the_last_of_them(
 
 def test_open_alerts_are_listed_with_what_was_said_last(service: AlertService, database: WarehouseConnection) -> None:
     service.raise_alert(ALERT)
-    changed = replace(ALERT, what="It failed again.", do="Look again.")
+    changed = replace(ALERT, what="It failed again.", do="Read it again.")
     service.raise_alert(changed)
     (found,) = PostgresAlertLedger(database).list_open()
     assert (found.alert, found.times) == (changed, 2)
@@ -221,7 +221,7 @@ def test_open_alerts_are_listed_with_what_was_said_last(service: AlertService, d
     assert PostgresAlertLedger(database).list_open() == []
 
 
-def test_of_many_that_find_the_same_event_at_once_one_tells(service: AlertService, channel: ListChannel) -> None:
+def test_of_many_that_find_the_same_event_at_once_one_notifies(service: AlertService, channel: ListChannel) -> None:
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda _: service.raise_alert(ALERT), range(6)))
     assert channel.titles == [RAISED]
@@ -238,7 +238,7 @@ def test_every_alert_is_in_the_log(service: AlertService, caplog: pytest.LogCapt
     assert notified == [("ERROR", RAISED), ("INFO", OVER)]
 
 
-def test_alert_is_told_although_the_ledger_is_out_of_reach(channel: ListChannel, database: WarehouseConnection) -> None:
+def test_alert_is_sent_although_the_ledger_is_out_of_reach(channel: ListChannel, database: WarehouseConnection) -> None:
     service = AlertService(lambda: PostgresAlertLedger(replace(database, host="/nowhere")), [channel])
     service.raise_alert(ALERT)
     service.end_alert(ALERT.event_key)
@@ -246,7 +246,7 @@ def test_alert_is_told_although_the_ledger_is_out_of_reach(channel: ListChannel,
     assert channel.titles == [RAISED]
 
 
-def test_alert_is_told_once_although_the_ledger_fails_after_it(
+def test_alert_is_sent_once_although_the_ledger_fails_after_it(
     channel: ListChannel, database: WarehouseConnection
 ) -> None:
     class Forgetful(PostgresAlertLedger):
@@ -289,7 +289,7 @@ def test_notes_stand_in_for_a_ledger_that_is_away_and_are_handed_over_when_it_is
 
 
 @pytest.mark.parametrize("ends_by_kind", [True, False])
-def test_end_of_an_alert_that_only_the_notes_know_is_told_once(
+def test_end_of_an_alert_that_only_the_notes_know_is_reported_once(
     channel: ListChannel, database: WarehouseConnection, ends_by_kind: bool
 ) -> None:
     notes = DictNotes()

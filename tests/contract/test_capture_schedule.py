@@ -115,7 +115,7 @@ def test_planned_stop_stops_the_job_once_capture_has_caught_up_and_its_end_start
     assert keeper.reported.open == {}
 
 
-def test_jobs_beside_a_replica_are_left_alone(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_of_a_replicated_database_are_left_alone(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
     keeper.database.run("EXEC sys.sp_cdc_stop_job")
     wait_until(lambda: keeper.running is False)
     seen = replace(keeper.control.read_capture(), is_replica=True)
@@ -126,18 +126,18 @@ def test_jobs_beside_a_replica_are_left_alone(keeper: Keeper, monkeypatch: pytes
     assert (keeper.running, keeper.reported.open) == (False, {})
 
 
-def test_job_that_somebody_stopped_is_started_again(keeper: Keeper) -> None:
+def test_job_that_a_user_stopped_is_started_again(keeper: Keeper) -> None:
     keeper.database.run("EXEC sys.sp_cdc_stop_job")
     wait_until(lambda: keeper.running is False)
     assert keeper.keep().action is Action.START
     assert keeper.running is True
 
 
-def test_start_that_somebody_else_has_asked_for_meanwhile_is_no_error(
+def test_start_that_another_user_has_asked_for_meanwhile_is_no_error(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look, seen = jobs._is_running, iter([False, False])
-    monkeypatch.setattr(jobs, "_is_running", lambda session: next(seen, look(session)))
+    is_running, seen = jobs._is_running, iter([False, False])
+    monkeypatch.setattr(jobs, "_is_running", lambda session: next(seen, is_running(session)))
     keeper.control.start_capture()
     assert keeper.running is True
 
@@ -292,7 +292,7 @@ def test_ledger_that_cannot_be_reached_keeps_no_job_from_being_started(
     assert keeper.running is True
 
 
-def test_azure_sql_database_is_looked_at_without_msdb_and_left_to_its_own_scheduler(
+def test_azure_sql_database_is_read_without_msdb_and_left_to_its_own_scheduler(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The emulator is no Azure: its answer to the one question is given here, and msdb is made unreachable."""

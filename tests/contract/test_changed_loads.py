@@ -1,4 +1,4 @@
-"""Loads of tables that lose a column, or change its type, after they were planned: they are planned anew, not stuck."""
+"""Loads of tables that lose a column, or change its type, after they were planned: they are planned again."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def rig(emulator: Emulator, database: WarehouseConnection) -> Iterator[SwitchRig
         yield SwitchRig(emulator, source, database)
 
 
-def test_first_load_is_planned_anew_without_the_column_that_was_dropped(rig: SwitchRig) -> None:
+def test_first_load_is_planned_again_without_the_column_that_was_dropped(rig: SwitchRig) -> None:
     planned = rig.open().window_id
     rig.change("ALTER TABLE dbo.Orders DROP COLUMN Note", "INSERT INTO dbo.Orders VALUES (3, 30)")
     assert rig.run().window_id != planned
     assert rig.rows('SELECT "Id", "Amount" FROM shop.orders ORDER BY 1') == [(1, 10), (2, 20), (3, 30)]
 
 
-def test_first_load_is_planned_anew_with_the_type_that_a_column_has_by_now(rig: SwitchRig) -> None:
+def test_first_load_is_planned_again_with_the_type_that_a_column_has_by_now(rig: SwitchRig) -> None:
     planned = rig.open().window_id
     rig.change("ALTER TABLE dbo.Orders ALTER COLUMN Amount bigint", "UPDATE dbo.Orders SET Amount = 5000000000")
     assert rig.run().window_id != planned
@@ -64,7 +64,7 @@ def test_table_that_leaves_a_window_takes_nothing_of_what_another_first_load_has
     assert rig.warehouse.count_parts(left, 0) == {0: 2}
 
 
-def test_reload_is_planned_anew_and_the_target_keeps_what_it_has_of_the_dropped_column(rig: SwitchRig) -> None:
+def test_reload_is_planned_again_and_the_target_keeps_what_it_has_of_the_dropped_column(rig: SwitchRig) -> None:
     rig.run()
     planned = rig.load_planner().open_reload(ORDERS).window_id
     rig.change("ALTER TABLE dbo.Orders DROP COLUMN Note", "UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")

@@ -243,7 +243,7 @@ def test_status_names_an_unfinished_window(cli: CliRunner, ledger: PostgresLedge
 
 
 @pytest.mark.usefixtures("idle_source")
-def test_status_asks_the_source_for_the_lag_when_told(
+def test_status_asks_the_source_for_the_lag_with_option_live(
     cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection
 ) -> None:
     publish_first_load(ledger, database)
@@ -281,7 +281,7 @@ def test_status_shows_the_last_window_apart_from_the_sum_of_all(
     assert table["state"] == "settling"
 
 
-def test_status_shows_how_far_a_table_that_is_loaded_anew_has_come(
+def test_status_shows_the_progress_of_a_table_that_is_reloaded(
     cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection
 ) -> None:
     publish_first_load(ledger, database)
@@ -343,11 +343,11 @@ def test_reload_opens_a_load_and_goes_on_with_it_when_it_is_called_again(
 
 
 @pytest.mark.usefixtures("idle_source")
-def test_run_that_fails_is_told_of_until_a_run_succeeds(
+def test_run_that_fails_is_reported_until_a_run_succeeds(
     cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures: list[Exception] = [LoadKilledError("window 1", "killed.")] * 2
-    failures += [WindowBusyError("window 1", "another load of it is at work."), ValueError("not told")]
+    failures += [WindowBusyError("window 1", "another load of it is at work."), ValueError("not reported")]
 
     def fail(
         secrets: Mapping[str, str], master: str | None, window_id: int, path: Path, progress: Progress | None
@@ -461,7 +461,7 @@ STOPS = "conn_id: shop_mssql, capture: {stops: [{stop: '* * * * *', start: '0 0 
 
 
 @pytest.mark.usefixtures("idle_source")
-def test_status_check_of_a_capture_job_that_stands_still_is_an_incident_only_where_nobody_planned_it(
+def test_status_check_of_a_capture_job_that_is_stopped_is_an_incident_only_where_nobody_planned_it(
     cli: CliRunner,
     ledger: PostgresLedger,
     database: WarehouseConnection,

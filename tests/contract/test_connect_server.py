@@ -1,4 +1,4 @@
-"""What a load says about a Spark Connect server that it cannot use, and what the server does not learn or keep."""
+"""Messages of a load about a Spark Connect server that it cannot use; secrets that the server does not keep."""
 
 from __future__ import annotations
 

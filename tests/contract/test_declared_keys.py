@@ -142,7 +142,7 @@ def test_row_that_loses_its_key_goes_to_quarantine_and_comes_back_with_a_key(rig
     assert rig.differing() == []
 
 
-def test_first_load_that_was_refused_for_its_key_is_planned_anew_with_another(rig: SwitchRig) -> None:
+def test_first_load_that_was_refused_for_its_key_is_planned_again_with_another(rig: SwitchRig) -> None:
     rig.change("UPDATE dbo.Orders SET Code = 'A' WHERE Amount > 2")
     with pytest.raises(ConfigError, match="not unique"):
         rig.run()

@@ -1,4 +1,4 @@
-"""The doctor over the wire: what it finds in a source, what mends it, and the grants that are enough."""
+"""The doctor over the wire: what it finds in a source, what fixes it, and the grants that are enough."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ Findings = dict[tuple[str, str], dict[str, str]]
 
 
 def findings(cli: CliRunner) -> Findings:
-    """By check and subject."""
+    """Return the findings of the doctor by check and subject."""
     result = cli.invoke(app, ["doctor", "shop", "--json"])
     assert result.exit_code == 4, result.output
     document = result.stdout[result.stdout.index("[\n") :]  # Airflow's words on short passwords may stand before it
@@ -120,7 +120,7 @@ def test_cluster_whose_executors_receive_the_passwords_is_noted(
     assert "spark.network.crypto.enabled" in note["fix"]
 
 
-def test_statement_that_mends_a_missing_instance_does_mend_it(cli: CliRunner, database: CdcDatabase) -> None:
+def test_statement_against_a_missing_instance_creates_it(cli: CliRunner, database: CdcDatabase) -> None:
     database.run(findings(cli)["instance", "dbo.Plain"]["fix"])
     database.scan()
     assert findings(cli)["instance", "dbo.Plain"]["grade"] == "good"
@@ -198,7 +198,7 @@ def test_doctor_has_the_statements_that_make_a_heartbeat(cli: CliRunner, databas
     database.run("DROP TABLE dbo.Heartbeat")
 
 
-def test_doctor_sees_that_the_agent_stands_still(cli: CliRunner, database: CdcDatabase) -> None:
+def test_doctor_sees_that_the_agent_is_stopped(cli: CliRunner, database: CdcDatabase) -> None:
     assert findings(cli)["agent", database.name]["grade"] == "good"
     database.run("EXEC emulator.stop_agent")
     try:
@@ -208,9 +208,7 @@ def test_doctor_sees_that_the_agent_stands_still(cli: CliRunner, database: CdcDa
     assert (stopped["grade"], stopped["fix"]) == ("problem", "Start the service SQL Server Agent.")
 
 
-def test_retention_shorter_than_three_runs_is_a_risk_and_its_mend_ends_it(
-    cli: CliRunner, database: CdcDatabase
-) -> None:
+def test_retention_shorter_than_three_runs_is_a_risk_and_its_fix_ends_it(cli: CliRunner, database: CdcDatabase) -> None:
     risk = findings(cli)["retention", database.name]
     assert risk["grade"] == "risk"
     database.run(risk["fix"])

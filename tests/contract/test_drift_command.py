@@ -64,7 +64,7 @@ def config(
     return path
 
 
-def test_a_hold_is_found_told_listed_shown_in_the_status_and_ended(
+def test_a_hold_is_found_reported_listed_shown_in_the_status_and_ended(
     config: Path, source: CdcDatabase, database: WarehouseConnection
 ) -> None:
     cli, loaded = CliRunner(), load_config(config)
@@ -115,7 +115,7 @@ def test_a_proposal_is_listed_approved_and_carried_out_or_rejected_once(config: 
         again = cli.invoke(app, ["drift", "approve", number])
         assert again.exit_code == 1
         assert "already" in again.stderr
-    # No run has read the table yet, so that nobody has to go over, and nothing has to be loaded.
+    # No run has read the table yet, so that no pipeline has to switch, and nothing has to be loaded.
     switched = cli.invoke(app, ["drift", "switch", "shop"])
     assert switched.stdout == "dbo.Orders, dbo_Orders to dbo_Orders_2: done; dbo_Orders was dropped.\n"
     instances = source.query("EXEC sys.sp_cdc_help_change_data_capture")
@@ -124,7 +124,7 @@ def test_a_proposal_is_listed_approved_and_carried_out_or_rejected_once(config: 
     assert ("rejected" in listed, "approved" in listed, "Switch" in listed) == (True, True, False)
 
 
-def test_columns_that_are_added_together_are_told_asked_about_and_rejected_together(
+def test_columns_that_are_added_together_are_reported_asked_about_and_rejected_together(
     config: Path, source: CdcDatabase, database: WarehouseConnection
 ) -> None:
     cli, loaded = CliRunner(), load_config(config)

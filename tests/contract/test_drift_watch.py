@@ -1,4 +1,4 @@
-"""Schema drift from a tracked table to the person who is told: on the emulator and a real ledger."""
+"""Schema drift from a tracked table to the person who is notified: on the emulator and a real ledger."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Watched:
     settings: PipelineSettings
 
     def change(self, *statements: str) -> None:
-        """By somebody at the source; captured."""
+        """Run the statements of a user at the source, and capture their changes."""
         self.database.run(*statements)
         self.database.scan()
 
-    def look(self, *, closely: bool = True) -> Examined:
+    def check(self, *, closely: bool = True) -> Examined:
         """closely: as the drift DAG does; else as a run does."""
         states = self.ledger.read_tables(self.settings.name)
         if closely:
@@ -162,48 +162,48 @@ def detailed(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_details_of_tables_as_they_were_known_are_read_once_an_hour(watched: Watched, detailed: list[str]) -> None:
-    watched.look()
+    watched.check()
     assert len(detailed) == len(watched.settings.sources)
     detailed.clear()
-    watched.look()
+    watched.check()
     assert detailed == []
     watched.execute("UPDATE floodmark.drift_shapes SET seen_at = now() - interval '1 hour'")
-    watched.look()
+    watched.check()
     assert len(detailed) == len(watched.settings.sources)
     detailed.clear()
-    watched.look()
+    watched.check()
     assert detailed == []
 
 
 def test_details_are_read_until_an_event_has_its_ddl(watched: Watched, detailed: list[str]) -> None:
-    watched.look()
+    watched.check()
     watched.database.run("ALTER TABLE dbo.Orders ADD Later int NULL")
     detailed.clear()
     for number in (1, 2, 3):
-        watched.look()
+        watched.check()
         assert detailed == ["dbo_Orders"] * number
     watched.database.run("INSERT INTO dbo.Orders (Id) VALUES (901)")
     watched.database.scan()
-    watched.look()
+    watched.check()
     (event,) = [each for each in watched.drift.list_events("shop") if each.explained.difference.column == "Later"]
     assert event.explained.entries
     detailed.clear()
-    watched.look()
+    watched.check()
     assert detailed == []
 
 
-def test_first_look_at_tables_as_they_were_made_finds_nothing(watched: Watched) -> None:
-    watched.look()
-    watched.look()
+def test_first_check_of_tables_as_they_were_made_finds_nothing(watched: Watched) -> None:
+    watched.check()
+    watched.check()
     assert (watched.events(), watched.alerts.raised) == ([], [])
 
 
-def test_an_added_column_is_told_once_with_its_ddl_and_the_exact_statement(watched: Watched) -> None:
-    watched.look()
+def test_an_added_column_is_reported_once_with_its_ddl_and_the_exact_statement(watched: Watched) -> None:
+    watched.check()
     watched.change("INSERT dbo.Orders (Id) VALUES (1), (2), (3)", "ALTER TABLE dbo.Orders ADD Colour nvarchar(20) NULL")
     watched.change("UPDATE dbo.Orders SET Code = 1, Colour = N'red' WHERE Id < 3", "DELETE dbo.Orders WHERE Id = 3")
-    watched.look()
-    watched.look()
+    watched.check()
+    watched.check()
     assert watched.found() == [(DriftClass.COLUMN_ADDED, "Colour")]
     (alert,) = watched.alerts.raised
     assert (alert.kind, alert.subject, alert.table) == ("schema_drift", "shop", ORDERS)
@@ -239,9 +239,9 @@ CASES: list[tuple[str, DriftClass, str, DriftPolicy]] = [
 def test_a_change_of_a_column_is_classified_and_its_policy_kept(
     watched: Watched, statement: str, kind: DriftClass, column: str, policy: DriftPolicy
 ) -> None:
-    watched.look()
+    watched.check()
     watched.change(statement)
-    examined = watched.look(closely=False)
+    examined = watched.check(closely=False)
     (event,) = watched.events()
     assert watched.found() == [(kind, column)]
     assert event.explained.entries[0].text == statement
@@ -250,7 +250,7 @@ def test_a_change_of_a_column_is_classified_and_its_policy_kept(
     assert len(watched.alerts.raised) == 1
 
 
-def test_a_held_table_stands_still_alone_and_catches_up_when_it_is_approved(watched: Watched) -> None:
+def test_a_held_table_stops_alone_and_catches_up_when_it_is_approved(watched: Watched) -> None:
     first = watched.publish()
     watched.change(
         "INSERT INTO dbo.Orders (Id) VALUES (1)",
@@ -348,7 +348,7 @@ def test_a_renamed_table_is_held_and_goes_on_by_itself_when_it_is_renamed_back(w
         DriftClass.TABLE_RENAMED,
         "dbo.Purchases",
     )
-    watched.look()
+    watched.check()
     watched.change("EXEC sp_rename N'dbo.Purchases', N'Orders'", "INSERT INTO dbo.Orders (Id) VALUES (1)")
     assert ORDERS in [table.source for table in watched.publish().tables]
     assert watched.alerts.ended == [f"schema_drift:{event.event_id}"]
@@ -362,7 +362,7 @@ def test_a_dropped_table_is_held_and_the_others_go_on(watched: Watched) -> None:
     assert watched.found() == [(DriftClass.TABLE_DROPPED, None)]
 
 
-def test_a_replaced_instance_holds_the_table_also_where_nobody_looked_in_between(watched: Watched) -> None:
+def test_a_replaced_instance_holds_the_table_also_where_nobody_checked_in_between(watched: Watched) -> None:
     watched.publish()
     watched.change("EXEC sys.sp_cdc_disable_table N'dbo', N'Orders', N'all'", "INSERT INTO dbo.Plain (Id) VALUES (1)")
     watched.database.enable("Orders")
@@ -387,71 +387,71 @@ def test_a_changed_key_holds_the_table(watched: Watched) -> None:
     keyed = TableName("dbo", "Keyed")
     watched = replace(watched, settings=PipelineSettings("shop", (TableSettings(keyed, TableName("shop", "keyed")),)))
     watched.watch._pipelines = [watched.settings]
-    watched.look()
+    watched.check()
     watched.change(
         "ALTER TABLE dbo.Keyed DROP CONSTRAINT pk", "ALTER TABLE dbo.Keyed ADD CONSTRAINT pk PRIMARY KEY (Other)"
     )
-    examined = watched.look()
+    examined = watched.check()
     assert (DriftClass.KEY_CHANGED, None) in watched.found()
     assert list(examined.holds) == [keyed]
 
 
-def test_a_column_left_out_on_purpose_is_no_drift_but_a_later_change_of_it_is_told(watched: Watched) -> None:
-    watched.look()
+def test_a_column_left_out_on_purpose_is_no_drift_but_a_later_change_of_it_is_reported(watched: Watched) -> None:
+    watched.check()
     watched.change("ALTER TABLE dbo.Plain ALTER COLUMN Secret nvarchar(20)")
-    examined = watched.look()
+    examined = watched.check()
     assert watched.found() == [(DriftClass.TYPE_CHANGED, "Secret")]
     assert not examined.holds
 
 
-def test_ddl_that_leaves_no_difference_is_told_once_as_unknown(watched: Watched) -> None:
-    watched.look()
+def test_ddl_that_leaves_no_difference_is_reported_once_as_unknown(watched: Watched) -> None:
+    watched.check()
     watched.change("ALTER TABLE dbo.Orders ADD Gone int", "ALTER TABLE dbo.Orders DROP COLUMN Gone")
-    watched.look()
-    watched.look()
+    watched.check()
+    watched.check()
     assert {kind for kind, _ in watched.found()} == {DriftClass.UNKNOWN}
     assert len(watched.found()) == len(watched.alerts.raised) == 2
 
 
-def test_an_event_found_before_the_history_tells_of_it_gets_its_ddl_later_and_is_told_once(watched: Watched) -> None:
-    watched.look()
+def test_an_event_found_before_the_history_shows_it_gets_its_ddl_later_and_is_reported_once(watched: Watched) -> None:
+    watched.check()
     watched.database.run("ALTER TABLE dbo.Orders ADD Colour nvarchar(20) NULL")
-    watched.look()
+    watched.check()
     (event,) = watched.events()
     assert event.explained.entries == ()
     watched.database.scan()
-    watched.look()
+    watched.check()
     (event,) = watched.events()
     assert [entry.text for entry in event.explained.entries] == ["ALTER TABLE dbo.Orders ADD Colour nvarchar(20) NULL"]
     assert len(watched.alerts.raised) == 1
 
 
-def test_what_is_ignored_enters_the_ledger_and_nobody_is_told(watched: Watched) -> None:
+def test_what_is_ignored_enters_the_ledger_and_nobody_is_notified(watched: Watched) -> None:
     watched = decided(watched, column_added=DriftPolicy.IGNORE)
-    watched.look()
+    watched.check()
     watched.change("ALTER TABLE dbo.Orders ADD Colour nvarchar(20) NULL")
-    watched.look()
+    watched.check()
     assert watched.found() == [(DriftClass.COLUMN_ADDED, "Colour")]
     assert watched.alerts.raised == []
 
 
-def test_an_event_whose_finder_died_is_told_by_the_next_look(watched: Watched) -> None:
-    watched.look()
+def test_an_event_whose_finder_died_is_reported_by_the_next_check(watched: Watched) -> None:
+    watched.check()
     watched.change("ALTER TABLE dbo.Orders ADD Colour nvarchar(20) NULL")
-    watched.look()
+    watched.check()
     watched.execute("UPDATE floodmark.drift_events SET told_at = NULL")
-    watched.look()
+    watched.check()
     assert [alert.event_key for alert in watched.alerts.raised] == ["schema_drift:1", "schema_drift:1"]
 
 
 def test_releasing_a_table_ends_all_its_holds_and_one_that_is_not_held_is_refused(watched: Watched) -> None:
-    watched.look()
+    watched.check()
     watched.change(
         "ALTER TABLE dbo.Orders ALTER COLUMN Code nvarchar(20)", "ALTER TABLE dbo.Orders ALTER COLUMN Note nvarchar(5)"
     )
-    assert list(watched.look().holds) == [ORDERS]
+    assert list(watched.check().holds) == [ORDERS]
     assert watched.drift.release("shop", ORDERS, "tester") == [1, 2]
-    assert not watched.look().holds
+    assert not watched.check().holds
     with pytest.raises(OperatorError, match="pipeline shop does not hold it"):
         watched.drift.release("shop", ORDERS, "tester")
 

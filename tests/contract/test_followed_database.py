@@ -97,7 +97,7 @@ def test_database_that_was_confirmed_is_followed_and_repaired(rig: SwitchRig, el
     moved(rig, elsewhere)
     identity = SqlServerSource(rig.at).read_snapshot([]).identity
     assert identity is not None
-    rig.ledger.confirm_database("shop", identity, "somebody")
+    rig.ledger.confirm_database("shop", identity, "operator")
     rig.open()
     assert {verdict for (verdict,) in rig.rows("SELECT verdict FROM floodmark.verdicts")} == {"repairing"}
     for _ in range(2):
@@ -126,7 +126,7 @@ def test_window_that_was_planned_for_one_database_is_not_merged_from_another(
     assert opened.window_id is not None
     identity = SqlServerSource(replace(rig.at, database=elsewhere.name)).read_snapshot([]).identity
     assert identity is not None
-    rig.ledger.confirm_database("shop", identity, "somebody")
+    rig.ledger.confirm_database("shop", identity, "operator")
     with pytest.raises(OtherDatabaseError, match="nothing was merged"):
         load_window(
             opened.window_id,

@@ -32,7 +32,7 @@ def items() -> TablePlan:
     return replace(first_load(), source=ITEMS, target=TableName("shop", "items"))
 
 
-def test_first_load_whose_changes_expire_before_it_is_read_is_planned_anew(runner: Runner) -> None:
+def test_first_load_whose_changes_expire_before_it_is_read_is_planned_again(runner: Runner) -> None:
     first = open_window(settings(), runner.source, runner.shop.ledger)
     runner.expire()
     second = runner.run()

@@ -52,12 +52,12 @@ SEEDS = int(os.environ.get("FLOODMARK_INTERLEAVING_SEEDS", "5"))
 
 
 class KilledError(Exception):
-    """What stands for kill -9 of an actor between two calls."""
+    """A substitute for kill -9 of an actor between two calls."""
 
 
 @dataclass
 class Actor:
-    """A thread that does one call of a port at a time, when it is told to. kills: ends before its next call."""
+    """A thread that does one call of a port at a time, on request. kills: ends before its next call."""
 
     work: Callable[[Actor], None]
     outcome: BaseException | None = None
@@ -202,7 +202,7 @@ class Counted:
 
 
 def is_expected(error: BaseException | None) -> bool:
-    """What a run that was overtaken may end with. A bug of ours, or a thing that needs somebody, is neither."""
+    """Return whether a run that was overtaken may end so; not with a bug of ours, nor where the operator must act."""
     # Who stages into the tables of an attempt that is over finds them gone.
     if isinstance(error, psycopg.errors.UndefinedTable) or (
         isinstance(error, FloodmarkBugError) and isinstance(error.__cause__, psycopg.errors.UndefinedTable)
@@ -229,7 +229,7 @@ def test_runs_that_interleave_at_random_apply_each_window_once_and_move_no_water
     actors: list[Actor] = []
     outcomes: list[BaseException | None] = []
     for _ in range(8):
-        # Some of the rows come and go before anybody looks.
+        # Some of the rows come and go before anybody reads them.
         stage.write()
     watermark = 0
     for _ in range(300):
@@ -258,7 +258,7 @@ def test_runs_that_interleave_at_random_apply_each_window_once_and_move_no_water
 
 
 def finish_all(stage: Stage) -> None:
-    """Runs without anybody beside them, until nothing is left to do."""
+    """Run one actor at a time until nothing is left to do."""
     for opened in stage.shop.ledger.list_unfinished(PIPELINE):
         window_id, interval = opened.plan.window_id, stage.replayed.get(opened.plan.lane)
         if interval is None:

@@ -200,9 +200,9 @@ def test_recorded_database_is_replaced_only_where_it_is_known_or_nothing_was_rea
         assert shop.ledger.read_database(PIPELINE) == FOLLOWED
     shop.ledger.record_database(PIPELINE, FOLLOWED, moved)
     assert shop.ledger.read_database(PIPELINE) == moved
-    shop.ledger.confirm_database(PIPELINE, other, "somebody")
+    shop.ledger.confirm_database(PIPELINE, other, "operator")
     assert shop.ledger.read_database(PIPELINE) == other
-    assert shop.rows("SELECT confirmed_by FROM floodmark.followed_databases") == [{"confirmed_by": "somebody"}]
+    assert shop.rows("SELECT confirmed_by FROM floodmark.followed_databases") == [{"confirmed_by": "operator"}]
 
 
 def test_lanes_of_a_pipeline_have_an_unfinished_window_each(shop: Shop) -> None:
@@ -218,7 +218,7 @@ def test_lanes_of_a_pipeline_have_an_unfinished_window_each(shop: Shop) -> None:
         shop.ledger.open_window(PIPELINE, lsn(11), [other], lane=lane)
 
 
-def test_table_that_is_loaded_anew_is_refused_to_windows_and_replays(shop: Shop) -> None:
+def test_table_that_is_reloaded_is_refused_to_windows_and_replays(shop: Shop) -> None:
     shop.run(first_load(), 10, [])
     load = replace(first_load(), watermark=lsn(10))
     window = shop.ledger.open_window(PIPELINE, lsn(20), [load], lane=load_lane(ORDERS)).window_id
@@ -316,7 +316,7 @@ def test_advance_by_many_at_once_moves_the_watermark_once(shop: Shop) -> None:
     assert shop.ledger.read_tables(PIPELINE)[ORDERS].watermark == lsn(10)
 
 
-def test_advance_refuses_a_watermark_that_somebody_else_moved(shop: Shop) -> None:
+def test_advance_refuses_a_watermark_that_another_caller_moved(shop: Shop) -> None:
     shop.run(first_load(), 10, [])
     plan = shop.begin(changes(10, 20), 20)
     shop.merge(plan)
@@ -440,10 +440,10 @@ def test_unknown_window_is_an_error_that_names_it(shop: Shop) -> None:
 
 
 def test_verdict_keeps_the_time_since_when_it_is_given(shop: Shop) -> None:
-    def look(verdict: Verdict) -> dict[str, object]:
+    def record(verdict: Verdict) -> dict[str, object]:
         shop.ledger.record_verdicts(PIPELINE, [Validity(ORDERS, verdict, "cause", "hint", max_lsn=lsn(3))])
         return shop.rows("SELECT verdict, since, seen_at FROM floodmark.verdicts")[0]
 
-    first, second, third = look(Verdict.READY), look(Verdict.READY), look(Verdict.EXPIRED)
+    first, second, third = record(Verdict.READY), record(Verdict.READY), record(Verdict.EXPIRED)
     assert first["since"] == second["since"] != second["seen_at"]
     assert (third["verdict"], third["since"]) == ("expired", third["seen_at"])

@@ -93,7 +93,7 @@ class RowsReader:
 
 
 def write(shop: Shop, plan: WindowPlan, chunks: dict[int, list[pa.RecordBatch | Exception]]) -> list[int]:
-    """By the writer of the Spark job, without Spark; the rows of each chunk."""
+    """Write chunks by the writer of the Spark job, without Spark; return the rows of each chunk."""
     table = plan.tables[0]
     shape = CdcReader(table, SqlServerConnection("unused", 0, "", ""), plan.end).shape
     writer = StageWriter(shape, table.kind, table.net, plan.rows_at(table), shop.warehouse.sink(plan, 0))
@@ -201,7 +201,7 @@ def test_chunks_that_a_crash_of_the_warehouse_took_from_staging_are_read_again(
     assert sorted(shop.target()) == [1, 2, 3, 4, 5, 6]
 
 
-def test_rows_that_a_rule_refused_are_read_again_so_that_they_can_be_mended(shop: Shop, source: SmallSource) -> None:
+def test_rows_that_a_rule_refused_are_read_again_so_that_they_can_be_fixed(shop: Shop, source: SmallSource) -> None:
     strict = (Rule("small", "Amount < 100", OnFailure.STOP),)
     window_id = shop.ledger.open_window(PIPELINE, lsn(11), [first_load(rules=strict)]).window_id
     source.write(6, 600)
@@ -212,9 +212,7 @@ def test_rows_that_a_rule_refused_are_read_again_so_that_they_can_be_mended(shop
     assert shop.target()[6][0] == 66
 
 
-def test_progress_stands_in_the_log_while_it_changes(
-    shop: Shop, source: SmallSource, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_progress_is_logged_while_it_changes(shop: Shop, source: SmallSource, caplog: pytest.LogCaptureFixture) -> None:
     plan = planned(shop)
     often = LoggedProgress(every_seconds=0.01)
     with caplog.at_level(logging.INFO), progress_reported(plan, shop.ledger, shop.warehouse, often):
@@ -286,7 +284,7 @@ def test_row_that_a_scan_met_twice_is_merged_once(
     assert "dbo.Orders: 1 rows were read twice" in caplog.text
 
 
-def test_key_that_the_source_has_twice_is_refused_and_may_be_mended(shop: Shop, source: SmallSource) -> None:
+def test_key_that_the_source_has_twice_is_refused_and_may_be_fixed(shop: Shop, source: SmallSource) -> None:
     window_id = planned(shop).window_id
     with pytest.raises(
         ConfigError, match=r"dbo\.Orders: the declared key \(Id\) is not unique: 2 rows have the same key"

@@ -80,7 +80,7 @@ def set_watermark(database: WarehouseConnection, shop: CdcDatabase, pipeline: st
         )
 
 
-def test_table_beyond_max_lag_is_told_once_until_it_has_caught_up(
+def test_table_beyond_max_lag_is_reported_once_until_it_has_caught_up(
     config: Config, ledger: PostgresLedger, database: WarehouseConnection, shop: CdcDatabase, posts: Posts
 ) -> None:
     set_watermark(database, shop, "shop", "sys.fn_cdc_get_min_lsn(N'dbo_Orders')")
@@ -136,7 +136,7 @@ def test_alert_is_kept_where_a_person_finds_it(
     config: Config, posts: Posts, ledger: PostgresLedger, database: WarehouseConnection
 ) -> None:
     AppContext(config).alerts().raise_alert(
-        Alert(kind="lag", subject="shop", what="Late.", means="Old rows.", do="Look.", event_key="lag:shop")
+        Alert(kind="lag", subject="shop", what="Late.", means="Old rows.", do="Wait.", event_key="lag:shop")
     )
     with psycopg.connect(database.conninfo()) as session:
         found = session.execute("SELECT kind, raised_to FROM floodmark.alerts WHERE ended_at IS NULL").fetchall()

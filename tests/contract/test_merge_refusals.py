@@ -1,4 +1,4 @@
-"""What the target refuses, in words that tell who has to do what. On a real PostgreSQL."""
+"""Rows that the target refuses, with messages that say who has to do what. On a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _change(shop: Shop, statement: str) -> None:
         session.execute(statement)
 
 
-def test_key_twice_in_staging_is_told_from_a_constraint_where_postgres_shortened_the_primary_keys_name(
+def test_key_twice_in_staging_is_no_other_constraint_where_postgres_shortened_the_primary_keys_name(
     shop: Shop,
 ) -> None:
     table = replace(first_load(), target=TableName("shop", "o" * 63))
@@ -42,7 +42,7 @@ def test_key_twice_in_staging_is_told_from_a_constraint_where_postgres_shortened
     assert shop.merge(plan).inserted_rows == 1
 
 
-def test_not_null_that_somebody_put_on_a_column_is_named_and_no_row_is_shown(shop: Shop) -> None:
+def test_not_null_that_a_user_put_on_a_column_is_named_and_no_row_is_shown(shop: Shop) -> None:
     shop.run(first_load(), 10, [Row(1, INSERT, 10, 1, notes="n")])
     _change(shop, 'ALTER TABLE shop.orders ALTER "Notes" SET NOT NULL, ADD CHECK ("Amount" < 100)')
     plan = shop.begin(changes(10, 20), 20)
@@ -73,7 +73,7 @@ def test_row_without_a_key_is_set_aside_and_its_delete_dropped(shop: Shop, op: i
     _null_key(shop, op, nullable=True)
 
 
-def test_null_in_a_key_that_has_none_is_told_by_its_column(shop: Shop) -> None:
+def test_null_in_a_key_that_has_none_is_reported_by_its_column(shop: Shop) -> None:
     shop.run(first_load(), 10, [Row(1, INSERT, 10, 1)])
     with pytest.raises(DataQualityError, match=r"dbo\.Orders: column Id of its key is NULL in rows of the window"):
         _null_key(shop, INSERT, nullable=False)

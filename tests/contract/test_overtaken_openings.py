@@ -20,7 +20,7 @@ from floodmark.sync.window.retry import retry_on_conflict
 
 
 class Overtaken:
-    """A ledger of which, after the first look for unfinished windows, somebody else opens one."""
+    """A ledger of which, after the first check for unfinished windows, another caller opens one."""
 
     def __init__(self, ledger: PostgresLedger, open_other: Callable[[], object]) -> None:
         self._ledger = ledger

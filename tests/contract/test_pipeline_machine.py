@@ -159,7 +159,7 @@ class PipelineMachine(RuleBasedStateMachine):
     @rule()
     def approve(self) -> None:
         for event, _ in self.rig.planner.list_proposed():
-            self.rig.planner.approve(event.event_id, "somebody")
+            self.rig.planner.approve(event.event_id, "operator")
 
     @rule()
     def step(self) -> None:
@@ -179,9 +179,9 @@ class PipelineMachine(RuleBasedStateMachine):
             self.stack.close()
 
     def _settle(self) -> None:
-        """As an operator does who answers every question and lets everything run that is to run."""
+        """Do as an operator does who answers every question and lets everything run that is to run."""
         for number in range(12):
-            # A change, so that no table is caught up: the capture job stands still, which would be an incident then.
+            # A change, so that no table is caught up: the capture job is stopped, which would be an incident then.
             self._sql("DELETE FROM dbo.Orders WHERE Id = 100")
             self._sql(f"INSERT INTO dbo.Orders (Id, Amount) VALUES (100, {number})")
             self.capture()
@@ -208,7 +208,7 @@ class PipelineMachine(RuleBasedStateMachine):
 
     @staticmethod
     def _try(work: Any) -> None:
-        """What a run says while the capture job stands still, or has not come to the table, is no fault of its own."""
+        """Allow the errors of a run while the capture job is stopped, or has not come to the table."""
         try:
             work()
         except (CaptureStoppedError, NotCapturedYetError):

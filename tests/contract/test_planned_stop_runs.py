@@ -87,7 +87,7 @@ class SilentSource(SmallSource):
         return replace(super().read_snapshot(*arguments), seconds_behind=self.behind)  # type: ignore[arg-type]
 
 
-def test_job_that_runs_and_brings_nothing_is_told_by_runs_that_end_as_skipped_until_rows_come_again(
+def test_job_that_runs_and_brings_nothing_is_reported_by_runs_that_end_as_skipped_until_rows_come_again(
     database: WarehouseConnection, ledger: PostgresLedger
 ) -> None:
     source, shop, reported = SilentSource(), Shop(database, ledger), OpenAlerts()
@@ -107,7 +107,9 @@ def test_job_that_runs_and_brings_nothing_is_told_by_runs_that_end_as_skipped_un
     assert reported.kinds == []
 
 
-def test_who_only_looks_makes_no_ledger(database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_of_the_planned_stop_makes_no_ledger(
+    database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(warehouses, "warehouse_connection", lambda _: database)
     assert current_stop(AppContext(CONFIG), "p", NINE) == STOP
     with psycopg.connect(database.conninfo()) as session:

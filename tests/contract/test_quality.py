@@ -244,7 +244,7 @@ def test_a_broken_rule_fails_or_warns_as_declared(
         quality.check_window(with_rules(plan, NOT_NEGATIVE), counts())
 
 
-def test_a_rule_looks_at_this_window_and_at_living_rows_only_and_null_passes(
+def test_a_rule_reads_this_window_and_living_rows_only_and_null_passes(
     warehouse: WarehouseConnection, plan: WindowPlan, docs: Path
 ) -> None:
     run(warehouse, 'UPDATE shop.orders SET "Amount" = -1, __deleted = true WHERE "OrderID" = 1')
@@ -273,7 +273,7 @@ def test_late_rows_are_reported_and_do_not_stop_the_run(
     assert "fresh: expected that rows are in the warehouse within 3600 seconds" in caplog.text
 
 
-def test_the_report_keeps_as_many_windows_as_it_was_told(
+def test_the_report_keeps_as_many_windows_as_configured(
     warehouse: WarehouseConnection, plan: WindowPlan, docs: Path
 ) -> None:
     quality = quality_of(warehouse, docs, GreatExpectationsQuality, kept_windows=3)

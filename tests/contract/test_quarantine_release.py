@@ -41,7 +41,7 @@ def outcomes(shop: Shop) -> list[tuple[str, str | None]]:
 
 
 def correct(shop: Shop, key: int, values: str) -> None:
-    """As an operator who corrects the values of a row."""
+    """Correct the values of a row as an operator does."""
     with psycopg.connect(shop.connection.conninfo()) as session:
         session.execute(
             "UPDATE floodmark.quarantine SET row_data = row_data || %s::jsonb WHERE key = jsonb_build_array(%s::int)",

@@ -1,4 +1,4 @@
-"""Loads on demand: a whole table, or the rows of a condition, beside the windows of its pipeline."""
+"""Loads on demand: a whole table, or the rows of a condition, in parallel with the windows of its pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gaps on a real ledger and warehouse: a table leaves the windows, is loaded anew and swept."""
+"""Gaps on a real ledger and warehouse: a table leaves the windows, is reloaded and swept."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def replaced(source: SmallSource, **shown: Any) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("deletes", list(Deletes))
-def test_expired_table_is_loaded_anew_and_rows_that_are_gone_are_swept(runner: Runner, deletes: Deletes) -> None:
+def test_expired_table_is_reloaded_and_rows_that_are_gone_are_swept(runner: Runner, deletes: Deletes) -> None:
     chosen = REPAIR | {"deletes": deletes}
     runner.run(**chosen)
     runner.expire()
@@ -63,8 +63,8 @@ def test_expired_table_is_loaded_anew_and_rows_that_are_gone_are_swept(runner: R
     (row,) = runner.shop.rows("SELECT swept_rows, deleted_rows FROM floodmark.window_tables WHERE window_id = 2")
     assert row == {"swept_rows": 1, "deleted_rows": 0}
     marked = runner.shop.rows('SELECT __op FROM shop.orders WHERE "Id" = 2 AND __deleted')
-    buried = runner.shop.rows("SELECT key FROM floodmark.tombstones")
-    assert (marked, buried) == (([{"__op": 1}], []) if deletes is Deletes.SOFT else ([], [{"key": [2]}]))
+    tombstones = runner.shop.rows("SELECT key FROM floodmark.tombstones")
+    assert (marked, tombstones) == (([{"__op": 1}], []) if deletes is Deletes.SOFT else ([], [{"key": [2]}]))
 
 
 def test_gap_is_kept_with_its_lsns_and_closed_by_the_load(runner: Runner) -> None:
@@ -79,30 +79,32 @@ def test_gap_is_kept_with_its_lsns_and_closed_by_the_load(runner: Runner) -> Non
     assert runner.shop.rows(gap) == [lost | {"window_id": 2, "is_open": False}]
 
 
-def test_repair_that_ends_while_a_run_looks_leaves_no_open_gap(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repair_that_ends_while_a_run_reads_a_snapshot_leaves_no_open_gap(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runner.run(**REPAIR)
     runner.expire()
     runner.run(**REPAIR)  # opens the load
-    look, loaded = runner.source.read_snapshot, list[bool]()
+    read_snapshot, loaded = runner.source.read_snapshot, list[bool]()
 
-    def look_slowly(*arguments: Any, **named: Any) -> Any:
-        seen = look(*arguments, **named)
+    def read_slowly(*arguments: Any, **named: Any) -> Any:
+        seen = read_snapshot(*arguments, **named)
         if not loaded:
             loaded.append(True)
             runner.load(**REPAIR)
         return seen
 
-    monkeypatch.setattr(runner.source, "read_snapshot", look_slowly)
+    monkeypatch.setattr(runner.source, "read_snapshot", read_slowly)
     runner.run(**REPAIR)
     assert runner.shop.rows("SELECT * FROM floodmark.gaps WHERE repaired_at IS NULL") == []
     assert runner.reported.open == {}
 
 
-def test_repair_whose_beginning_nobody_was_told_of_is_told_by_the_next_run(runner: Runner) -> None:
+def test_repair_whose_beginning_was_not_reported_is_reported_by_the_next_run(runner: Runner) -> None:
     runner.run(**REPAIR)
     runner.expire()
     runner.run(**REPAIR)
-    runner.reported.open.clear()  # as after a death between the opening of the window and the telling
+    runner.reported.open.clear()  # as after a death between the opening of the window and the alert
     runner.run(**REPAIR)
     (alert,) = runner.reported.open.values()
     assert alert.event_key == repair_key(PIPELINE, ORDERS)
@@ -111,7 +113,7 @@ def test_repair_whose_beginning_nobody_was_told_of_is_told_by_the_next_run(runne
     assert (runner.reported.open, runner.reported.ended) == ({}, [repair_key(PIPELINE, ORDERS)])
 
 
-def test_repair_is_told_when_it_begins_and_when_it_is_done(runner: Runner) -> None:
+def test_repair_is_reported_when_it_begins_and_when_it_is_done(runner: Runner) -> None:
     runner.run(**REPAIR)
     runner.expire()
     for _ in range(2):
@@ -148,7 +150,7 @@ def test_window_whose_changes_expire_before_they_are_read_is_finished_without_th
     assert runner.equal()
 
 
-def test_replaced_instance_is_repaired_once_the_new_one_is_harvested(runner: Runner) -> None:
+def test_replaced_instance_is_repaired_once_the_new_one_is_captured(runner: Runner) -> None:
     runner.run(**REPAIR)
     runner.source.write(1, 11)
     with replaced(runner.source, min_lsn=LsnAbsence.NULL):
@@ -211,7 +213,7 @@ def test_rewound_source_without_the_policy_stops_the_run(runner: Runner) -> None
         runner.run()
 
 
-def test_repair_whose_own_changes_expire_begins_anew(runner: Runner) -> None:
+def test_repair_whose_own_changes_expire_begins_again(runner: Runner) -> None:
     runner.run(**REPAIR)
     runner.expire()
     runner.run(**REPAIR)

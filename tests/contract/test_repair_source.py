@@ -147,7 +147,7 @@ def test_table_whose_changes_were_cleaned_up_is_repaired_while_the_other_goes_on
     runner.run()
     assert runner.differing() == [ORDERS]
     assert runner.rows("SELECT verdict FROM floodmark.verdicts ORDER BY source_name") == [("repairing",), ("ready",)]
-    # Both go on while the table is loaded anew; nothing is captured meanwhile.
+    # Both go on while the table is reloaded; nothing is captured meanwhile.
     runner.database.run("UPDATE dbo.Orders SET V = 10 WHERE Id = 1", "DELETE FROM dbo.Plain WHERE Id = 1")
     assert runner.finish(runner.planner.open_pending()).window_id is not None
     assert not runner.ledger.read_tables("tests")[ORDERS].consistent
@@ -159,7 +159,7 @@ def test_table_whose_changes_were_cleaned_up_is_repaired_while_the_other_goes_on
     assert runner.rows("SELECT sum(swept_rows)::int FROM floodmark.window_tables") == [(1,)]
 
 
-def test_table_that_is_not_to_be_repaired_stops_alone_until_it_is_loaded_anew(runner: Runner) -> None:
+def test_table_that_is_not_to_be_repaired_stops_alone_until_it_is_reloaded(runner: Runner) -> None:
     stopped_at = runner.watermark()
     expire_orders(runner)
     assert runner.finish(runner.open(FAILING)).window_id is not None
@@ -216,7 +216,7 @@ def test_added_table_that_is_loaded_on_demand_does_not_keep_the_others_waiting(r
     assert all(each.equal for each in verify_tables(settings, runner.at, runner.connection))
 
 
-def test_added_table_is_loaded_beside_the_others_by_its_configuration(runner: Runner) -> None:
+def test_added_table_is_loaded_in_parallel_with_the_others_by_its_configuration(runner: Runner) -> None:
     added = TableName("dbo", "Added")
     runner.database.run("CREATE TABLE dbo.Added (Id int PRIMARY KEY)", "INSERT INTO dbo.Added VALUES (1), (2), (3)")
     runner.database.enable("Added")
@@ -331,7 +331,7 @@ def test_repair_of_a_source_that_was_restored_and_has_grown_ends_equal(runner: R
     assert runner.open(FAILING).window_id is not None
 
 
-def test_window_that_was_planned_before_a_restore_is_given_up_and_planned_anew(runner: Runner) -> None:
+def test_window_that_was_planned_before_a_restore_is_given_up_and_planned_again(runner: Runner) -> None:
     """The restored state has all that the target has; only what was planned is gone."""
     point = runner.newest()
     runner.change("UPDATE dbo.Orders SET V = -1", "DELETE FROM dbo.Plain")

@@ -1,4 +1,4 @@
-"""Replays on a real ledger and warehouse: in any order, again, killed anywhere, and beside the windows that go on."""
+"""Replays on a real ledger and warehouse: in any order, again, killed anywhere, and in parallel with windows."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_watermark_that_moves_while_a_replay_is_planned_does_not_stop_it(pipel
     assert pipeline.equal()
 
 
-def test_a_table_that_is_loaded_anew_is_left_out(pipeline: Pipeline) -> None:
+def test_a_table_that_is_reloaded_is_left_out(pipeline: Pipeline) -> None:
     pipeline.source.write(1, 11)
     pipeline.run()
     watermark = lsn(pipeline.watermark())
@@ -182,7 +182,7 @@ def test_a_table_that_is_loaded_anew_is_left_out(pipeline: Pipeline) -> None:
 
 
 class KilledError(Exception):
-    """What stands for kill -9."""
+    """A substitute for kill -9."""
 
 
 class DiesAt:

@@ -1,4 +1,4 @@
-"""What a replay leaves alone: deleted rows stay deleted, whatever never went through a window, and was read whole."""
+"""Bounds of a replay: deleted rows stay deleted; changes that no window read, and tables read whole, are left alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_row_that_was_deleted_before_the_first_load_stays_away(pipeline: Pipel
 
 
 @pytest.mark.parametrize("deletes", Deletes)
-def test_a_row_that_was_deleted_while_only_a_reload_looked_stays_away(pipeline: Pipeline, deletes: Deletes) -> None:
+def test_a_row_that_was_deleted_while_only_a_reload_read_stays_away(pipeline: Pipeline, deletes: Deletes) -> None:
     pipeline.run(deletes=deletes)
     before = pipeline.watermark()
     pipeline.source.write(5, 50)
@@ -82,10 +82,10 @@ def test_a_load_makes_up_for_what_was_cleaned_up_before_it(pipeline: Pipeline) -
 
 
 @pytest.mark.parametrize("deletes", Deletes)
-def test_a_replay_whose_load_is_under_way_while_the_table_is_loaded_anew_merges_nothing(
+def test_a_replay_whose_load_is_under_way_while_the_table_is_reloaded_merges_nothing(
     pipeline: Pipeline, deletes: Deletes
 ) -> None:
-    """Of a source that was taken back, what was staged before is of a past that it has forgotten."""
+    """Rows that were staged before the source was restored are of a past that it has forgotten."""
     pipeline.run(deletes=deletes)
     pipeline.source.write(1, 11)
     kept = pipeline.source.position
@@ -111,7 +111,7 @@ def test_a_load_that_begins_while_a_replay_is_planned_takes_the_table_out_of_it(
     begun: list[int | None] = []
 
     class LoadsFirst:
-        """A ledger on which somebody is faster to begin a load of the table."""
+        """A ledger on which another caller is faster to begin a load of the table."""
 
         def __getattr__(self, name: str) -> Callable[..., Any]:
             if name == "open_window" and not begun:

@@ -62,7 +62,7 @@ def berlin(open_dir: Path) -> Iterator[Berlin]:
             yield Berlin(shop, SqlServerReplaySource(at))
 
 
-def test_moments_are_told_in_the_servers_own_time_of_then_and_not_by_todays_offset(berlin: Berlin) -> None:
+def test_moments_are_given_in_the_servers_own_time_of_then_and_not_by_todays_offset(berlin: Berlin) -> None:
     summer = berlin.source.read_local_time(datetime(2026, 7, 1, 12, tzinfo=UTC))
     winter = berlin.source.read_local_time(datetime(2026, 12, 1, 12, 0, 0, 500_000, tzinfo=UTC))
     assert summer.earliest == summer.latest == datetime(2026, 7, 1, 14)

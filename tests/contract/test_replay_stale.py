@@ -1,4 +1,4 @@
-"""A replay that was left unfinished, and what it was planned on is true no more: it is given up and planned anew."""
+"""A replay that was left unfinished, and what it was planned on is true no more: it is given up and planned again."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_replay_that_still_holds_true_is_gone_on_with(left: LeftReplay) -> Non
     assert left.staged() == 1
 
 
-def test_a_replay_of_a_table_that_was_loaded_anew_since_is_given_up(
+def test_a_replay_of_a_table_that_was_reloaded_since_is_given_up(
     left: LeftReplay, caplog: pytest.LogCaptureFixture
 ) -> None:
     left.reload()
@@ -73,7 +73,7 @@ def test_a_replay_of_a_table_that_was_loaded_anew_since_is_given_up(
     assert f"Window {left.window_id}, a replay of the same interval, was given up. dbo.Orders: nothing" in caplog.text
 
 
-def test_a_replay_of_a_source_that_was_taken_back_since_is_planned_anew(left: LeftReplay) -> None:
+def test_a_replay_of_a_source_that_was_taken_back_since_is_planned_again(left: LeftReplay) -> None:
     left.source.restore(left.loaded_at + 1)
     left.source.write(5, 50)
     left.reload()
@@ -116,7 +116,7 @@ def test_a_source_that_does_not_answer_is_no_reason_to_give_up(
     assert left.again().window_id == left.window_id
 
 
-def test_cleanup_between_the_look_and_the_count_is_expired_and_not_nothing(left: LeftReplay) -> None:
+def test_cleanup_between_the_snapshot_and_the_count_is_expired_and_not_nothing(left: LeftReplay) -> None:
     class CleanedUp(SmallLog):
         def count_changes(self, intervals: Mapping[str, Interval], limit: int = 0) -> Mapping[str, int]:
             self.source.min_lsn = left.loaded_at + 3

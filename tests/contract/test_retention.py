@@ -1,4 +1,4 @@
-"""The retention of a source, guarded: on a running source, with a ledger whose watermark stands still or moves."""
+"""The retention of a source, guarded: on a running source, with a ledger whose watermark moves or does not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RAISE = RetentionSettings(keep_minutes=3 * DAY, on_low=OnLow.RAISE_RETENTION)
 
 @dataclass
 class Guard:
-    """Runs of the guard on one source, beside a reader of dbo.Orders."""
+    """Runs of the guard on one source, in parallel with a reader of dbo.Orders."""
 
     database: CdcDatabase
     control: SqlServerRetention
@@ -104,7 +104,7 @@ def guard(emulator: Emulator, database: WarehouseConnection) -> Iterator[Guard]:
         made.run("EXEC emulator.reset")
 
 
-def test_mark_that_stands_still_is_told_of_before_it_is_lost_and_given_time(guard: Guard) -> None:
+def test_mark_that_does_not_move_is_reported_before_it_is_lost_and_given_time(guard: Guard) -> None:
     guard.write()
     guard.read_all()
     guard.write(hours_later=40)
@@ -147,7 +147,7 @@ def test_held_cleanup_deletes_nothing_and_is_given_back(guard: Guard) -> None:
     assert guard.reported.outcomes == {"retention_low:shop": "The retention is 3 days, as configured."}
 
 
-def test_ceiling_is_told_of_as_an_alert_of_its_own(guard: Guard) -> None:
+def test_ceiling_is_reported_as_an_alert_of_its_own(guard: Guard) -> None:
     guard.write()
     guard.read_all()
     guard.write(hours_later=200)
@@ -165,7 +165,7 @@ def test_pace_is_taken_from_the_ledgers_windows(guard: Guard) -> None:
     assert PostgresMarkLedger(guard.warehouse).read_marks(["others"]) == []
 
 
-def test_table_that_is_loaded_anew_needs_the_changes_since_the_load_began_and_not_those_since_its_watermark(
+def test_table_that_is_reloaded_needs_the_changes_since_the_load_began_and_not_those_since_its_watermark(
     guard: Guard,
 ) -> None:
     guard.write()
@@ -193,7 +193,7 @@ def test_table_that_was_taken_out_of_the_configuration_holds_nothing_back(guard:
     assert not guard.keep().low
 
 
-def test_size_of_each_change_table_is_told(guard: Guard, caplog: pytest.LogCaptureFixture) -> None:
+def test_size_of_each_change_table_is_reported(guard: Guard, caplog: pytest.LogCaptureFixture) -> None:
     guard.write()
     guard.write()
     sizes = {size.instance: size for size in guard.control.read_retention().sizes}
@@ -216,7 +216,7 @@ def test_size_of_a_change_table_is_recorded_in_the_newest_window_of_the_table(gu
     assert found == [(2, True)]
 
 
-def test_change_table_beyond_its_limit_is_told_until_it_is_smaller(guard: Guard) -> None:
+def test_change_table_beyond_its_limit_is_reported_until_it_is_smaller(guard: Guard) -> None:
     guard.write()
     size = max(each.size_bytes or 0 for each in guard.control.read_retention().sizes)
     guard.keep(replace(RAISE, change_table_limit_bytes=size - 1))

@@ -43,7 +43,7 @@ def test_rewound_source_that_has_grown_stops_the_run_until_a_reload(runner: Runn
     assert runner.equal()
 
 
-def test_repair_whose_own_end_is_lost_in_a_restore_begins_anew(runner: Runner) -> None:
+def test_repair_whose_own_end_is_lost_in_a_restore_begins_again(runner: Runner) -> None:
     runner.run(**REPAIR)
     runner.expire()
     runner.run(**REPAIR)

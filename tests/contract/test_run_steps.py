@@ -54,7 +54,7 @@ class Runner:
         return number_of(state.watermark) if state and state.watermark else None
 
     def counts(self) -> TableCounts:
-        """Of all windows."""
+        """Return the counts of all windows together."""
         names = ("read_rows", "staged_rows", "inserted_rows", "updated_rows", "deleted_rows", "unchanged_rows")
         sums = ", ".join(f"coalesce(sum({name}), 0)::int AS {name}" for name in names)
         return TableCounts(**self.shop.rows(f"SELECT {sums} FROM floodmark.window_tables")[0])
@@ -87,11 +87,11 @@ def test_first_load_and_windows_end_equal_with_the_watermark_at_the_last_lsn_exa
     assert runner.shop.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'floodmark_staging'") == []
 
 
-def test_run_with_nothing_to_do_looks_once_and_opens_no_window(runner: Runner) -> None:
+def test_run_with_nothing_to_do_takes_one_snapshot_and_opens_no_window(runner: Runner) -> None:
     runner.run()
-    looks = runner.source.looks
+    taken = runner.source.snapshots_taken
     result = runner.run()
-    assert (result.window_id, runner.source.looks - looks) == (None, 1)
+    assert (result.window_id, runner.source.snapshots_taken - taken) == (None, 1)
     assert "caught up" in result.reason
 
 
@@ -104,7 +104,7 @@ def test_quiet_source_moves_the_watermark_without_a_window(runner: Runner) -> No
     assert len(runner.shop.rows("SELECT * FROM floodmark.windows")) == 1
 
 
-def test_new_table_is_skipped_until_it_is_harvested(runner: Runner) -> None:
+def test_new_table_is_skipped_until_it_is_captured(runner: Runner) -> None:
     runner.source.seen = {"min_lsn": LsnAbsence.NULL}
     result = runner.run()
     assert result.window_id is None
@@ -163,9 +163,9 @@ def test_unfinished_window_takes_one_snapshot_of_the_source(runner: Runner) -> N
     runner.run()
     runner.source.write(1, 11)
     planned = open_window(settings(), runner.source, runner.shop.ledger)
-    looks = runner.source.looks
+    taken = runner.source.snapshots_taken
     resumed = open_window(settings(), runner.source, runner.shop.ledger)
-    assert (resumed.window_id, runner.source.looks - looks) == (planned.window_id, 1)
+    assert (resumed.window_id, runner.source.snapshots_taken - taken) == (planned.window_id, 1)
 
 
 def test_cleanup_during_the_read_is_found_and_nothing_is_merged(runner: Runner) -> None:

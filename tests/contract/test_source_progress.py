@@ -83,7 +83,7 @@ def test_retention_is_that_of_the_cleanup_job(at: SqlServerConnection, database:
     database.run("EXEC sys.sp_cdc_change_job @job_type = N'cleanup', @retention = 4320")
 
 
-def test_login_that_may_see_nothing_of_it_is_told_nothing(at: SqlServerConnection, database: CdcDatabase) -> None:
+def test_login_that_may_see_nothing_of_it_reads_nothing(at: SqlServerConnection, database: CdcDatabase) -> None:
     reader = replace(at, user=READER, password=PASSWORD)
     assert read_progress(reader, [newest(database)]).retention_minutes is None
 

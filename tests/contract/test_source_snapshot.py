@@ -93,7 +93,7 @@ def test_snapshot_follows_the_log(at: SqlServerConnection, database: CdcDatabase
     assert 0 <= snapshot.seconds_behind < 60
 
 
-def test_snapshot_sees_that_the_capture_job_stands_still(at: SqlServerConnection) -> None:
+def test_snapshot_sees_that_the_capture_job_is_stopped(at: SqlServerConnection) -> None:
     # The fixture has stopped it; the agent takes its time to say so.
     wait_until(lambda: SqlServerSource(at).read_snapshot([ORDERS]).capture_running is False)
 
@@ -107,13 +107,13 @@ def test_job_with_a_schedule_of_its_own_is_not_said_to_stand_still_between_two_s
     database.run("EXEC sys.sp_cdc_change_job @job_type = N'capture', @continuous = 1")
 
 
-def test_snapshot_tells_a_table_without_capture_from_one_that_does_not_exist(at: SqlServerConnection) -> None:
+def test_snapshot_distinguishes_a_table_without_capture_from_one_that_does_not_exist(at: SqlServerConnection) -> None:
     plain, nowhere = SqlServerSource(at).read_snapshot([PLAIN, NOWHERE]).tables
     assert (plain.exists, plain.permitted, plain.instance) == (True, True, None)
     assert (nowhere.exists, nowhere.instance) == (False, None)
 
 
-def test_snapshot_looks_at_the_pinned_instance_and_never_at_another(at: SqlServerConnection) -> None:
+def test_snapshot_reads_the_pinned_instance_and_never_another(at: SqlServerConnection) -> None:
     assert _table_snapshot(at, ORDERS, "dbo_Orders").instance is not None
     gone = _table_snapshot(at, ORDERS, "dbo_Orders_gone")
     assert (gone.exists, gone.permitted, gone.instance) == (True, True, None)

@@ -297,14 +297,14 @@ def test_page_asks_airflow_which_dags_the_user_may_read(monkeypatch: pytest.Monk
             return True
 
         def get_authorized_dag_ids(self, *, user: object, method: str) -> set[str]:
-            return {"cdc_other"} if (user, method) == ("somebody", "GET") else set()
+            return {"cdc_other"} if (user, method) == ("operator", "GET") else set()
 
     status._made.cache_clear()
     for module in ("airflow.api_fastapi.app", "airflow.api_fastapi.core_api.security"):
         monkeypatch.setattr(f"{module}.get_auth_manager", Manager)
     app = status._made()
     security = pytest.importorskip("airflow.api_fastapi.core_api.security")  # at the top it would warn
-    app.dependency_overrides[security.get_user] = lambda: "somebody"
+    app.dependency_overrides[security.get_user] = lambda: "operator"
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app=app)

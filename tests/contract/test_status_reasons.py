@@ -1,4 +1,4 @@
-"""What ``floodmark status`` says of a pipeline that is late on purpose, by a real ledger. The source is not asked."""
+"""Reasons in ``floodmark status`` of a pipeline that is late on purpose, by a real ledger. The source is not asked."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ pipelines:
 def status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: WarehouseConnection
 ) -> Callable[..., PipelineStatus]:
-    """Of the pipeline, whose source has the given settings more."""
+    """Return the status of the pipeline, whose source has the given settings in addition."""
     warehouse = {
         "conn_type": "postgres",
         "host": database.host,
@@ -153,7 +153,7 @@ def test_status_says_how_far_an_approved_switch_of_a_table_has_come(
     assert switches.switch_pipeline(made, "shop", spelled, lsn(9))
     assert step() == ("load", "second is read; a window will load what Note held before.")
     switches.record_backfill(switch.switch_id, "shop", window_id)
-    # The window of the first load stands for it, which has been published.
+    # The published window of the first load takes its place.
     assert step() == ("drop", "second is read, with Note; first is dropped when every pipeline reads second.")
     switches.finish(switch.switch_id)
     assert status().tables[0].switch is None

@@ -118,7 +118,7 @@ def test_switch_that_waits_for_a_window_says_which_command_finishes_it(rig: Swit
     assert said.endswith(f"shop switches when window {left.window_id} ({command}) has been published.")
 
 
-def test_run_that_looked_at_the_first_instance_does_not_pass_over_changes_of_the_second(rig: SwitchRig) -> None:
+def test_run_that_read_the_first_instance_does_not_pass_over_changes_of_the_second(rig: SwitchRig) -> None:
     add_column(rig)
     rig.approve()
     rig.steps.take()
@@ -205,7 +205,7 @@ def test_process_that_dies_between_any_two_steps_leaves_nothing_to_repair(
     assert rig.differing() == []
 
 
-def test_instance_that_somebody_has_made_by_hand_is_taken(rig: SwitchRig) -> None:
+def test_instance_that_a_user_has_made_by_hand_is_taken(rig: SwitchRig) -> None:
     add_column(rig)
     rig.database.enable("Orders", capture_instance="N'by_hand'")
     ((event, _),) = rig.planner.list_proposed()
@@ -247,9 +247,9 @@ def test_proposal_that_has_changed_since_it_was_read_is_not_carried_out(rig: Swi
     rig.change("ALTER TABLE dbo.Orders ADD Second int NULL")
     rig.watch_closely()
     with pytest.raises(OperatorError, match="changed since this was proposed") as refused:
-        rig.planner.approve(event.event_id, "somebody")
+        rig.planner.approve(event.event_id, "operator")
     assert "[Note], [Second]" in str(refused.value)
-    rig.planner.approve(event.event_id, "somebody")
+    rig.planner.approve(event.event_id, "operator")
     assert rig.planner.list_proposed() == []
     rig.steps.take()
     rig.change("UPDATE dbo.Orders SET Note = N'x', Second = 2 WHERE Id = 1")
@@ -262,11 +262,11 @@ def test_proposal_that_has_changed_since_it_was_read_is_not_carried_out(rig: Swi
 def test_rejected_column_is_left_alone_and_cannot_be_decided_twice(rig: SwitchRig) -> None:
     add_column(rig)
     ((event, _),) = rig.planner.list_proposed()
-    rig.planner.reject(event.event_id, "somebody")
+    rig.planner.reject(event.event_id, "operator")
     assert rig.planner.list_proposed() == []
     assert rig.alerts.open == {}
-    assert list(rig.alerts.outcomes.values()) == ["somebody rejected it: dbo.Orders continues without column Note."]
-    with pytest.raises(OperatorError, match="somebody has already rejected it"):
+    assert list(rig.alerts.outcomes.values()) == ["operator rejected it: dbo.Orders continues without column Note."]
+    with pytest.raises(OperatorError, match="operator has already rejected it"):
         rig.planner.approve(event.event_id, "another")
     assert rig.steps.take() == []
     assert rig.instances() == ["dbo_Orders"]
@@ -308,7 +308,7 @@ def test_type_that_changes_while_a_table_goes_over_holds_it_as_ever(rig: SwitchR
 def test_rejected_column_is_not_asked_about_again_by_the_next_switch(rig: SwitchRig) -> None:
     add_column(rig)
     ((event, _),) = rig.planner.list_proposed()
-    rig.planner.reject(event.event_id, "somebody")
+    rig.planner.reject(event.event_id, "operator")
     rig.change("ALTER TABLE dbo.Orders ADD Wanted int NULL")
     rig.watch_closely()
     rig.approve()

@@ -35,7 +35,7 @@ def rig(emulator: Emulator, source: CdcDatabase, database: WarehouseConnection) 
 
 
 def switch_pipeline(rig: SwitchRig) -> None:
-    """All of a switch that somebody has approved."""
+    """Run all steps of an approved switch."""
     rig.steps.take()
     rig.change("UPDATE dbo.Orders SET Id = Id WHERE Id = 1", "INSERT INTO dbo.Orders (Id) VALUES (9)")
     rig.run()
@@ -44,7 +44,7 @@ def switch_pipeline(rig: SwitchRig) -> None:
     assert rig.steps.take()[0].endswith("done; dbo_Orders was dropped.")
 
 
-def test_columns_that_can_never_arrive_are_told_and_left_out_of_the_proposal(rig: SwitchRig) -> None:
+def test_columns_that_can_never_arrive_are_reported_and_left_out_of_the_proposal(rig: SwitchRig) -> None:
     long = "L" * 64
     rig.change(
         "ALTER TABLE dbo.Orders ADD Twice AS Amount * 2",

@@ -64,7 +64,7 @@ def switch_pipeline(rig: SwitchRig) -> str:
 
 @contextlib.contextmanager
 def used(emulator: Emulator, database: CdcDatabase, statement: str) -> Iterator[None]:
-    """By somebody's open transaction."""
+    """Use the source in an open transaction of another user."""
     with emulator.connect_pymssql(database.name, autocommit=True) as other, other.cursor() as cursor:
         cursor.execute(f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN TRAN; {statement}")
         yield
@@ -91,7 +91,7 @@ def test_table_in_use_is_left_alone_after_a_short_wait_and_changed_by_a_later_ru
     assert rig.differing() == []
 
 
-def test_login_without_the_right_is_told_what_a_db_owner_has_to_run(rig: SwitchRig) -> None:
+def test_login_without_the_right_learns_what_a_db_owner_has_to_run(rig: SwitchRig) -> None:
     propose(rig)
     rig.approve()
     name = f"reader_{rig.database.name}"
@@ -160,7 +160,7 @@ def test_drift_is_one_event_however_many_pipelines_spell_the_table_otherwise_and
     spelled = {"shop": TableName("dbo", "orders"), "copy": TableName("DBO", "ORDERS")}
     rig = SwitchRig(emulator, source, database, "shop", "copy", spelled=spelled)
 
-    def look() -> None:
+    def check() -> None:
         if closely:
             rig.watch_closely()
         else:
@@ -171,14 +171,14 @@ def test_drift_is_one_event_however_many_pipelines_spell_the_table_otherwise_and
     for name in rig.tables:
         rig.run(name)
     rig.change("ALTER TABLE dbo.Orders ALTER COLUMN Amount smallint")
-    look()
+    check()
     (event,) = rig.drift.list_events("shop")
     assert (event.table, event.held, len(rig.alerts.open)) == (ORDERS, ("copy", "shop"), 1)
     assert {name: list(rig.drift.list_holds(name)) for name in spelled} == {k: [v] for k, v in spelled.items()}
-    rig.drift.release("copy", spelled["copy"], "somebody")
+    rig.drift.release("copy", spelled["copy"], "operator")
     assert [bool(rig.drift.list_holds(name)) for name in ("shop", "copy")] == [True, False]
     rig.change("DROP TABLE dbo.Orders")
-    look()
+    check()
     assert [event.explained.difference.kind for event in rig.drift.list_events("shop")] == [
         DriftClass.TYPE_NARROWED,
         DriftClass.TABLE_DROPPED,
@@ -186,19 +186,19 @@ def test_drift_is_one_event_however_many_pipelines_spell_the_table_otherwise_and
     assert all(rig.drift.list_holds(name) for name in spelled)
 
 
-def test_one_look_at_the_source_serves_all_pipelines_that_read_the_same(
+def test_one_check_of_the_source_serves_all_pipelines_that_read_the_same(
     emulator: Emulator, source: CdcDatabase, database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[str] = []
+    reads: list[str] = []
 
     def counted(kind: type[Any], name: str) -> None:
         method = getattr(kind, name)
 
-        def look(*arguments: Any) -> Any:
-            looks.append(name)
+        def counting(*arguments: Any) -> Any:
+            reads.append(name)
             return method(*arguments)
 
-        monkeypatch.setattr(kind, name, look)
+        monkeypatch.setattr(kind, name, counting)
 
     rig = SwitchRig(emulator, source, database, "shop", "copy")
     rig.run()
@@ -207,15 +207,15 @@ def test_one_look_at_the_source_serves_all_pipelines_that_read_the_same(
     counted(SqlServerSource, "read_snapshot")
     counted(SqlServerDriftSource, "read_drift")
     rig.watch_closely()
-    assert looks == ["read_snapshot", "read_drift"]
+    assert reads == ["read_snapshot", "read_drift"]
     (event,) = rig.drift.list_events("shop")
     assert sorted(event.policies) == ["copy", "shop"]
-    looks.clear()
+    reads.clear()
     with psycopg.connect(database.conninfo()) as session:
         session.execute("UPDATE floodmark.tables SET instance_name = 'dbo_Orders_2' WHERE pipeline = 'copy'")
     rig.database.enable("Orders", capture_instance="N'dbo_Orders_2'")
     rig.watch_closely()
-    assert looks == ["read_snapshot", "read_drift"] * 2
+    assert reads == ["read_snapshot", "read_drift"] * 2
 
 
 def test_instance_that_is_gone_is_to_be_made_by_the_name_that_is_read(rig: SwitchRig) -> None:
@@ -235,7 +235,7 @@ def test_instance_that_is_gone_is_to_be_made_by_the_name_that_is_read(rig: Switc
     event = next(
         each for each in rig.drift.list_events("shop") if each.explained.difference.kind is DriftClass.CDC_DISABLED
     )
-    rig.drift.approve(event.event_id, "somebody")
+    rig.drift.approve(event.event_id, "operator")
     with pytest.raises(Exception, match="the table has dbo_Orders, but not the capture instance dbo_Orders_2") as error:
         rig.run()
     assert "@capture_instance = N'dbo_Orders_2'" in str(error.value)

@@ -1,4 +1,4 @@
-"""The doctor over the wire on a database with change tracking: what it finds, what mends it, and enough grants."""
+"""The doctor over the wire on a database with change tracking: what it finds, what fixes it, and enough grants."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_findings_are_about_change_tracking_alone(doctor: CliRunner, rig: Tracki
     assert [words for words in ("cdc", "capture", "change table", "LSN", "net: spark") if words in shown] == []
 
 
-def test_fixes_of_the_server_mend_what_was_found(doctor: CliRunner, rig: TrackingRig) -> None:
+def test_fixes_of_the_server_resolve_what_was_found(doctor: CliRunner, rig: TrackingRig) -> None:
     rig.run(f"ALTER DATABASE {rig.at.database} SET ALLOW_SNAPSHOT_ISOLATION OFF")
     # A retention that is too short counts where something is cleaned up.
     for check in ("snapshot isolation", "cleanup", "retention"):

@@ -61,7 +61,7 @@ class Watched:
         return self.rig.finish(self.open())
 
     def check(self) -> list[DriftEvent]:
-        """What the drift DAG does. Return all events."""
+        """Watch for drift as the drift DAG does. Return all events."""
         self.watch.watch(self.rig.source, {PIPELINE: self.rig.ledger.read_tables(PIPELINE)})
         return list(self.drift.list_events())
 

@@ -1,4 +1,4 @@
-"""What a merge does to a target, on a real PostgreSQL."""
+"""Effects of a merge on a target, on a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_staging_that_lost_rows_is_not_merged(shop: Shop) -> None:
         shop.warehouse.merge_window(plan, {ORDERS: StagedRows(2, 2)})
 
 
-def test_constraint_that_somebody_put_on_the_target_is_named(shop: Shop) -> None:
+def test_constraint_that_a_user_put_on_the_target_is_named(shop: Shop) -> None:
     shop.run(first_load(), 10, [Row(1, INSERT, 10, 1)])
     with psycopg.connect(shop.connection.conninfo()) as session:
         session.execute('ALTER TABLE shop.orders ADD CONSTRAINT mine UNIQUE ("Amount")')
@@ -214,7 +214,7 @@ def test_constraint_that_somebody_put_on_the_target_is_named(shop: Shop) -> None
         shop.run(changes(10, 20), 20, [Row(2, INSERT, 11, 1)])
 
 
-def test_key_that_stands_twice_in_staging_is_refused(shop: Shop) -> None:
+def test_key_that_is_twice_in_staging_is_refused(shop: Shop) -> None:
     for table, to in ((first_load(), 10), (changes(10, 20), 20)):
         plan = shop.begin(table, to)
         shop.stage(plan, [Row(1, INSERT, to), Row(1, INSERT, to)])

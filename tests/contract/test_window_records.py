@@ -1,4 +1,4 @@
-"""What the ledger keeps of each window for the charts of its tables, and the upgrade of a ledger without it."""
+"""Records that the ledger keeps of each window for the charts of its tables; the upgrade of a ledger without them."""
 
 from __future__ import annotations
 

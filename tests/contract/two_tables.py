@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from fuse import Fuse
-from repair_runner import Told
+from repair_runner import RememberedAlerts
 from small_source import NoChecks, SmallSource, SmallStager
 from warehouse_shop import ORDERS, PIPELINE, TARGET, Shop
 
@@ -121,7 +121,7 @@ class PairRunner:
 
     shop: Shop
     source: PairSource = field(default_factory=PairSource)
-    reported: Told = field(default_factory=Told)
+    reported: RememberedAlerts = field(default_factory=RememberedAlerts)
     quality: Quality = field(default_factory=NoChecks)
     stager: PairStager = field(init=False)
 

@@ -1,4 +1,4 @@
-"""A small table, its plans, and the means to stage rows as the Spark job does and to look at the result."""
+"""A small table, its plans, and the means to stage rows as the Spark job does and to read the result."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class Shop:
         return counts
 
     def set_watermark(self, position: int | None) -> None:
-        """As an operator who replays would."""
+        """Set the watermark as an operator who replays would."""
         with psycopg.connect(self.connection.conninfo()) as session:
             session.execute("UPDATE floodmark.tables SET watermark = %s", [lsn(position).value if position else None])
 

@@ -53,7 +53,7 @@ def states_at(history: History, position: int) -> dict[int, State]:
 
 
 def net_rows(history: History, after: int, to: int) -> list[Row]:
-    """What the window ``(after, to]`` stages: the latest change of each key, with the latest LOB value it carried."""
+    """Return what the window ``(after, to]`` stages: the latest change of each key, with its latest LOB value."""
     rows: dict[int, Row] = {}
     alive = states_at(history, after)
     for position, change in enumerate(history, FIRST_POSITION):

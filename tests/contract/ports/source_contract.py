@@ -1,4 +1,4 @@
-"""What every source does, and the readers of its tables; and what those of a server do besides.
+"""Contracts of all sources and of the readers of their tables, and of the sources and readers of a server.
 
 ``SourceContract`` and ``TableReaderContract`` hold for all, ``ServerSourceContract`` and ``ServerReaderContract`` for
 one database with a log: its positions have commit times, and its rows are read in chunks.
