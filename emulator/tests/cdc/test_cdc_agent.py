@@ -1,4 +1,4 @@
-"""The agent, where one of its looks fails: it goes on, as all capture jobs would stand still without it."""
+"""The agent, where one of its checks fails: it continues, as all capture jobs would be stopped without it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(engine: Engine) -> Iterator[Run]:
         yield runner(sql)
 
 
-def test_spare_slot_that_somebody_else_moves_is_left_alone(engine: Engine, run: Run) -> None:
+def test_spare_slot_that_another_process_moves_is_left_alone(engine: Engine, run: Run) -> None:
     before = run(_PLACE, (SPARE_SLOT,))
     run(LOGGED, ())
     with closing(LogReader(engine.conninfo, slot=SPARE_SLOT, publication="none", after_position=0)):
@@ -46,7 +46,7 @@ def test_spare_slot_that_somebody_else_moves_is_left_alone(engine: Engine, run: 
     assert run(_PLACE, (SPARE_SLOT,)) != before
 
 
-def test_agent_outlives_a_look_that_fails(engine: Engine, run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+def test_agent_outlives_a_check_that_fails(engine: Engine, run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     session = engine.open_session(login="sa", password="a-Password-1", database="Shop", application="test")
 
     def rows(batch: str) -> list[tuple[object, ...]]:

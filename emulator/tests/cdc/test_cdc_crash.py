@@ -18,7 +18,7 @@ _markers = itertools.count(1_000_000_000)
 
 
 class Writer:
-    """Writes transactions of several rows until told to stop, or until the server is gone."""
+    """Writes transactions of several rows until it is stopped, or until the server is gone."""
 
     def __init__(self, emulator: Emulator, first_id: int = 1) -> None:
         self._emulator = emulator

@@ -1,4 +1,4 @@
-"""Where capture begins and ends: enabling and disabling beside writers, in transactions, by name and by right."""
+"""Where capture begins and ends: enabling and disabling next to writers, in transactions, by name and by right."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def test_enabling_a_database_in_an_open_transaction_does_not_wait_for_it(emulato
         cursor.execute("DROP DATABASE EnabledInside")
 
 
-def test_enabling_beside_a_writer_misses_no_commit_after_its_start(database: CdcDatabase, emulator: Emulator) -> None:
+def test_enabling_in_parallel_with_a_writer_misses_no_commit_after_its_start(
+    database: CdcDatabase, emulator: Emulator
+) -> None:
     """Every row is either in the table when the instance begins or in the change table, and none is in both."""
     database.run("CREATE TABLE dbo.t (id int IDENTITY PRIMARY KEY)", "CREATE TABLE dbo.first (id int)")
     database.enable("first")

@@ -308,7 +308,7 @@ def test_statement_that_assigns_a_key_is_deferred_when_a_merge_or_of_many_rows(
     assert [row[:2] for row in shop.changes()[2:]] == [*expected, (3, 2), (4, 2)]
 
 
-def test_cleanup_waits_for_whoever_drops_instances_and_holds_nothing_that_they_need(shop: Shop) -> None:
+def test_cleanup_waits_for_sessions_that_drop_instances_and_holds_nothing_that_they_need(shop: Shop) -> None:
     """Whatever else they had read before would make a deadlock of it."""
     job = find_job(runner(shop.sql), shop.database_id, CLEANUP)
     assert job is not None

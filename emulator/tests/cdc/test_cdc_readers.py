@@ -1,4 +1,4 @@
-"""What readers who may not see everything read of captured changes."""
+"""Reads of captured changes by readers who may not see everything."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What of change data capture a restart of the server forgets (docs/reference/sqlserver_cdc.md, "Dynamic views"), and
-what it keeps."""
+"""State of change data capture that a restart of the server forgets (docs/reference/sqlserver_cdc.md, "Dynamic views"),
+and state that it keeps.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Change Tracking's queries refuse, by number, and who may ask."""
+"""Refusals of Change Tracking's queries, by number, and the rights that they need."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_table_that_is_not_tracked_refuses_the_whole_batch(client: SqlClient) ->
 
 
 @pytest.mark.usefixtures("tables")
-def test_table_that_the_batch_itself_makes_is_looked_for_when_it_is_read(client: SqlClient) -> None:
+def test_table_that_the_batch_itself_makes_is_searched_for_when_it_is_read(client: SqlClient) -> None:
     batch = "CREATE TABLE made (id int PRIMARY KEY); IF 1 = 0 SELECT * FROM CHANGETABLE(CHANGES made, 0) AS c; SELECT 1"
     assert client.rows(batch) == [(1,)]
 

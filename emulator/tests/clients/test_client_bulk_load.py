@@ -94,7 +94,7 @@ def test_a_load_that_fails_in_its_last_row_leaves_nothing(
 
 @pytest.mark.parametrize("name", ["pymssql", "python-tds"])
 def test_a_load_in_a_transaction_is_undone_with_it(name: str, server: Emulator, loaded: str) -> None:
-    """mssql-python's bulkcopy opens a connection of its own, beside the transaction."""
+    """mssql-python's bulkcopy opens a connection of its own, outside the transaction."""
     driver = DRIVERS[name]
     with contextlib.closing(driver.connect(server, DATABASE)) as connection:
         load(driver, connection, loaded, [TEXT], [("a",)])
@@ -117,7 +117,7 @@ def test_many_rows_are_loaded_in_order(autocommit: Any, driver: Driver, loaded: 
     assert found == [(20_000, 0, 19_999, 20_000)]
 
 
-def test_a_missing_table_is_told(autocommit: Any, driver: Driver) -> None:
+def test_a_missing_table_is_reported(autocommit: Any, driver: Driver) -> None:
     error = error_of(lambda: load(driver, autocommit, "dbo.NoSuchTable", [TEXT], [("a",)]))
     assert "NoSuchTable" in str(error)
 

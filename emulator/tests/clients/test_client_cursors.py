@@ -139,13 +139,13 @@ def test_a_rowset_is_fetched_in_every_direction(odbc: Odbc, kind: int) -> None:
         assert rows(ABSOLUTE, -4) == [7, 8, 9]
 
 
-def test_the_driver_is_told_that_its_cursor_is_static(odbc: Odbc) -> None:
+def test_the_driver_learns_that_its_cursor_is_static(odbc: Odbc) -> None:
     odbc.set(CURSOR_TYPE, ctypes.c_void_p(KEYSET))
     odbc.execute("SELECT Id FROM dbo.Scrolled ORDER BY Id")
     assert odbc.get(CURSOR_TYPE) == STATIC
 
 
-def test_an_error_is_told_in_the_servers_words(odbc: Odbc) -> None:
+def test_an_error_is_reported_in_the_servers_words(odbc: Odbc) -> None:
     odbc.set(CURSOR_TYPE, ctypes.c_void_p(STATIC))
     with pytest.raises(RuntimeError, match=r"Invalid object name 'dbo\.Missing'"):
         odbc.execute("SELECT Id FROM dbo.Missing")

@@ -1,4 +1,4 @@
-"""What drivers ask about a statement before it runs: its parameters and the columns of its result."""
+"""Questions of drivers about a statement before it runs: its parameters and the columns of its result."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def suggested(connection: Any, text: str, parameters: str = "") -> dict[object, 
         ("SELECT 1", {}),
     ],
 )
-def test_a_parameter_has_the_type_of_what_it_stands_beside(admin: Any, text: str, types: dict[object, object]) -> None:
+def test_a_parameter_has_the_type_that_its_place_requires(admin: Any, text: str, types: dict[object, object]) -> None:
     assert suggested(admin, text) == types
 
 
@@ -93,7 +93,7 @@ def test_a_declared_parameter_is_left_out(admin: Any) -> None:
         ("SELEC @a (", 102),
     ],
 )
-def test_what_tells_no_type_is_an_error(admin: Any, text: str, number: int) -> None:
+def test_a_statement_that_determines_no_type_is_an_error(admin: Any, text: str, number: int) -> None:
     assert DRIVERS["pymssql"].number(error_of(lambda: suggested(admin, text))) == number
 
 

@@ -1,4 +1,4 @@
-"""Errors under every client: number, line and procedure as the server tells them, and a connection that goes on."""
+"""Errors under every client: number, line and procedure as the server reports them, and a connection that goes on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BEGIN
     IF @how = 1
         SELECT 1/0;
     ELSE
-        RAISERROR('told %d', 15, 7, @how);
+        RAISERROR('raised %d', 15, 7, @how);
 END"""
 
 
@@ -69,13 +69,13 @@ def test_a_catch_block_learns_number_line_and_procedure(connection: Any, failing
     assert rows_of(connection, f"BEGIN TRY\n\nSELECT 1/0 END TRY {caught}")[-1] == (8134, 16, 1, 3, None)
 
 
-def test_python_tds_is_told_line_procedure_and_state(server: Emulator, failing: str) -> None:
+def test_python_tds_receives_line_procedure_and_state(server: Emulator, failing: str) -> None:
     with contextlib.closing(DRIVERS["python-tds"].connect(server, DATABASE)) as connection:
         error: Any = error_of(lambda: run(connection, f"SELECT 1\n;EXEC {failing} 2").nextset())
     assert (error.number, error.severity, error.state, error.line, error.procname) == (50000, 15, 7, 8, "Fails")
 
 
-def test_db_library_is_told_line_procedure_and_state(server: Emulator, failing: str) -> None:
+def test_db_library_receives_line_procedure_and_state(server: Emulator, failing: str) -> None:
     from pymssql import _mssql
 
     connection = _mssql.connect(

@@ -129,7 +129,7 @@ POOLS: dict[str, Callable[[Emulator], Any]] = {
     "python-tds": lambda server: DRIVERS["python-tds"].connect(server, DATABASE, pooling=True, autocommit=True),
     "mssql-python": lambda server: server.connect_mssql_python(DATABASE, autocommit=True),
 }
-"""Drivers that keep connections and use them again; mssql-python does unless it is told not to."""
+"""Drivers that keep connections and use them again; mssql-python does unless pooling is switched off."""
 
 
 @pytest.mark.parametrize("name", POOLS)

@@ -19,7 +19,7 @@ def test_rows_are_found_by_parameters(connection: Any, driver: Driver, table: st
         assert found == [(int(name != "b"),)]
 
 
-def test_row_counts_and_identity_are_told(connection: Any, table: str) -> None:
+def test_row_counts_and_identity_are_reported(connection: Any, table: str) -> None:
     cursor = run(connection, f"INSERT INTO {table} (Name) VALUES (N'a'), (N'b'), (N'c')")
     assert cursor.rowcount == 3
     assert rows_of(connection, "SELECT @@ROWCOUNT, CAST(SCOPE_IDENTITY() AS int)") == [(3, 3)]

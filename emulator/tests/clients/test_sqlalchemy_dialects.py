@@ -108,7 +108,7 @@ def test_rows_are_read_page_by_page(connection: sa.Connection) -> None:
     assert connection.scalars(page).all() == ["n04", "n05", "n06"]
 
 
-def test_updates_and_deletes_tell_how_many_rows_they_met(connection: sa.Connection) -> None:
+def test_updates_and_deletes_report_how_many_rows_they_met(connection: sa.Connection) -> None:
     connection.execute(PEOPLE.insert(), [{"Name": "a"}, {"Name": "b"}])
     assert connection.execute(PEOPLE.update().values(Active=False)).rowcount == 2
     assert connection.execute(PEOPLE.delete().where(PEOPLE.c.Name == "a")).rowcount == 1

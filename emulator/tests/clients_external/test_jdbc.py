@@ -296,21 +296,21 @@ def test_an_error_has_number_state_line_and_procedure(connection: Any) -> None:
         statement.getMoreResults()
 
     error = error_of(fail)
-    told = error.getSQLServerError()
+    reported = error.getSQLServerError()
     assert (error.getErrorCode(), error.getMessage()) == (50000, "mine")
-    assert (told.getLineNumber(), told.getProcedureName()) == (3, "JdbcFails")
-    assert (told.getErrorSeverity(), told.getErrorState()) == (15, 3)
+    assert (reported.getLineNumber(), reported.getProcedureName()) == (3, "JdbcFails")
+    assert (reported.getErrorSeverity(), reported.getErrorState()) == (15, 3)
     missing = error_of(lambda: query(connection, "SELECT * FROM dbo.Missing"))
     assert (missing.getErrorCode(), missing.getSQLState()) == (208, "S0002")
 
 
-def test_a_prepared_query_tells_its_columns_before_it_runs(connection: Any, table: str) -> None:
+def test_a_prepared_query_reports_its_columns_before_it_runs(connection: Any, table: str) -> None:
     columns = connection.prepareStatement(f"SELECT Id, Name, Price FROM {table} WHERE Id = ?").getMetaData()
-    told = [
+    reported = [
         (columns.getColumnName(i), columns.getColumnTypeName(i), columns.getPrecision(i), columns.getScale(i))
         for i in (1, 2, 3)
     ]
-    assert told == [("Id", "int", 10, 0), ("Name", "nvarchar", 20, 0), ("Price", "decimal", 10, 2)]
+    assert reported == [("Id", "int", 10, 0), ("Name", "nvarchar", 20, 0), ("Price", "decimal", 10, 2)]
     assert columns.isAutoIncrement(1)
     assert [columns.isNullable(i) for i in (1, 2, 3)] == [0, 0, 1]
 
@@ -328,10 +328,10 @@ def test_the_catalog_of_a_connection_changes(connection: Any) -> None:
     assert (connection.getCatalog(), query(connection, "SELECT DB_NAME()")) == ("master", [("master",)])
 
 
-def test_a_prepared_statement_tells_its_parameters_before_it_runs(connection: Any, table: str) -> None:
+def test_a_prepared_statement_reports_its_parameters_before_it_runs(connection: Any, table: str) -> None:
     insert = connection.prepareStatement(f"INSERT INTO {table} (Name, Price) VALUES (?, ?)")
-    told = insert.getParameterMetaData()
-    kinds = [(told.getParameterTypeName(i), told.getPrecision(i), told.getScale(i)) for i in (1, 2)]
+    reported = insert.getParameterMetaData()
+    kinds = [(reported.getParameterTypeName(i), reported.getPrecision(i), reported.getScale(i)) for i in (1, 2)]
     assert kinds == [("nvarchar", 20, 0), ("decimal", 10, 2)]
 
 

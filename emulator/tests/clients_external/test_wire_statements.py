@@ -29,7 +29,7 @@ ResultSet = tuple[list[str], list[list[object]]]
 
 @pytest.fixture(scope="module")
 def server(emulator: Emulator) -> Iterator[Emulator]:
-    """The databases that the statements speak of, made anew."""
+    """The server with new databases of the names that the statements use."""
     admin = emulator.connect_pymssql("master", autocommit=True)
     for name in DATABASES:
         admin.cursor().execute(f"DROP DATABASE IF EXISTS {name}")

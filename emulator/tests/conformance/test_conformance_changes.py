@@ -117,7 +117,7 @@ def test_many_moved_unique_values_come_as_one_pair_a_row(server_database: Source
 
 @pytest.mark.parametrize("update", ["SET id = id + 1", "SET id = 3 - id WHERE id < 3"])
 def test_rows_that_take_over_keys_can_be_applied_in_their_order(server_database: Source, update: str) -> None:
-    """By (start_lsn, command_id, seqval, operation), whatever the rows are: KB3030352."""
+    """The order is (start_lsn, command_id, seqval, operation), whatever the rows are: KB3030352."""
     table = Table(server_database, _KEYED, "INSERT dbo.t VALUES (1, 'a'), (2, 'b'), (3, 'c')")
     replica: dict[object, object] = {1: "a", 2: "b", 3: "c"}
     for row in table.run(f"UPDATE dbo.t {update}"):
@@ -285,7 +285,7 @@ def test_max_types_are_null_in_the_old_image_unless_they_change(server_database:
 
 
 def test_update_of_a_table_with_every_rule_at_once(server_database: Source) -> None:
-    """Computed, rowversion and max columns beside each other."""
+    """Computed, rowversion and max columns are in one table."""
     table = Table(
         server_database,
         "id int IDENTITY NOT NULL PRIMARY KEY, price decimal(9, 2) NOT NULL, quantity int NOT NULL,"

@@ -111,7 +111,7 @@ def test_commits_of_one_tick_are_kept_together(history: Source) -> None:
     assert _commits(history) == commits[1:]
 
 
-def test_output_parameter_tells_success(history: Source) -> None:
+def test_output_parameter_reports_success(history: Source) -> None:
     mark = text_of(_commits(history)[1])
     rows = history.admin.rows(
         "DECLARE @failed bit, @r int; EXEC @r = sys.sp_cdc_cleanup_change_table @capture_instance = N'dbo_t',"

@@ -169,7 +169,7 @@ def test_consumer_enables_and_disables_with_parameters(consumed: Source) -> None
 
 
 def test_job_is_stopped_and_scans_done_by_hand_until_a_change_is_there(source: Source) -> None:
-    """What test suites do."""
+    """Test suites of other products do so."""
     admin = source.admin
     admin.run(
         "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)",

@@ -1,5 +1,5 @@
-"""See docs/reference/sqlserver_cdc.md, "Metadata tables", "Windows" and G52: who may read what, and what others are
-told."""
+"""See docs/reference/sqlserver_cdc.md, "Metadata tables", "Windows" and G52: who may read what, and what others
+receive."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_select_on_some_captured_columns_is_not_enough(tables: Source) -> None:
     partial.close()
 
 
-def test_gating_role_is_needed_beside_select(tables: Source) -> None:
+def test_gating_role_is_needed_in_addition_to_select(tables: Source) -> None:
     member = tables.log_in("SELECT ON dbo.gated")
     assert member.error("EXEC sys.sp_cdc_get_captured_columns N'dbo_gated'").number == 22981
     assert member.error(_call("all", "gated")).number == 229

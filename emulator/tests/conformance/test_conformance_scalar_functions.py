@@ -107,7 +107,7 @@ def test_bit_of_an_ordinal_is_counted_from_the_right(tables: Source, position: i
     assert tables.admin.scalar(f"sys.fn_cdc_is_bit_set({position}, {mask})") is expected
 
 
-def test_changed_column_is_told_from_its_mask(tables: Source) -> None:
+def test_changed_column_is_found_from_its_mask(tables: Source) -> None:
     changed = "sys.fn_cdc_has_column_changed(N'dbo_t', N'{0}', 0x05)"
     assert [tables.admin.scalar(changed.format(c)) for c in ("id", "a b", "c")] == [True, False, True]
 

@@ -39,7 +39,7 @@ def wrapped(server: Server) -> Iterator[Source]:
 
 
 def _times(source: Source) -> list[str]:
-    """Of the three commits."""
+    """Return the times of the three commits."""
     rows = source.admin.rows(
         "SELECT DISTINCT tran_end_time FROM cdc.dbo_t_CT JOIN cdc.lsn_time_mapping ON start_lsn = [__$start_lsn]"
         " ORDER BY 1"
@@ -66,7 +66,7 @@ def test_scripts_are_given_for_each_instance_one_or_two(wrapped: Source) -> None
     ]
 
 
-def test_all_changes_are_named_by_letters_and_flags_tell_what_an_update_changed(wrapped: Source) -> None:
+def test_all_changes_are_named_by_letters_and_flags_show_what_an_update_changed(wrapped: Source) -> None:
     found = wrapped.admin.result("SELECT * FROM dbo.fn_all_changes_dbo_t(NULL, NULL, N'all')")
     assert tuple(zip(found.columns, found.types, strict=True)) == (
         ("__CDC_STARTLSN", "binary(10)"),

@@ -61,7 +61,7 @@ def test_delayed_job_captures_when_its_time_has_come_by_the_clock(shop: CdcDatab
     wait_until(lambda: captured(shop) == [1, 2])
 
 
-def test_failed_job_is_down_as_the_agent_and_the_views_tell_and_comes_back_when_cleared(shop: CdcDatabase) -> None:
+def test_failed_job_is_down_as_the_agent_and_the_views_report_and_comes_back_when_cleared(shop: CdcDatabase) -> None:
     insert(shop, 1)
     wait_until(lambda: captured(shop) == [1])
     shop.run("EXEC emulator.fail_capture @message = N'The log is on fire.'")
@@ -128,7 +128,7 @@ def test_run_cleanup_removes_what_is_older_than_the_retention_by_the_clock(shop:
 
 
 def test_cleanup_raises_the_low_end_before_it_removes_changes(shop: CdcDatabase, controlled_emulator: Emulator) -> None:
-    """A reader that looks at the low end again after its read misses nothing (docs/reference/sqlserver_cdc.md,
+    """A reader that reads the low end again after its read misses nothing (docs/reference/sqlserver_cdc.md,
     "Windows")."""
     shop.run(STOP)
     insert(shop, 1)

@@ -1,4 +1,4 @@
-"""The emulator's clock: everything that tells the time follows it, and it comes back."""
+"""The emulator's clock: everything that returns the time follows it, and it comes back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of the controls when the emulator is started again."""
+"""State of the controls that is left when the emulator is started again."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def test_default_mask_of_every_family(owner: Client, reader: Client) -> None:
     assert reader.value("SELECT COUNT(*) FROM dbo.kinds WHERE o > '2024-01-01'") == 1
 
 
-def test_catalog_shows_masks_to_whoever_sees_the_table(owner: Client, reader: Client) -> None:
+def test_catalog_shows_masks_to_users_who_see_the_table(owner: Client, reader: Client) -> None:
     masks = reader.rows(
         "SELECT c.name, c.masking_function, c.is_masked FROM sys.masked_columns AS c"
         " WHERE c.object_id = OBJECT_ID(N'dbo.members') ORDER BY c.column_id"

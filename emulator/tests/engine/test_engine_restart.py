@@ -1,4 +1,4 @@
-"""What was committed is there after the engine was killed."""
+"""Committed rows are there after the engine was killed."""
 
 from __future__ import annotations
 

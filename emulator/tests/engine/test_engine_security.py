@@ -50,7 +50,7 @@ def test_a_session_is_not_taken_for_an_ended_one_whose_process_had_the_same_numb
             postgres.execute("DELETE FROM emulator.sessions WHERE application = 'ended'")
 
 
-def test_a_wrong_password_and_an_unknown_login_are_told_alike(engine: Engine, database: str) -> None:
+def test_a_wrong_password_and_an_unknown_login_are_refused_alike(engine: Engine, database: str) -> None:
     for login in ("sa", "nobody"):
         error = _refusal(engine, login, "wrong", database)
         assert (error.number, error.severity, error.state, error.message) == (
@@ -177,7 +177,7 @@ def test_large_reads_run_with_the_users_rights(client: Client, connect: Callable
 
 
 def _shown(client: Client) -> list[str]:
-    """What the catalog shows of the tables; each once, and the same in every place."""
+    """Return the tables that the catalog shows; each once, and the same in every place."""
     places = [
         "SELECT name FROM sys.objects WHERE type IN ('U', 'V')",
         "SELECT TABLE_NAME FROM INFORMATION_SCHEMA.TABLES",
@@ -261,7 +261,7 @@ def test_login_has_the_rights_of_its_users_in_other_databases(
     client.run("DROP DATABASE Elsewhere; DROP USER traveller")
 
 
-def test_database_permissions_tell_what_was_granted_and_denied(client: Client, connect: Callable[..., Client]) -> None:
+def test_database_permissions_show_what_was_granted_and_denied(client: Client, connect: Callable[..., Client]) -> None:
     for statement in (
         "CREATE TABLE dbo.given (id int, v int)",
         "CREATE PROCEDURE dbo.done AS RETURN 1",

@@ -76,7 +76,7 @@ def test_hidden_rows_are_neither_updated_nor_deleted(policy: Client, connect: Ca
     north.run("ROLLBACK")
 
 
-def test_catalog_shows_policies_only_to_whoever_may_see_their_definition(
+def test_catalog_shows_policies_only_to_users_who_may_see_their_definition(
     policy: Client, connect: Callable[..., Client]
 ) -> None:
     query = (

@@ -270,7 +270,7 @@ def test_error_line_in_a_catch_block_is_the_failing_statements(client: Client, s
 def test_a_query_used_before_reads_a_column_retyped_elsewhere(
     client: Client, engine: Engine, database: str, transaction: str
 ) -> None:
-    """As a capture job retypes: in another process, whose word of it comes later than the next query."""
+    """A capture job retypes so: in another process, whose report of it comes later than the next query."""
     client.run("DROP TABLE IF EXISTS dbo.retyped, dbo.noted")
     client.run("CREATE TABLE dbo.retyped (x int); CREATE TABLE dbo.noted (id int); INSERT INTO dbo.retyped VALUES (7)")
     for _ in range(3):

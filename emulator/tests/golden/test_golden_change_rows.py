@@ -224,7 +224,7 @@ def test_two_swapped_values_of_a_unique_column_are_a_pair_each(database: CdcData
 
 
 def test_rows_that_move_to_free_keys_are_a_pair_each_in_their_transaction(database: CdcDatabase) -> None:
-    """See docs/reference/sqlserver_cdc.md, "Row shapes": the pairs of one statement, beside others of its transaction
+    """See docs/reference/sqlserver_cdc.md, "Row shapes": the pairs of one statement, among others of its transaction
     that are none."""
     database.run(*_MOVED)
     database.enable("foo")

@@ -31,7 +31,7 @@ def test_g25_first_table_prints_three_lines(source: Source) -> None:
     ]
 
 
-def test_g50_scan_beside_the_job_then_without_it(source: Source) -> None:
+def test_g50_scan_while_the_job_runs_then_without_it(source: Source) -> None:
     """G50 (R) FAB 10.2: refused, then ten of ten succeed; the Agent refuses to stop what does not run."""
     wait_until(lambda: any(e.number == 22903 for e in source.admin.send("EXEC sys.sp_cdc_scan").errors))
     stopped = source.admin.send("EXEC sys.sp_cdc_stop_job")

@@ -107,7 +107,7 @@ def test_history_is_written_by_the_capture_job_and_not_for_instances_made_later(
 
 
 def test_column_that_is_added_again_has_another_id(database: CdcDatabase) -> None:
-    """See docs/reference/sqlserver_cdc.md, "DDL" (MCP23): what is captured is told apart by column_id."""
+    """See docs/reference/sqlserver_cdc.md, "DDL" (MCP23): captured columns are distinguished by column_id."""
     database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, a int)")
     database.enable("t")
     database.run("ALTER TABLE dbo.t DROP COLUMN a", "ALTER TABLE dbo.t ADD a int")
@@ -117,7 +117,9 @@ def test_column_that_is_added_again_has_another_id(database: CdcDatabase) -> Non
     assert captured["column_id"] == 2 < now["column_id"]
 
 
-def test_two_instances_hand_over_each_commit_once_beside_a_writer(database: CdcDatabase, emulator: Emulator) -> None:
+def test_two_instances_hand_over_each_commit_once_in_parallel_with_a_writer(
+    database: CdcDatabase, emulator: Emulator
+) -> None:
     """See docs/reference/sqlserver_cdc.md, "Two instances" (MCP23): the old one below the start of the new one, the new
     one from there."""
     database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)")
@@ -150,7 +152,7 @@ def test_two_instances_hand_over_each_commit_once_beside_a_writer(database: CdcD
     assert before and after and len(new) == len(after)
 
 
-def test_instances_that_cleanup_made_equal_are_told_apart_by_their_date(database: CdcDatabase) -> None:
+def test_instances_that_cleanup_made_equal_are_distinguished_by_their_date(database: CdcDatabase) -> None:
     """See docs/reference/sqlserver_cdc.md, "Two instances" (DBZ)."""
     database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)")
     database.enable("t", capture_instance="N'older'")

@@ -199,7 +199,7 @@ def test_g52_select_on_the_change_table_alone_opens_only_it(table: CdcDatabase, 
         assert reader.error_of(_CALL.format("0x01", _HIGH, "all")) == 229
 
 
-def test_gating_role_is_needed_beside_select(database: CdcDatabase, emulator: Emulator) -> None:
+def test_gating_role_is_needed_in_addition_to_select(database: CdcDatabase, emulator: Emulator) -> None:
     """See docs/reference/sqlserver_cdc.md, "Enabling a table", "Reports"."""
     database.run(
         "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, v varchar(10))",

@@ -85,7 +85,7 @@ def test_login_without_a_role_may_not_check(source: Source) -> None:
 
 
 def test_scoped_configurations_that_change_plans_are_taken(source: Source) -> None:
-    """As scripts of whole databases set them."""
+    """Scripts of whole databases set them so."""
     source.admin.run(
         "ALTER DATABASE SCOPED CONFIGURATION SET LEGACY_CARDINALITY_ESTIMATION = OFF;"
         " ALTER DATABASE SCOPED CONFIGURATION FOR SECONDARY SET LEGACY_CARDINALITY_ESTIMATION = PRIMARY;"

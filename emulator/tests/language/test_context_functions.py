@@ -1,4 +1,4 @@
-"""What a session keeps for itself (SESSION_CONTEXT, CONTEXT_INFO), and functions of strings and JSON."""
+"""Values that a session keeps for itself (SESSION_CONTEXT, CONTEXT_INFO), and functions of strings and JSON."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def test_sp_helpindex_lists_indexes_with_their_keys(described: SqlClient) -> Non
     assert described.error("EXEC sp_helpindex 'nothing'")[0] == 15009
 
 
-def test_sp_help_of_a_table_tells_its_columns_identity_indexes_and_constraints(described: SqlClient) -> None:
+def test_sp_help_of_a_table_lists_its_columns_identity_indexes_and_constraints(described: SqlClient) -> None:
     head, columns, identity, guid, place, indexes, constraints, referencing = described.run("EXEC sp_help 'dbo.heads'")
     assert head[0][:3] == ("heads", "dbo", "user table")
     assert [row[:7] for row in columns] == [
@@ -54,7 +54,7 @@ def test_sp_help_of_a_table_tells_its_columns_identity_indexes_and_constraints(d
     assert [row[0].partition(".")[2] for row in referencing] == ["dbo.details: FK_head"]
 
 
-def test_sp_help_tells_a_foreign_key_with_what_it_refers_to(described: SqlClient) -> None:
+def test_sp_help_lists_a_foreign_key_with_what_it_refers_to(described: SqlClient) -> None:
     constraints = described.run("EXEC sp_help details")[-1]
     assert constraints[0] == ("FOREIGN KEY", "FK_head", "Cascade", "No Action", "Enabled", "Is_For_Replication", "head")
     assert constraints[1][6].endswith(".dbo.heads (id)")

@@ -1,4 +1,4 @@
-"""What clients send as ODBC has it: `{call p (…)}` in a batch, and SET TEXTSIZE."""
+"""Requests that clients send as ODBC has them: `{call p (…)}` in a batch, and SET TEXTSIZE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What SQL Server has and the emulator has not is refused by its name; what SQL Server has not is its own error."""
+"""Features that only SQL Server has are refused by name; names that SQL Server lacks too are its own error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server says to statements that it does not take, and the limits of names and strings."""
+"""Errors of statements that the server does not take, and the limits of names and strings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Synonyms stand for tables, views, procedures and functions, looked up when they are used."""
+"""Synonyms stand for tables, views, procedures and functions, resolved when they are used."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_error_of_a_key_names_the_table(client: SqlClient) -> None:
     assert (number, "object 'dbo.stock'" in message) == (2627, True)
 
 
-def test_synonym_stands_for_what_is_there_when_it_is_used(client: SqlClient) -> None:
+def test_synonym_means_what_is_there_when_it_is_used(client: SqlClient) -> None:
     client.run("CREATE SYNONYM dbo.later FOR dbo.not_yet")
     number, message = client.error("SELECT * FROM dbo.later")
     assert (number, "refers to an invalid object" in message) == (5313, True)
@@ -87,6 +87,6 @@ def test_synonym_is_in_the_catalog_and_its_name_is_taken(client: SqlClient) -> N
 @pytest.mark.parametrize(
     "statement", ["DROP TABLE dbo.goods", "ALTER TABLE dbo.goods ADD x int", "TRUNCATE TABLE dbo.goods"]
 )
-def test_ddl_does_not_look_through_a_synonym(client: SqlClient, statement: str) -> None:
+def test_ddl_does_not_resolve_a_synonym(client: SqlClient, statement: str) -> None:
     assert client.error(statement)[0] in (3701, 4902, 4701)
     assert client.value("SELECT COUNT(*) FROM dbo.stock") == 2

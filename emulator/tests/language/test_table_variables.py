@@ -5,7 +5,7 @@ from __future__ import annotations
 from sql_client import SqlClient
 
 
-def test_every_call_has_an_empty_table_whose_identity_starts_anew(client: SqlClient) -> None:
+def test_every_call_has_an_empty_table_whose_identity_starts_again(client: SqlClient) -> None:
     client.run("""
         CREATE PROCEDURE counted @rows int AS
         DECLARE @t TABLE (id int IDENTITY(10, 5) PRIMARY KEY, v varchar(5) UNIQUE)

@@ -151,7 +151,7 @@ def test_scope_identity_is_that_of_the_statement_and_not_of_its_trigger(client: 
     assert rows == [(1, 100)]
 
 
-def test_output_beside_a_trigger_is_refused_as_in_the_server(client: SqlClient) -> None:
+def test_output_clause_with_a_trigger_is_refused_as_in_the_server(client: SqlClient) -> None:
     number, _ = client.error("INSERT INTO dbo.Stock (ProductID, Quantity) OUTPUT inserted.ProductID VALUES (5, 1)")
     assert number == 334
     assert client.value("SELECT COUNT(*) FROM dbo.Stock") == 0

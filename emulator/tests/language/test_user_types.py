@@ -18,7 +18,7 @@ def types(client: SqlClient) -> SqlClient:
     return client
 
 
-def test_variables_have_the_type_that_an_alias_stands_for(types: SqlClient) -> None:
+def test_variables_have_the_type_that_an_alias_names(types: SqlClient) -> None:
     assert types.rows("DECLARE @c dbo.Code = 'abcdef', @a Amount = 1.005 SELECT @c, CAST(@a AS varchar(20))") == [
         ("abc", "1.01")
     ]

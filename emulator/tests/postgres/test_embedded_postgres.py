@@ -25,7 +25,7 @@ def narrow_umask() -> Iterator[None]:
 
 
 def answer(folder: Path) -> int:
-    """What a new server in the folder answers."""
+    """Return what a new server in the folder answers."""
     with EmbeddedPostgres(folder) as running, psycopg.connect(running.conninfo()) as connection:
         row = connection.execute("SELECT 1").fetchone()
     assert row is not None

@@ -1,4 +1,4 @@
-"""What the tests of all clients share: statements through a DB-API connection, and the types with their extremes."""
+"""Shared code of the tests of all clients: statements through a DB-API connection, and types with their extremes."""
 
 from __future__ import annotations
 

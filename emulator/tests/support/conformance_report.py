@@ -94,7 +94,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _server_name() -> str:
-    """What the server says it is; its address and password are nobody's business."""
+    """Return what the server says it is; its address and password are nobody's business."""
     if not os.environ.get(VARIABLE):
         return "sqlserver_emulator"
     from conformance_server import server_under_test

@@ -1,4 +1,4 @@
-"""The drivers that the one test body runs under: how each connects, marks a parameter, tells an error, loads in bulk.
+"""The drivers that the one test body runs under: how each connects, marks a parameter, reports an error, loads in bulk.
 
 Every driver is used as its own documentation says; what differs between them is here, and nowhere in the tests.
 """
@@ -25,7 +25,7 @@ _ODBC_DATETIMEOFFSET = -155
 
 @dataclass(frozen=True)
 class Column:
-    """Of a table to load; ``ordinal`` counts from 1."""
+    """A column of a table to load; ``ordinal`` counts from 1."""
 
     ordinal: int
     name: str

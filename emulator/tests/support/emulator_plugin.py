@@ -24,13 +24,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What has been imported stays: the garbage collector need not look through all of it again and again."""
+    """Imported objects stay: the garbage collector need not search all of them again and again."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_unconfigure() -> None:
-    """What py4j says of a JVM that is gone has no stream to go to any more: the tests have ended."""
+    """Messages of py4j about a JVM that is gone no longer have a stream: the tests have ended."""
     logging.raiseExceptions = False
 
 

@@ -27,7 +27,7 @@ class Result:
 
 @dataclass
 class Outcome:
-    """What a batch produced."""
+    """The results, counts and errors that a batch produced."""
 
     results: list[Result] = field(default_factory=list)
     counts: list[int | None] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What attacks need: a server with its memory and its log, a client that vanishes, and the proof that others go on."""
+"""Means of attacks: a server with its memory and its log, a client that vanishes, and the proof that others go on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of mssql-jdbc share: statements over a java.sql.Connection, from Python."""
+"""Shared code of the tests of mssql-jdbc: statements over a java.sql.Connection, from Python."""
 
 from __future__ import annotations
 

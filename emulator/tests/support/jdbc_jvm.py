@@ -79,7 +79,7 @@ class Jdbc:
 
     @property
     def options(self) -> dict[str, str]:
-        """Of a connection whose certificate is verified."""
+        """Return the options of a connection whose certificate is verified."""
         return {
             "user": self.emulator.user,
             "password": self.emulator.password,

@@ -1,4 +1,4 @@
-"""A client that sends what a test tells it to, byte by byte: for what no well-behaved driver sends."""
+"""A client that sends what a test gives it, byte by byte: for what no well-behaved driver sends."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class RawClient:
 
 
 def packets(packet_type: int, payload: bytes, status: int = LAST, packet_bytes: int = 32_000) -> bytes:
-    """A message as it goes over the wire. Every packet has the bits of ``status``, LAST only the last one."""
+    """Return a message as it is on the wire. Every packet has the bits of ``status``, LAST only the last one."""
     pieces = [payload[start : start + packet_bytes] for start in range(0, len(payload), packet_bytes)] or [b""]
     framed = [
         struct.pack(">BBHHBB", packet_type, status & ~LAST, len(piece) + 8, 0, 1, 0) + piece for piece in pieces[:-1]

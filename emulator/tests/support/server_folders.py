@@ -36,7 +36,7 @@ def _has_plenty_of_memory() -> bool:
     if os.environ.get("TMPDIR") or not os.access(_MEMORY, os.W_OK):
         return False
     files = os.statvfs(_MEMORY)
-    # PostgreSQL's programs are copied beside the data where its user cannot reach the installed ones.
+    # PostgreSQL's programs are copied next to the data where its user cannot reach the installed ones.
     may_run_programs = not files.f_flag & os.ST_NOEXEC
     is_free = files.f_bavail * files.f_frsize >= _FREE_BYTES
     return may_run_programs and is_free and psutil.virtual_memory().available >= _AVAILABLE_BYTES

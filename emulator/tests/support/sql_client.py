@@ -1,4 +1,4 @@
-"""Scripts with GO over one connection of pymssql, and what they answer."""
+"""Scripts with GO, on one connection of pymssql, and what they answer."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _SuiteSeconds:
-    """What the files took in this process, or, in the process that starts the others, in all of them."""
+    """The seconds of the files in this process, or, in the process that starts the others, in all of them."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config

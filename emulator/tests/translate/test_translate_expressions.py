@@ -1,4 +1,4 @@
-"""What translated expressions give on PostgreSQL, against what SQL Server gives (its documentation)."""
+"""Results of translated expressions on PostgreSQL, against those of SQL Server (its documentation)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What translated statements do on PostgreSQL, against what SQL Server does (its documentation)."""
+"""Effects of translated statements on PostgreSQL, against those of SQL Server (its documentation)."""
 
 from __future__ import annotations
 

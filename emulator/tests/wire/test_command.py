@@ -212,7 +212,7 @@ def test_event_hubs_that_cannot_be_are_one_clear_message(data_dir: Path, options
     assert len(ended.stderr.splitlines()) == 1
 
 
-def test_missing_arguments_are_told_without_starting_anything() -> None:
+def test_missing_arguments_are_reported_without_starting_anything() -> None:
     ended = run()
     assert ended.returncode == 2
     assert "--data" in ended.stderr

@@ -112,7 +112,9 @@ def test_an_error_leaves_the_connection_usable(connection: Any) -> None:
     assert len(cursor.fetchall()) == 1
 
 
-def test_a_bug_in_the_engine_is_told_and_closes_that_connection_only(connection: Any, canned_server: Emulator) -> None:
+def test_a_bug_in_the_engine_is_reported_and_closes_that_connection_only(
+    connection: Any, canned_server: Emulator
+) -> None:
     cursor = connection.cursor()
     with pytest.raises(Exception, match="Internal error of sqlserver_emulator"):
         cursor.execute("crash")
@@ -264,7 +266,7 @@ def test_chained_calls_are_answered_in_one_message(raw: RawClient) -> None:
     assert answer.endswith(struct.pack("<BHHQ", 0xFE, 0x00, 0xE0, 0))
 
 
-def test_transaction_requests_tell_their_descriptor(raw: RawClient) -> None:
+def test_transaction_requests_return_their_descriptor(raw: RawClient) -> None:
     raw.send(TRANSACTION, HEADERS + b"\x05\x00\x00\x00")
     assert raw.read().startswith(b"\xe3\x0b\x00\x08\x08" + struct.pack("<Q", 77))
     raw.send(TRANSACTION, HEADERS + b"\x07\x00\x00\x01\x00\x00")

@@ -1,4 +1,4 @@
-"""How a failure below CDC is told (docs/reference/sqlserver_cdc.md, "Errors"): 22830 to 22833 quote it; CDC's own
+"""Reports of a failure below CDC (docs/reference/sqlserver_cdc.md, "Errors"): 22830 to 22833 quote it; CDC's own
 errors stay theirs."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from sqlserver_emulator.cdc.procedures.results import quoted_failure
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 
 
-def _told(number: int, raised: SqlServerError) -> SqlServerError:
+def _quoted(number: int, raised: SqlServerError) -> SqlServerError:
     with pytest.raises(SqlServerError) as caught, quoted_failure(number, "[dbo].[t]", "the command"):
         raise raised
     return caught.value
@@ -26,9 +26,9 @@ def _told(number: int, raised: SqlServerError) -> SqlServerError:
     ],
 )
 def test_deadlock_inside_is_quoted(number: int, what: str) -> None:
-    """EST: clients look for the text of 1205 in it."""
+    """EST: clients search it for the text of 1205."""
     deadlock = "Transaction (Process ID 52) was deadlocked on lock resources with another process."
-    error = _told(number, SqlServerError(1205, deadlock, severity=13))
+    error = _quoted(number, SqlServerError(1205, deadlock, severity=13))
     assert (error.number, error.severity, error.state) == (number, 16, 1)
     assert error.message.startswith(
         f"Could not update the metadata that indicates {what} for Change Data Capture. The failure occurred when"
@@ -41,5 +41,5 @@ def test_deadlock_inside_is_quoted(number: int, what: str) -> None:
     [cdc_error(22939), NotSupportedByEmulatorError("this"), SqlServerError(596, "gone", severity=21)],
     ids=["of CDC", "not supported", "end of the session"],
 )
-def test_other_failures_are_told_as_they_are(own: SqlServerError) -> None:
-    assert _told(22832, own) is own
+def test_other_failures_are_reported_as_they_are(own: SqlServerError) -> None:
+    assert _quoted(22832, own) is own

@@ -24,7 +24,7 @@ from sqlserver_emulator.faults import CaptureFaults, Fault, FaultBoard, FaultKin
         ("fn_cdc_get_all_changes_dbo_t", "SELECT * FROM cdc.fn_cdc_get_all_changes_dbo_t(@a, @b, N'all')", True),
     ],
 )
-def test_table_fits_where_its_name_stands_in_the_statement(table: str, statement: str, fits: bool) -> None:
+def test_table_fits_where_its_name_is_in_the_statement(table: str, statement: str, fits: bool) -> None:
     assert Match(table=table).fits(statement, frozenset(["shop"]), "sa") is fits
 
 
@@ -38,7 +38,7 @@ def test_everything_that_is_given_has_to_fit() -> None:
     assert Match().fits("PRINT 1", frozenset(["master"]), "anybody")
 
 
-def test_fault_happens_as_often_as_it_was_told_and_then_is_gone() -> None:
+def test_fault_happens_as_often_as_requested_and_then_is_gone() -> None:
     board = FaultBoard()
     twice = board.add(Fault(FaultKind.STATEMENT_ERROR, times=2))
     always = board.add(Fault(FaultKind.LOG_FULL))

@@ -120,5 +120,5 @@ def test_alter_table_is_read() -> None:
         ("SELECT (SELECT 1 INTO) FROM t", False),
     ],
 )
-def test_select_into_is_told_from_other_intos(statement: str, found: bool) -> None:
+def test_select_into_is_distinguished_from_other_intos(statement: str, found: bool) -> None:
     assert (find_into(statement) is not None) is found

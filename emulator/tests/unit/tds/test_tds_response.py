@@ -131,7 +131,7 @@ def test_severity_20_ends_the_connection() -> None:
     assert encoder.is_fatal
 
 
-def test_column_flags_tell_nullable_case_sensitive_identity_and_computed() -> None:
+def test_column_flags_show_nullable_case_sensitive_identity_and_computed() -> None:
     metadata = tokens.column_metadata(
         (
             Column("id", INT, nullable=False, identity=True),
@@ -156,7 +156,7 @@ def test_a_type_that_cannot_be_sent_is_refused_by_name(type_: TsqlType) -> None:
         encode_type_info(type_)
 
 
-def test_hidden_columns_are_told_by_column_information_behind_the_metadata() -> None:
+def test_hidden_columns_are_marked_by_column_information_behind_the_metadata() -> None:
     columns = (Column("a", INT), Column("ROWSTAT", INT, nullable=False, hidden=True))
     assert tokens.column_metadata(columns).endswith(b"\xa5\x06\x00" + b"\x01\x00\x04" + b"\x02\x00\x14")
     assert b"\xa5\x06\x00" not in tokens.column_metadata(columns[:1])

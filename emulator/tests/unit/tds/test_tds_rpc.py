@@ -67,7 +67,7 @@ def test_parameters_of_every_type_are_read(sent: list[RpcArgument]) -> None:
     ]
 
 
-def test_chained_calls_are_told_apart() -> None:
+def test_chained_calls_are_separated() -> None:
     payload = HEADERS + call(15, parameter(INT, 1)) + b"\xff" + call(15, parameter(INT, 2)) + b"\xff" + call(12)
     calls = list(parse_calls(payload))
     assert [(c.procedure, len(c.arguments), c.is_last) for c in calls] == [

@@ -81,7 +81,7 @@ def test_style_position_and_date_part_are_not_shared() -> None:
     )
 
 
-def test_pattern_with_a_class_is_told_from_one_without() -> None:
+def test_pattern_with_a_class_is_distinguished_from_one_without() -> None:
     translator, catalog = TsqlTranslator(), FakeCatalog()
     assert " LIKE " in translate("SELECT 1 AS x FROM t WHERE b LIKE 'a%'", translator, catalog).sql
     assert "tsql.like(" in translate("SELECT 1 AS x FROM t WHERE b LIKE '[a]%'", translator, catalog).sql
@@ -96,7 +96,7 @@ def test_literals_of_group_by_stay_in_the_sql() -> None:
     assert literals(second) == ["6"]
 
 
-def test_variables_of_other_types_are_translated_anew() -> None:
+def test_variables_of_other_types_are_translated_again() -> None:
     translator, catalog = TsqlTranslator(), FakeCatalog()
     sql = "SELECT @p + 1"
     assert str(translate(sql, translator, catalog, p="int").column_types[0]) == "int"

@@ -404,7 +404,7 @@ def test_text_that_is_no_batch_is_refused_by_number(text: str, number: int) -> N
     assert caught.value.number == number
 
 
-def test_error_names_the_line_it_stands_in() -> None:
+def test_error_names_the_line_it_is_in() -> None:
     with pytest.raises(SqlServerError) as caught:
         parse_batch("SELECT 1\n\nSELECT 2 )")
     assert (caught.value.line, caught.value.message) == (3, "Incorrect syntax near ')'.")

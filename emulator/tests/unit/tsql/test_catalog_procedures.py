@@ -1,4 +1,4 @@
-"""What the catalog procedures make of the rows of the sys views; the views themselves are the engine's."""
+"""Results of the catalog procedures from the rows of the sys views; the views themselves are the engine's."""
 
 from __future__ import annotations
 

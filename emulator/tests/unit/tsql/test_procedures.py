@@ -261,7 +261,7 @@ def test_prepared_handle_runs_until_it_is_given_up() -> None:
     assert brief(iter(call(client, "sp_execute", number(1), number(9)))) == ["error 8179 line 1", "failed"]
 
 
-def test_sp_prepare_tells_the_columns_when_asked() -> None:
+def test_sp_prepare_reports_the_columns_when_asked() -> None:
     client = session()
     events = call(
         client,
