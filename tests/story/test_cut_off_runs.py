@@ -26,7 +26,7 @@ _MANY = "(SELECT column_id AS ID FROM master.sys.all_columns) many"
 def test_next_run_finishes_the_same_window_after_the_spark_driver_was_killed(mishaps: Mishaps) -> None:
     mishaps.make_table("Killed")
     config = mishaps.config("killed", table("Killed"))
-    process = mishaps.start(config)
+    process = mishaps.on_spark.start(config)
     _kill_the_java_below(process)
     assert process.wait(LIMIT_SECONDS) != 0, process.output
     assert "Traceback (most recent call last)" not in process.output.splitlines()[-1]
@@ -46,16 +46,19 @@ def test_two_runs_at_once_load_every_row_once(mishaps: Mishaps) -> None:
     mishaps.assert_equal(config)
     mishaps.source("UPDATE dbo.Twice SET V = N'later' WHERE ID = 1")
     mishaps.wait_until_captured("Twice", "V = N'later'")
-    mishaps.without_spark.succeeds(config)
+    mishaps.succeeds(config)
     mishaps.assert_equal(config)
 
 
-@pytest.mark.parametrize("cut", ["source", "warehouse"])
-def test_load_that_is_cut_off_while_rows_flow_is_finished_by_the_next_run(mishaps: Mishaps, cut: str) -> None:
+@pytest.mark.parametrize(("cut", "with_spark"), [("source", True), ("warehouse", False)])
+def test_load_that_is_cut_off_while_rows_flow_is_finished_by_the_next_run(
+    mishaps: Mishaps, cut: str, with_spark: bool
+) -> None:
+    """One of both with Spark, whose workers meet the error."""
     name = f"Cut{cut}"
     mishaps.make_table(name, "ID int NOT NULL PRIMARY KEY, V nvarchar(1000) NULL")
     config = mishaps.config(name.lower(), table(name))
-    mishaps.without_spark.succeeds(config)
+    mishaps.succeeds(config)
     mishaps.source(
         f"INSERT INTO dbo.{name} (ID, V) SELECT 2 + ROW_NUMBER() OVER (ORDER BY a.ID), REPLICATE(N'flood', 200) "
         f"FROM (SELECT TOP 100 ID FROM {_MANY}) a CROSS JOIN (SELECT TOP 100 ID FROM {_MANY}) b"
@@ -64,12 +67,14 @@ def test_load_that_is_cut_off_while_rows_flow_is_finished_by_the_next_run(mishap
     variable = {"source": "AIRFLOW_CONN_BAD_MSSQL", "warehouse": "AIRFLOW_CONN_WAREHOUSE"}[cut]
     connection = json.loads(mishaps.stack.airflow.environment()[variable])
     with cutting_proxy(connection["port"], _CUT_BYTES) as proxy:
-        output = mishaps.fails(config, **{variable: json.dumps(connection | {"port": proxy.port})})
+        output = (mishaps.on_spark if with_spark else mishaps).fails(
+            config, **{variable: json.dumps(connection | {"port": proxy.port})}
+        )
         assert proxy.cuts > 0, output
     assert f"the {cut} " in output.splitlines()[-1], output
     *_, (opened, state) = mishaps.windows(config)
     assert state == "planned"
-    mishaps.without_spark.succeeds(config)
+    mishaps.succeeds(config)
     assert mishaps.windows(config)[-1] == (opened, "advanced")
     mishaps.assert_equal(config)
 

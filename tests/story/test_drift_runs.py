@@ -11,10 +11,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from begun_command import begin
 from cdc_database import CdcDatabase, cdc_database
 from command_line import command_environment
 from emulator_process import Emulator
+from forked_floodmark import begin
 from prepared_folders import PreparedPostgres
 
 pytestmark = pytest.mark.timeout(600)
@@ -43,12 +43,11 @@ class Runs:
         self.source.run(*statements)
         self.source.scan()
 
-    def run(self, *, with_spark: bool = False) -> None:
-        """Without Spark where the shape of the tables is decided before the load."""
-        self.call("run", "shop", with_spark=with_spark)
+    def run(self) -> None:
+        self.call("run", "shop")
 
-    def call(self, *arguments: str, with_spark: bool = False) -> str:
-        command = begin(arguments, self.environment, with_spark=with_spark)
+    def call(self, *arguments: str) -> str:
+        command = begin(arguments, self.environment)
         assert command.wait(_LIMIT_SECONDS) == 0, command.output
         return command.output
 
@@ -81,7 +80,7 @@ def test_tables_widen_lose_a_column_and_are_held_and_end_with_every_row(runs: Ru
         "UPDATE dbo.Orders SET Code = 5000000000 WHERE Id = 1",
         "INSERT INTO dbo.Plain VALUES (1)",
     )
-    runs.run(with_spark=True)
+    runs.run()
     assert runs.rows('SELECT "Id", "Code", "Note" FROM shop.orders ORDER BY 1') == [
         (1, 5_000_000_000, "one"),
         (2, 20, "two"),

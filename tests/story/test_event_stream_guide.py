@@ -8,9 +8,9 @@ from pathlib import Path
 
 import yaml
 
-from begun_command import begin
 from command_line import command_environment
 from emulator_process import running_emulator
+from forked_floodmark import begin
 from prepared_folders import PreparedPostgres
 
 GUIDE = Path(__file__).parents[2] / "docs" / "event_streams.md"
@@ -60,7 +60,7 @@ def test_document_leads_from_nothing_to_equal_rows(open_dir: Path) -> None:
         }
 
         def run(*arguments: str, status: int = 0) -> str:
-            command = begin(arguments, environment, with_spark=False)
+            command = begin(arguments, environment)
             assert command.wait(LIMIT_SECONDS) == status, command.output
             return " ".join(command.output.split())
 

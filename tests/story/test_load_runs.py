@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ import psycopg
 import pytest
 
 from cdc_database import CdcDatabase, cdc_database, wait_until
-from command_line import FLOODMARK, command_environment, kill_session
+from command_line import command_environment
 from emulator_process import Emulator
 from floodmark.config.loading import load_config
 from floodmark.core.settings import PipelineSettings
@@ -26,13 +25,16 @@ from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
+from forked_floodmark import begin
 from in_process_stager import InProcessStager
 from prepared_folders import PreparedPostgres
 from row_verification import reading, verify_tables
+from torture_command import RunningCommand
 
 pytestmark = pytest.mark.timeout(600)
 
 _ROWS = 1000
+_LIMIT_SECONDS = 300
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}
 warehouse: {conn_id: warehouse}
@@ -57,22 +59,13 @@ class Runs:
         to = self.emulator
         return SqlServerConnection(to.host, to.port, self.source.name, to.user, to.password, ca_file=str(to.ca_file))
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [FLOODMARK, *arguments],
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+    def start(self, *arguments: str) -> RunningCommand:
+        return begin(arguments, self.environment)
 
-    def call(self, *arguments: str) -> tuple[str, str]:
-        """Its output, and what it said on standard error."""
+    def call(self, *arguments: str) -> str:
         done = self.start(*arguments)
-        output, said = done.communicate()
-        assert done.returncode == 0, output + said
-        return output, said
+        assert done.wait(_LIMIT_SECONDS) == 0, done.output
+        return done.output
 
     def chunks(self) -> dict[int, Any]:
         """Return, by chunk number, when it was staged and by which attempt; None twice for a chunk that is not."""
@@ -150,11 +143,11 @@ def test_first_load_killed_on_its_way_reads_only_what_is_missing_and_ends_equal(
         runs.source.run("EXEC emulator.slow_statements @seconds = 0.5, @times = 0, @text = N'[Id] >'")
         first = runs.start("run", "shop")
         wait_until(lambda: len(runs.staged()) >= 3)
-        kill_session(first)
+        first.kill()
         before, chunks = runs.staged(), len(runs.chunks())
         assert 3 <= len(before) < chunks
         runs.source.run("EXEC emulator.clear_faults")
-        _, said = runs.call("run", "shop")
+        said = runs.call("run", "shop")
         assert f"{chunks - len(before)} of {chunks} chunks are left" in said
         after = runs.staged()
         assert len(after) == chunks

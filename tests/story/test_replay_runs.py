@@ -11,13 +11,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from begun_command import begin
 from cdc_database import CdcDatabase, cdc_database
 from command_line import command_environment
 from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator
 from floodmark.core.alerts.runs import REPLAY_FAILED, data_interval, run_failed
 from floodmark.postgres.ledger.alerts import PostgresAlertLedger
+from forked_floodmark import begin
 from prepared_folders import PreparedPostgres
 from torture_command import RunningCommand
 
@@ -42,9 +42,7 @@ class Runs:
     environment: dict[str, str]
 
     def start(self, *arguments: str) -> RunningCommand:
-        """Replays with Spark; the runs around them, and replays that load nothing, are not what this is about."""
-        has_load = arguments[0] == "replay" and "--dry-run" not in arguments
-        return begin(arguments, self.environment, with_spark=has_load)
+        return begin(arguments, self.environment)
 
     def call(self, *arguments: str, status: int = 0) -> str:
         return self.end(self.start(*arguments), status)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
-
-import psutil
 
 from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator
@@ -47,13 +43,3 @@ def warehouse_environment(warehouse: EmbeddedPostgres, config: Path) -> dict[str
         "FLOODMARK_DATA_DOCS": str(config.with_name("docs")),
         "COLUMNS": "200",
     }
-
-
-def kill_session(leader: subprocess.Popen[str]) -> None:
-    """kill -9 of a command that was started in a session of its own, and of all that it has started: Spark's JVM, its
-    Python driver and workers."""
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
-            if os.getsid(process.pid) == leader.pid:
-                process.kill()
-    leader.communicate()

@@ -1,8 +1,9 @@
-"""The command ``floodmark``, whose loads run without Spark and whose checks find nothing. It is forked from a process
-that has imported all of it: half a second of work instead of three of imports, so that it can be killed often.
+"""The command ``floodmark``, forked from a process that has imported all of it: half a second of work instead of three
+of imports, so that it can run and be killed often. Its loads run without Spark and its checks find nothing, unless a
+test is about them.
 
-Its load is a process of its own as well, a child of the command, and forked before the command has connected to
-anything: neither shares a connection or a thread with the other.
+A load without Spark is a process of its own as well, a child of the command, and forked before the command has
+connected to anything: neither shares a connection or a thread with the other.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import pytest
+
+from torture_command import RunningCommand
 
 if TYPE_CHECKING:
     # What is forked has imported them; a process of tests need not.
@@ -46,12 +49,27 @@ _IMPORTED = (
 )
 
 
-def start(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[ForkServerProcess, TextIO]:
-    """The leader of a session of its own, and what it and its load write."""
+def begin(
+    arguments: Sequence[str], environment: Mapping[str, str], *, with_spark: bool = False, with_checks: bool = False
+) -> RunningCommand:
+    """Begin a command in a session of its own.
+
+    with_spark: its loads run in spark-submit, and its checks are made as well. with_checks: they are made all the same.
+    """
+    process, output = _start(arguments, environment, with_spark, with_spark or with_checks)
+    return RunningCommand(arguments, process, output)
+
+
+def _start(
+    arguments: Sequence[str], environment: Mapping[str, str], with_spark: bool, with_checks: bool
+) -> tuple[ForkServerProcess, TextIO]:
+    """Return the leader of the session, and what it and its load write."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(_IMPORTED))
     reader, writer = context.Pipe(duplex=False)
-    process = context.Process(target=_command, args=(arguments, environment, writer), daemon=True)
+    process = context.Process(
+        target=_command, args=(arguments, environment, writer, with_spark, with_checks), daemon=True
+    )
     with pytest.MonkeyPatch.context() as patch:
         # What the imported read at once, when the first command starts the process from which all are forked.
         patch.setenv("COLUMNS", environment.get("COLUMNS", "200"))
@@ -63,27 +81,40 @@ def start(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[For
     return process, output
 
 
-def _command(arguments: Sequence[str], environment: Mapping[str, str], writer: Connection) -> None:
+def _command(
+    arguments: Sequence[str], environment: Mapping[str, str], writer: Connection, with_spark: bool, with_checks: bool
+) -> None:
     os.setsid()
     os.dup2(writer.fileno(), 1)
     os.dup2(writer.fileno(), 2)
     writer.close()
     os.environ.clear()
     os.environ.update(environment)
-    load = LoadInWaiting()
+    if not with_spark:
+        _replace_spark(LoadInWaiting())
+    if not with_checks:
+        _replace_checks()
 
     import sys
 
     from floodmark.cli import main as cli
-    from floodmark.spark.launch import command as load_job
-    from floodmark.spark.launch import process as load_process
-    from floodmark.wiring.pipelines import PipelineWiring
 
-    vars(load_job).update(submit_command=_load_command)
-    PipelineWiring.quality = _no_quality  # type: ignore[assignment,method-assign]
-    vars(load_process).update(subprocess=SimpleNamespace(Popen=load.begin, PIPE=None, STDOUT=None))
     sys.argv = ["floodmark", *arguments]
     cli.main()
+
+
+def _replace_spark(load: LoadInWaiting) -> None:
+    from floodmark.spark.launch import command as load_job
+    from floodmark.spark.launch import process as load_process
+
+    vars(load_job).update(submit_command=_load_command)
+    vars(load_process).update(subprocess=SimpleNamespace(Popen=load.begin, PIPE=None, STDOUT=None))
+
+
+def _replace_checks() -> None:
+    from floodmark.wiring.pipelines import PipelineWiring
+
+    PipelineWiring.quality = _no_quality  # type: ignore[assignment,method-assign]
 
 
 class _NoChecks:

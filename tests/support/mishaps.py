@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from begun_command import begin
 from floodmark_laptop.stack import Stack
+from forked_floodmark import begin
 from torture_command import RunningCommand
 
 DATABASE = "Mishaps"
@@ -23,13 +23,20 @@ class Mishaps:
 
     stack: Stack
     folder: Path
-    with_spark: bool = True
+    with_spark: bool = False
     """Else loads run without it, and checks find nothing: for what is not about them."""
+    with_checks: bool = False
     environment: dict[str, str] = field(default_factory=dict)
 
     @property
-    def without_spark(self) -> Mishaps:
-        return replace(self, with_spark=False)
+    def on_spark(self) -> Mishaps:
+        """Return the same, with loads in spark-submit."""
+        return replace(self, with_spark=True)
+
+    @property
+    def checked(self) -> Mishaps:
+        """Return the same, with the checks of a window."""
+        return replace(self, with_checks=True)
 
     def config(self, name: str, *tables: dict[str, Any]) -> Path:
         document = {
@@ -43,7 +50,8 @@ class Mishaps:
 
     def start(self, config: Path, **environment: str) -> RunningCommand:
         arguments = ("run", config.stem, "--config", str(config))
-        return begin(arguments, self.stack.airflow.environment() | environment, with_spark=self.with_spark)
+        at = self.stack.airflow.environment() | {"PYTHONPATH": str(Path(__file__).parent)} | environment
+        return begin(arguments, at, with_spark=self.with_spark, with_checks=self.with_checks)
 
     def run(self, config: Path, **environment: str) -> tuple[int, str]:
         command = self.start(config, **environment)
@@ -89,7 +97,7 @@ class Mishaps:
 
     def assert_equal(self, config: Path) -> None:
         arguments = ("verify", config.stem, "--json", "--config", str(config))
-        command = begin(arguments, self.stack.airflow.environment(), with_spark=False)
+        command = begin(arguments, self.stack.airflow.environment())
         command.wait(LIMIT_SECONDS)
         results = json.loads(command.output)
         assert [(each["source"], each["differences"]) for each in results if not each["equal"]] == []

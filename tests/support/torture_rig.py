@@ -17,12 +17,12 @@ from typing import Any
 import psutil
 import pymssql
 
-from begun_command import begin
 from cdc_database import wait_until
 from command_line import command_environment
 from emulator_process import Emulator, running_emulator
 from floodmark_laptop import shop
 from floodmark_laptop.workload import Workload
+from forked_floodmark import begin
 from prepared_folders import PreparedPostgres
 from torture_command import RunningCommand, kill
 
