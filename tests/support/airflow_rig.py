@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -78,12 +78,10 @@ CREATE TRIGGER keep BEFORE UPDATE OF watermark ON floodmark.tables FOR EACH ROW
 
 
 class AirflowRig:
-    """with_spark: loads run in spark-submit and checks in Great Expectations, as for users; else both are replaced.
-    settings: more variables for Airflow's processes."""
+    """with_spark: loads run in spark-submit and checks in Great Expectations, as for users; else both are replaced."""
 
-    def __init__(self, folder: Path, *, with_spark: bool, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, *, with_spark: bool) -> None:
         self._folder = folder
-        self._settings = settings or {}
         self._with_spark = with_spark
         # The schedule's hour ends ten minutes ago, so that no scheduled run comes in between.
         self.end = (datetime.now(UTC) - timedelta(minutes=10)).replace(second=0, microsecond=0)
@@ -338,7 +336,6 @@ class AirflowRig:
             **self.airflow.extra_environment,
             **_SOON,
             **_DAG_FILES_STAY,
-            **self._settings,
         }
         if not self._with_spark:
             self._replace_spark()

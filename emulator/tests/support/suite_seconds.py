@@ -74,6 +74,8 @@ class _SuiteSeconds:
             output["seconds of files"] = {name: list(row) for name, row in self._files.items()}
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if hasattr(self._config, "workeroutput"):
+            return
         wall, cpu = (now - began for now, began in zip(_read_clocks(), self._began, strict=True))
         text = f"{cpu:.0f} s of processor time in {wall:.0f} s"
         if len(self._files) >= _LEAST_FILES:
