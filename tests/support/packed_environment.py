@@ -38,7 +38,7 @@ def pack_environment(folder: Path) -> Path:
     # As wheels have them: without links into the clone.
     for each in (floodmark, compact_tracking):
         source = Path(str(each.__file__)).parent
-        shutil.copytree(source, packages / source.name, ignore=shutil.ignore_patterns("*.pyc"))
+        shutil.copytree(source, packages / source.name)
     # Spark unpacks .tar by itself and then refuses links that lead out, such as that to the interpreter.
     archive = folder / "packed.tar.gz"
     # Uncompressed all the same: it is unpacked next door, and once for every driver and executor.
@@ -70,7 +70,7 @@ def _copy_distribution(name: str, packages: Path) -> None:
     found = distribution(name)
     for path in found.files or ():
         # Scripts and headers are outside of the folder of packages.
-        if ".." not in path.parts and path.suffix != ".pyc":
+        if ".." not in path.parts:
             target = packages / path
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(str(found.locate_file(path)), target)
