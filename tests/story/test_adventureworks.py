@@ -1,11 +1,10 @@
 """Real rows under a stream of changes, by runs of the command, compared row by row at the end.
 
-The same steps as tasks of a real Airflow, with Spark and Great Expectations, are in ``test_main_job``.
+The first load runs on Spark. The same steps as tasks of a real Airflow, all with Spark, are in ``test_main_job``.
 """
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from pathlib import Path
 
@@ -14,12 +13,14 @@ import pymssql
 import pytest
 import yaml
 
-from command_line import FLOODMARK
 from floodmark_laptop.comparison import compare
 from floodmark_laptop.stack import Stack
+from forked_floodmark import begin
+from spark_engine import SUPPORT
 
 _CHANGES = 50_000
 _WINDOWS_UNDER_LOAD = 2
+_LIMIT_SECONDS = 600
 
 
 @pytest.mark.timeout(900)
@@ -36,7 +37,7 @@ def test_real_rows_end_equal_after_first_load_and_windows_under_50000_changes(st
         _load_source(stack, tables)
         changes = _Changes(stack, tables)
         changes.start()
-        _run(stack)
+        _run(stack, with_spark=True)
         for _ in range(_WINDOWS_UNDER_LOAD):
             _run(stack)
         changes.finish()
@@ -70,16 +71,10 @@ def _load_source(stack: Stack, tables: list[adventureworks.Table]) -> None:
         cursor.execute("EXEC sys.sp_cdc_enable_table N'dbo', N'Marker', @role_name = NULL")
 
 
-def _run(stack: Stack) -> None:
-    done = subprocess.run(
-        [FLOODMARK, "run", "aw"],
-        env=stack.airflow.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
+def _run(stack: Stack, *, with_spark: bool = False) -> None:
+    environment = stack.airflow.environment() | {"PYTHONPATH": SUPPORT}
+    command = begin(("run", "aw"), environment, with_spark=with_spark, with_checks=True)
+    assert command.wait(_LIMIT_SECONDS) == 0, command.output
 
 
 def _wait_for_capture(stack: Stack) -> None:
