@@ -1,7 +1,8 @@
 """Whole loads with Spark: from an emulator through tasks of Spark, net changes and COPY into a real PostgreSQL.
 
-Each test runs on both engines: Spark in a Java of the load's own, and behind a Spark Connect server. There is one
-session of each for the module.
+Each test runs on Spark in a Java of the load's own. Those that cover what the engines do differently run behind a Spark
+Connect server too: jobs with their results, small tables, chunks, a cut, and an error of a worker. There is one session
+of each for the module.
 """
 
 from __future__ import annotations
@@ -111,7 +112,24 @@ def connect_engine(log: Path) -> Iterator[Engine]:
         engine.stop()
 
 
-@pytest.fixture(scope="module", params=["classic", "connect"])
+ON_BOTH_ENGINES = {
+    "test_load_brings_the_target_to_the_state_of_the_table",
+    "test_first_load_in_chunks_reads_every_row_once",
+    "test_small_tables_are_staged_by_one_job_unless_they_are_large",
+    "test_error_in_a_worker_arrives_as_what_it_was",
+    "test_tables_of_change_tracking_are_staged_at_one_moment_or_each_by_itself",
+}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test on the engines that it is for."""
+    if "engine" in metafunc.fixturenames:
+        name = metafunc.function.__name__
+        engines = ("classic", "connect") if name in ON_BOTH_ENGINES else ("classic",)
+        metafunc.parametrize("engine", engines, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
 def engine(request: pytest.FixtureRequest, open_dir: Path, at: SqlServerConnection) -> Iterator[Engine]:
     is_classic = request.param == "classic"
     with pytest.MonkeyPatch.context() as patch:
