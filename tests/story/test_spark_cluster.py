@@ -80,6 +80,6 @@ def test_cluster_that_loses_workers_loses_and_doubles_no_row(open_dir: Path) -> 
         cluster.start_worker(2)
         run_with_kill_after_staging(rig, cluster)
         rig.end_workload()
-        succeeds(rig.begin("run", "shop"))
+        succeeds(rig.begin_without_spark("run", "shop"))
         verified = json.loads(succeeds(rig.begin("verify", "shop", "--json")))
         assert {each["source"] for each in verified if each["equal"]} == {f"dbo.{table}" for table in CDC.tables}

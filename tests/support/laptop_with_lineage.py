@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from floodmark_laptop import __main__ as laptop
+from floodmark_laptop import comparison
 from floodmark_laptop.airflow import Airflow
 from floodmark_laptop.stack import Stack
 
@@ -19,7 +20,7 @@ _COUNTS = (
     " FROM floodmark.window_tables WHERE window_id = %s"
 )
 _environment = Airflow.environment
-_print_comparison = laptop.print_comparison
+_print_comparison = comparison.print_comparison
 
 
 def environment(airflow: Airflow) -> dict[str, str]:
@@ -46,6 +47,6 @@ def print_comparison(stack: Stack, *arguments: Any) -> bool:
 
 
 if __name__ == "__main__":
-    Airflow.environment = environment  # type: ignore[method-assign]
+    Airflow.environment = environment  # type: ignore[assignment,method-assign]
     vars(laptop).update(print_comparison=print_comparison)
     laptop.app()

@@ -124,9 +124,16 @@ class KillableRig(ABC):
         """Return the variables with the connections of now: a source that was started again listens elsewhere."""
 
     def begin(self, *arguments: str) -> RunningCommand:
-        """A command, in a session of its own."""
+        """Begin a command in a session of its own, with Spark if the rig has it."""
+        return self._begin(arguments, with_spark=self._with_spark)
+
+    def begin_without_spark(self, *arguments: str) -> RunningCommand:
+        """Begin a command whose load is not what the test is about."""
+        return self._begin(arguments, with_spark=False)
+
+    def _begin(self, arguments: Sequence[str], *, with_spark: bool) -> RunningCommand:
         at = self._connections() | {"PYTHONPATH": str(Path(__file__).parent)} | self.environment
-        return begin(arguments, at, with_spark=self._with_spark)
+        return begin(arguments, at, with_spark=with_spark)
 
     def kill_warehouse(self) -> None:
         processes = [psutil.Process(int((self.warehouse.cluster_dir / "postmaster.pid").read_text().split()[0]))]
