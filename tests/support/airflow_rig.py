@@ -53,6 +53,22 @@ from datetime import timedelta
 def task_policy(task):
     task.retry_delay = timedelta(seconds=1)
 """
+# A task is forked from the scheduler: what that has imported, none of them imports again, which is half of its work.
+_IMPORTED = """
+import sys
+
+if "scheduler" in sys.argv:
+    import airflow.providers.microsoft.mssql.hooks.mssql
+    import airflow.providers.postgres.hooks.postgres
+    import floodmark.orchestration.dags.every
+    import floodmark.orchestration.tasks
+    import floodmark.postgres.ledger.ledger
+    import floodmark.postgres.warehouse.warehouse
+    import floodmark.sources.cdc.source
+    import floodmark.wiring.pipelines
+    import floodmark.wiring.sources
+    import floodmark.wiring.warehouses
+"""
 _WITHOUT_QUALITY = """
 from types import SimpleNamespace
 from floodmark.wiring.pipelines import PipelineWiring
@@ -331,7 +347,7 @@ class AirflowRig:
     def _prepare_airflow(self) -> None:
         policy = self.airflow.home / "config" / "airflow_local_settings.py"
         policy.parent.mkdir(parents=True)
-        policy.write_text(_POLICY + ("" if self._with_spark else _WITHOUT_QUALITY), encoding="utf-8")
+        policy.write_text(_POLICY + _IMPORTED + ("" if self._with_spark else _WITHOUT_QUALITY), encoding="utf-8")
         self.airflow.extra_environment = {
             **self.airflow.extra_environment,
             **_SOON,
