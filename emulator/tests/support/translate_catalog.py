@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from sqlserver_emulator.collations import DEFAULT_COLLATION, Collation
 from sqlserver_emulator.engine.translate.values.type_rules import storage_type
 from sqlserver_emulator.engine.translation import (
@@ -93,13 +95,19 @@ TABLES = (
 )
 
 
+_VERSIONS = itertools.count(1)
+
+
 class FakeCatalog:
     """Implements ``translation.CatalogReader`` over TABLES and what a test adds."""
 
     def __init__(self, *more: CatalogObject) -> None:
         self.tables = [*TABLES, *more]
-        self.version = 1
+        self.version = next(_VERSIONS)
         self.databases = ("Shop", "Other", "master")
+
+    def changed(self) -> None:
+        self.version = next(_VERSIONS)
 
     def database(self, name: str) -> str | None:
         return next((d for d in self.databases if d.lower() == name.lower()), None)

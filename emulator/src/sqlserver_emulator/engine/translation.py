@@ -118,7 +118,10 @@ class CatalogReader(Protocol):
 
     @property
     def version(self) -> int:
-        """Grows with every committed or own uncommitted change of the catalog; cached translations depend on it."""
+        """A number that changes with every committed or own uncommitted change of what the methods answer.
+
+        Two readers have the same number only if they give the same answers.
+        """
 
     def database(self, name: str) -> str | None:
         """The database's real name, or None."""

@@ -30,8 +30,9 @@ from sqlserver_emulator.engine.translation import (
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
 from sqlserver_emulator.types import TsqlType
 
+_DEFAULT_SCHEMA = "dbo"
 # A name without a schema is searched in the caller's default schema first, then in these.
-_IMPLIED_SCHEMAS = ("dbo", "sys")
+_IMPLIED_SCHEMAS = (_DEFAULT_SCHEMA, "sys")
 _VERSIONS_MAX = 500
 
 
@@ -54,8 +55,9 @@ class SharedCatalog:
 
     def changed(self) -> None:
         """A change was committed."""
-        self.version = next(self._numbers)
+        # In this order: a session that reads the new number must not get an earlier answer.
         self.cache.clear()
+        self.version = next(self._numbers)
 
     def next_version(self) -> int:
         return next(self._numbers)
@@ -84,27 +86,27 @@ class SessionCatalog:
         self._own_names: tuple[Hashable, ...] | None = None
         """What distinguishes the session's own tables from other ones; None: to be made."""
         self._versions: dict[Hashable, int] = {}
-        self.default_schema = "dbo"
+        self.default_schema = _DEFAULT_SCHEMA
         self.hidden = HiddenValues(fetch)
         self._scope_depth = 0
         self._images: list[tuple[Relation, ...]] = []
 
     @property
     def version(self) -> int:
-        """The same temp tables, by names and columns, give the same number again: translations are found again."""
-        # Translations depend on these tables, so the number changes with them.
+        """The same temp tables, by names and columns, give the same number again: answers need not be compared."""
+        # Answers depend on these tables, so the number changes with them.
         shared = self.shared_version
-        # What a login without UNMASK reads is translated for its session alone.
+        # What a login without UNMASK may read is known to its session alone.
         is_masked = not self.hidden.is_sysadmin and self._cache.has_masks()
-        if not self._temporary and not self._images and not is_masked:
+        if not self._temporary and not self._images and not is_masked and self.default_schema == _DEFAULT_SCHEMA:
             return shared
         if self._own_names is None:
             images = self._images[-1] if self._images else ()
             temporary = tuple(_signature(relation.table) for relation in self._temporary.values())
             self._own_names = (temporary, tuple(image.table.postgres_name for image in images))
-        key = (shared, self._own_names, is_masked)
+        key = (shared, self._own_names, is_masked, self.default_schema)
         if key not in self._versions:
-            # All numbers are dropped together; each costs no more than one translation that is made again.
+            # All numbers are dropped together; each costs no more than one comparison of a translation's answers.
             if len(self._versions) >= _VERSIONS_MAX:
                 self._versions.clear()
             self._versions[key] = self._shared.next_version()

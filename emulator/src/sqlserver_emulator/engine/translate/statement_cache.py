@@ -1,9 +1,9 @@
 """Translations by the shape of their text, so that a text that differs from an earlier one in its literals only is not
 parsed again.
 
-Two levels: shape, database, catalog version and session (for temp tables) give a slot; in it, the literal properties
-that its translations depend on and the types of the variables they use give the template. Thread-safe: a slot is
-replaced, never changed while another thread may read it.
+Three levels: shape and database give a slot; in it, the literal properties that its translations depend on and the
+types of the variables they use give a variant; in that, the answers of the catalog give the template. The answers are
+compared once for each version of the catalog. Thread-safe: what another thread may read is replaced, never changed.
 """
 
 from __future__ import annotations
@@ -15,14 +15,23 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from sqlserver_emulator.engine.translate.catalog_reads import CatalogReads
 from sqlserver_emulator.engine.translate.expressions.emission import FACETS
 from sqlserver_emulator.engine.translate.lexical.lexemes import Lexemes, Literal, array_text, text_of
-from sqlserver_emulator.engine.translation import LiteralParameter, ParameterSource, Translated, VariableParameter
+from sqlserver_emulator.engine.translation import (
+    CatalogReader,
+    LiteralParameter,
+    ParameterSource,
+    Translated,
+    VariableParameter,
+)
 from sqlserver_emulator.types import TsqlType
 
 _SLOTS_MAX = 2000
 _VARIANTS_MAX = 200
 _SHAPE_MAX = 100_000
+_TEMPLATES_MAX = 20
+_VERSIONS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +103,49 @@ _PLACE: Final = re.compile(r"""'[^']*'|"[^"]*"|\$(\d+)""")
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """A template that was made, and what it depends on."""
+
+    template: Template
+    reads: CatalogReads
+    version: int
+    """The version of the catalog that was read."""
+
+
+class _Variant:
+    """The templates of one text, from catalogs that gave different answers."""
+
+    def __init__(self) -> None:
+        self._all: tuple[Found, ...] = ()
+        self._by_version: dict[int, Template] = {}
+
+    def find(self, catalog: CatalogReader, version: int) -> Template | None:
+        known = self._by_version.get(version)
+        if known is not None:
+            return known
+        for found in self._all:
+            if found.reads.hold_in(catalog):
+                self._note(version, found.template)
+                return found.template
+        return None
+
+    def add(self, found: Found) -> None:
+        # The newest is compared first: it is the most likely one.
+        self._all = (found, *self._all[: _TEMPLATES_MAX - 1])
+        self._note(found.version, found.template)
+
+    def _note(self, version: int, template: Template) -> None:
+        # All numbers are dropped together; each costs no more than one comparison.
+        if len(self._by_version) >= _VERSIONS_MAX:
+            self._by_version = {}
+        self._by_version[version] = template
+
+
+@dataclass(frozen=True, slots=True)
 class _Slot:
     pins: tuple[tuple[int, str], ...]
     variables: tuple[str, ...]
-    variants: OrderedDict[Hashable, Template] = field(default_factory=OrderedDict)
+    variants: OrderedDict[Hashable, _Variant] = field(default_factory=OrderedDict)
 
 
 class StatementCache:
@@ -107,19 +155,27 @@ class StatementCache:
         self._slots: OrderedDict[Hashable, _Slot] = OrderedDict()
         self._lock = threading.Lock()
 
-    def find(self, key: Hashable, lexemes: Lexemes, variable_types: Mapping[str, TsqlType]) -> Template | None:
+    def find(
+        self,
+        key: Hashable,
+        lexemes: Lexemes,
+        variable_types: Mapping[str, TsqlType],
+        catalog: CatalogReader,
+        version: int,
+    ) -> Template | None:
         # Read without the lock: a slot is replaced as a whole.
         slot = self._slots.get(key)
         if slot is None:
             return None
-        return slot.variants.get(_variant(slot, lexemes, variable_types))
+        variant = slot.variants.get(_variant_key(slot, lexemes, variable_types))
+        return variant.find(catalog, version) if variant is not None else None
 
     def store(
         self,
         key: Hashable,
         lexemes: Lexemes,
         variable_types: Mapping[str, TsqlType],
-        template: Template,
+        found: Found,
         *,
         pins: set[tuple[int, str]],
         variables: set[str],
@@ -138,7 +194,7 @@ class StatementCache:
                 known_variables = set(slot.variables) if slot is not None else set()
                 slot = _Slot(tuple(sorted(pins | known_pins)), tuple(sorted(variables | known_variables)))
                 self._slots[key] = slot
-            slot.variants[_variant(slot, lexemes, variable_types)] = template
+            slot.variants.setdefault(_variant_key(slot, lexemes, variable_types), _Variant()).add(found)
             if len(slot.variants) > _VARIANTS_MAX:
                 # The oldest variant goes; literals that are pinned by value could fill the memory otherwise.
                 slot.variants.popitem(last=False)
@@ -146,7 +202,7 @@ class StatementCache:
                 self._slots.popitem(last=False)
 
 
-def _variant(slot: _Slot, lexemes: Lexemes, variable_types: Mapping[str, TsqlType]) -> Hashable:
+def _variant_key(slot: _Slot, lexemes: Lexemes, variable_types: Mapping[str, TsqlType]) -> Hashable:
     if not slot.pins and not slot.variables:
         return ()
     kinds, texts = lexemes.kinds, lexemes.lexemes

@@ -66,7 +66,6 @@ def translate_statement(text: str, emission: Emission) -> Translated:
     match = _FIRST_WORD.match(text)
     word = match[1].upper() if match else ""
     if word in _DDL:
-        emission.session_bound = True
         return Translated(_DDL[word], ddl=dialect.parse_ddl(text))
     if word not in _QUERIES:
         raise dialect.syntax_error(match[1] if match else text.strip()[:20])

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlserver_emulator.engine.translate import statements, undeclared
+from sqlserver_emulator.engine.translate.catalog_reads import RecordedCatalog
 from sqlserver_emulator.engine.translate.expressions.emission import Emission
 from sqlserver_emulator.engine.translate.lexical import lexemes
 from sqlserver_emulator.engine.translate.lexical.lexemes import Lexemes
-from sqlserver_emulator.engine.translate.statement_cache import StatementCache, Template, template_of
+from sqlserver_emulator.engine.translate.statement_cache import Found, StatementCache, Template, template_of
 from sqlserver_emulator.engine.translate.values import type_rules
 from sqlserver_emulator.engine.translation import CatalogReader, Translated
 from sqlserver_emulator.types import TsqlType
@@ -34,8 +33,6 @@ class TsqlTranslator:
 
     def __init__(self) -> None:
         self._cache = StatementCache()
-        self._serials: weakref.WeakKeyDictionary[CatalogReader, int] = weakref.WeakKeyDictionary()
-        self._next_serial = itertools.count(1)
 
     def translate(
         self, statement: str, *, catalog: CatalogReader, database: str, variable_types: Mapping[str, TsqlType]
@@ -69,39 +66,31 @@ class TsqlTranslator:
 
     def _through_cache(self, text: str, context: _Context, kind: Hashable, translate: _Translate) -> Translated:
         cut = lexemes.cut(text)
-        key: tuple[Hashable, ...] = (cut.shape, context.database, context.catalog.version, kind)
-        own_key = key
-        template = None
-        # A text that names temp tables or table variables means something else in every session.
-        if "#" in cut.shape or "@" in cut.shape:
-            own_key = (*key, self._serial(context.catalog))
-            template = self._cache.find(own_key, cut, context.variable_types)
+        # Asked before anything else: what a change does to the answers comes under a later number.
+        version = context.catalog.version
+        key = (cut.shape, context.database, kind)
+        template = self._cache.find(key, cut, context.variable_types, context.catalog, version)
         if template is None:
-            template = self._cache.find(key, cut, context.variable_types)
-        if template is None:
-            template = self._translated(cut, context, translate, (key, own_key))
+            template = self._translated(cut, context, translate, key, version)
         return template.fill(cut)
 
     def _translated(
-        self, cut: Lexemes, context: _Context, translate: _Translate, keys: tuple[Hashable, Hashable]
+        self, cut: Lexemes, context: _Context, translate: _Translate, key: Hashable, version: int
     ) -> Template:
+        catalog = RecordedCatalog(context.catalog)
         emission = Emission(
             cut.literals_by_offset(),
-            catalog=context.catalog,
+            catalog=catalog,
             database=context.database,
             variable_types=context.variable_types,
             folded=cut.columns is not None,
         )
         translated = replace(translate(cut.sample, emission), databases=frozenset(emission.databases))
         template = template_of(translated, emission.parameters)
-        # A literal that did not become a parameter has gone into the SQL, or into its meaning.
-        pins = emission.pins | {(ordinal, "value") for ordinal in emission.unlifted(len(cut.kinds))}
-        key = keys[1] if emission.session_bound else keys[0]
-        self._cache.store(key, cut, context.variable_types, template, pins=pins, variables=emission.variables)
+        reads = catalog.reads(translated.identity_of, translated.deferred_update_of)
+        if reads is not None:
+            # A literal that did not become a parameter has gone into the SQL, or into its meaning.
+            pins = emission.pins | {(ordinal, "value") for ordinal in emission.unlifted(len(cut.kinds))}
+            found = Found(template, reads, version)
+            self._cache.store(key, cut, context.variable_types, found, pins=pins, variables=emission.variables)
         return template
-
-    def _serial(self, catalog: CatalogReader) -> int:
-        serial = self._serials.get(catalog)
-        if serial is None:
-            serial = self._serials[catalog] = next(self._next_serial)
-        return serial

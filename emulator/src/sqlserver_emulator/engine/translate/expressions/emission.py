@@ -85,7 +85,6 @@ class Emission:
         self.variables: set[str] = set()
         self.pins: set[tuple[int, str]] = set()
         self.parameters: list[int | VariableParameter] = []
-        self.session_bound = False
         self.read_only = True
         self.table_kinds: set[str] = set()
         self.databases: set[str] = set()

@@ -478,8 +478,6 @@ def resolve_table(queries: Queries, parts: tuple[str, ...]) -> CatalogObject:
     emission = queries.emission
     name = parts[-1]
     if name.startswith(("#", "@")):
-        # The translation holds for this session's table only.
-        emission.session_bound = True
         # The second connection of a session does not see its temp tables.
         emission.read_only = False
         found = emission.catalog.table(emission.database, None, name)
