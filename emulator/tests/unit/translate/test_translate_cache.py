@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from sqlglot import exp
 
 from sqlserver_emulator.collations import Collation, find_collation
 from sqlserver_emulator.engine.translate.catalog_reads import RecordedCatalog
@@ -342,3 +343,26 @@ def test_read_only_is_said_of_plain_selects_only() -> None:
     assert not translate("SELECT RAND()").read_only
     assert not translate("DELETE FROM t").read_only
     assert not translate("SELECT * FROM #t", catalog=FakeCatalog(table(1, "Shop.dbo.#t", "a int"))).read_only
+
+
+def test_statement_of_another_database_is_parsed_once_and_its_tree_is_not_shared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parses: list[str] = []
+    parse = dialect.QueryParser.parse
+
+    def noting(self: dialect.QueryParser, tokens: list[object], text: str) -> object:
+        parses.append(text)
+        return parse(self, tokens, text)
+
+    monkeypatch.setattr(dialect.QueryParser, "parse", noting)
+    # Both are translated by changing their tree.
+    for sql in ("SELECT @p = a FROM t WHERE b = 'once'", "WITH q AS (SELECT a FROM t) UPDATE q SET a = 98765"):
+        parses.clear()
+        first = translate(sql, TsqlTranslator(), p="int")
+        second = translate(sql, TsqlTranslator(), p="int")
+        assert second == first
+        assert parses == [sql]
+    tree = dialect.parse_query("SELECT a FROM t")
+    tree.find(exp.Table).set("this", exp.to_identifier("changed"))
+    assert "changed" not in dialect.parse_query("SELECT a FROM t").sql()

@@ -8,6 +8,7 @@ can be bound as parameters), and the missing clauses are parsed. What a tree mea
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -53,6 +54,9 @@ _COMPOUND_OPERATORS = {
     TokenType.PIPE: "|",
     TokenType.CARET: "^",
 }
+
+_KEPT_MAX = 200
+_KEPT_LENGTH_MAX = 10_000
 
 _KEPT_FUNCTION_PARSERS = ("CAST", "CONVERT", "TRY_CAST", "TRY_CONVERT")
 
@@ -368,6 +372,20 @@ def keyword_error(near: str) -> SqlServerError:
 
 def parse_query(text: str) -> exp.Expression:
     """The tree of one query or DML statement. Raises SqlServerError 102."""
+    if len(text) > _KEPT_LENGTH_MAX:
+        return _parsed(text)
+    # The translation changes its tree, and a copy costs a quarter of a parse.
+    tree: exp.Expression = _kept(text).copy()
+    return tree
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def _kept(text: str) -> exp.Expression:
+    """The tree of a text that is translated in one database after the other. Not to be changed."""
+    return _parsed(text)
+
+
+def _parsed(text: str) -> exp.Expression:
     try:
         tokens = without_hints(merge_tokens(_DIALECT.tokenize(text), text))
         parser = _DIALECT.parser()
