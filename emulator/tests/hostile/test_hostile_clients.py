@@ -12,7 +12,17 @@ import psutil
 import pytest
 
 from hostile_client import Target, begin_login, cut_off, send_login, until
-from raw_client import ATTENTION, BATCH, HEADERS, PLAIN_PRELOGIN, PRELOGIN, RPC, TRANSACTION, RawClient
+from raw_client import (
+    ATTENTION,
+    BATCH,
+    COUNT_SESSIONS,
+    HEADERS,
+    PLAIN_PRELOGIN,
+    PRELOGIN,
+    RPC,
+    TRANSACTION,
+    RawClient,
+)
 
 DATABASE = "Hostile"
 ENDLESS = (
@@ -42,8 +52,8 @@ def ask(target: Target, statement: str) -> object:
     return row[0]
 
 
-def sessions(target: Target) -> int:
-    count = ask(target, "SELECT COUNT(*) FROM sys.dm_exec_sessions WHERE is_user_process = 1")
+def raw_sessions(target: Target) -> int:
+    count = ask(target, COUNT_SESSIONS)
     assert isinstance(count, int)
     return count
 
@@ -56,7 +66,7 @@ def send(client: RawClient, text: str) -> None:
 def test_a_client_that_stops_reading_costs_little_and_blocks_nobody(
     target: Target, leave: Callable[[RawClient], None]
 ) -> None:
-    before = sessions(target)
+    until(lambda: raw_sessions(target) == 0)
     # The first large result loads the driver that reads it, which all others share.
     assert ask(target, "SELECT value FROM GENERATE_SERIES(1, 10000)") == 1
     clients = [target.client() for _ in range(4)]
@@ -69,7 +79,7 @@ def test_a_client_that_stops_reading_costs_little_and_blocks_nobody(
         assert ask(target, "SELECT COUNT(*) FROM dbo.Half") == 0
     for client in clients:
         leave(client)
-    until(lambda: sessions(target) == before)
+    until(lambda: raw_sessions(target) == 0)
 
 
 def test_a_client_that_reads_nothing_for_too_long_is_closed(canned_target: Target) -> None:
@@ -106,12 +116,12 @@ def test_a_client_that_never_finishes_its_login_is_closed(
 
 
 def test_two_hundred_idle_clients_are_held_and_others_are_served(target: Target) -> None:
-    before = sessions(target)
+    until(lambda: raw_sessions(target) == 0)
     idle = []
     with target.memory_grows_by_less_than(200):
         for _ in range(IDLE_CLIENTS):
             idle.append(target.client())
-        assert sessions(target) == before + IDLE_CLIENTS
+        assert raw_sessions(target) == IDLE_CLIENTS
         used = target.server.process.cpu_times()
         began = time.monotonic()
         assert target.serves_others()
@@ -122,7 +132,7 @@ def test_two_hundred_idle_clients_are_held_and_others_are_served(target: Target)
         assert client.batch("SELECT 1 AS one")
     for client in idle:
         client.socket.close()
-    until(lambda: sessions(target) == before)
+    until(lambda: raw_sessions(target) == 0)
 
 
 def test_one_session_too_many_is_refused_with_17809_and_a_place_is_free_again(canned_few: Target) -> None:
@@ -234,12 +244,12 @@ STEPS: dict[str, tuple[Step, ...]] = {
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_connection_cut_off_leaves_nothing_half_done(target: Target, step: str) -> None:
-    before = sessions(target)
+    until(lambda: raw_sessions(target) == 0)
     client = RawClient(target.port)
     for act in STEPS[step]:
         act(client, target)
     cut_off(client)
-    until(lambda: sessions(target) == before)
+    until(lambda: raw_sessions(target) == 0)
     assert ask(target, "SET LOCK_TIMEOUT 5000 SELECT COUNT(*) FROM dbo.Half WITH (TABLOCKX)") == 0
 
 

@@ -11,6 +11,9 @@ PLAIN_PRELOGIN = b"\x01\x00\x06\x00\x01\xff\x02"
 LAST = 0x01
 BATCH, RPC, ATTENTION, BULK, TRANSACTION, LOGIN, PRELOGIN = 0x01, 0x03, 0x06, 0x07, 0x0E, 0x10, 0x12
 ATTENTION_DONE = b"\xfd\x20\x00" + b"\x00" * 10
+APPLICATION = "raw client"
+COUNT_SESSIONS = f"SELECT COUNT(*) FROM sys.dm_exec_sessions WHERE program_name = N'{APPLICATION}'"
+"""Those of raw clients alone: the session of another client may end at any time after its connection is closed."""
 
 
 class RawClient:
@@ -78,7 +81,8 @@ def packets(packet_type: int, payload: bytes, status: int = LAST, packet_bytes: 
 def login_message(user: str, password: str, packet_bytes: int) -> bytes:
     hidden = bytes((byte << 4 | byte >> 4) & 0xFF ^ 0xA5 for byte in password.encode("utf-16-le"))
     data, pairs = b"", b""
-    for text in (b"", user.encode("utf-16-le"), hidden, b"", b"", b"", b"", b"", b""):
+    application = APPLICATION.encode("utf-16-le")
+    for text in (b"", user.encode("utf-16-le"), hidden, application, b"", b"", b"", b"", b""):
         pairs += struct.pack("<HH", 94 + len(data), len(text) // 2)
         data += text
     head = struct.pack("<IIIIIIBBBBiI", 94 + len(data), 0x74000004, packet_bytes, 0, 0, 0, 0, 0, 0, 0, 0, 0)

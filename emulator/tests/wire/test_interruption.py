@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from emulator_process import Emulator
-from raw_client import ATTENTION, ATTENTION_DONE, BATCH, HEADERS, RawClient
+from raw_client import ATTENTION, ATTENTION_DONE, BATCH, COUNT_SESSIONS, HEADERS, RawClient
 
 DATABASE = "Interruption"
 MANY = (
@@ -43,9 +43,9 @@ def until(condition: Callable[[], bool], seconds: float = 20) -> None:
         pause.wait(0.05)
 
 
-def sessions(server: Emulator) -> int:
+def raw_sessions(server: Emulator) -> int:
     with closing(server.connect_pymssql(DATABASE)) as connection:
-        [(count,)] = rows_of(connection, "SELECT COUNT(*) FROM sys.dm_exec_sessions WHERE is_user_process = 1")
+        [(count,)] = rows_of(connection, COUNT_SESSIONS)
     assert isinstance(count, int)
     return count
 
@@ -86,13 +86,16 @@ def test_attention_in_the_middle_of_a_large_result_is_answered_soon(server: Emul
 
 
 def test_a_client_that_dies_in_the_middle_leaves_no_session(server: Emulator) -> None:
-    before = sessions(server)
-    for statement in ("WAITFOR DELAY '00:05:00'", MANY, "BEGIN TRAN CREATE TABLE dbo.Lost (a int)"):
-        client = RawClient(server.port)
+    until(lambda: raw_sessions(server) == 0)
+    statements = ("WAITFOR DELAY '00:05:00'", MANY, "BEGIN TRAN CREATE TABLE dbo.Lost (a int)")
+    clients = [RawClient(server.port) for _ in statements]
+    for client in clients:
         client.log_in(server.password)
+    assert raw_sessions(server) == len(clients)
+    for client, statement in zip(clients, statements, strict=True):
         client.send(BATCH, HEADERS + statement.encode("utf-16-le"))
         client.socket.close()
-    until(lambda: sessions(server) == before)
+    until(lambda: raw_sessions(server) == 0)
 
 
 @pytest.mark.parametrize("encrypt", ["yes", "no"])
