@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from client_body import DATABASE, error_of, names_in, rows_of, run
-from drivers import DRIVERS, Driver
+from drivers import DRIVERS, OWN_CONNECTION, Driver, mssql_python_pool
 from emulator_process import Emulator
 
 
@@ -129,19 +129,21 @@ POOLS: dict[str, Callable[[Emulator], Any]] = {
     "python-tds": lambda server: DRIVERS["python-tds"].connect(server, DATABASE, pooling=True, autocommit=True),
     "mssql-python": lambda server: server.connect_mssql_python(DATABASE, autocommit=True),
 }
-"""Drivers that keep connections and use them again; mssql-python does unless pooling is switched off."""
+"""Drivers that keep connections and use them again."""
 
 
 @pytest.mark.parametrize("name", POOLS)
 def test_a_connection_comes_back_clean_from_its_pool(name: str, server: Emulator) -> None:
     def connect() -> Any:
-        return POOLS[name](server)
+        return contextlib.closing(POOLS[name](server))
 
-    with contextlib.closing(connect()) as connection:
-        [before] = rows_of(connection, "SELECT @@SPID")
-        run(connection, "CREATE TABLE #mine (a int)")
-        run(connection, "SET LOCK_TIMEOUT 77")
-        run(connection, "USE master")
-    with contextlib.closing(connect()) as connection:
-        assert rows_of(connection, "SELECT @@SPID, DB_NAME(), @@LOCK_TIMEOUT") == [(*before, DATABASE, -1)]
-        assert "#mine" in str(error_of(lambda: run(connection, "SELECT * FROM #mine").fetchall()))
+    with mssql_python_pool():
+        with connect() as connection:
+            [before] = rows_of(connection, OWN_CONNECTION)
+            run(connection, "CREATE TABLE #mine (a int)")
+            run(connection, "SET LOCK_TIMEOUT 77")
+            run(connection, "USE master")
+        with connect() as connection:
+            assert rows_of(connection, "SELECT DB_NAME(), @@LOCK_TIMEOUT") == [(DATABASE, -1)]
+            assert rows_of(connection, OWN_CONNECTION) == [before]
+            assert "#mine" in str(error_of(lambda: run(connection, "SELECT * FROM #mine").fetchall()))

@@ -10,7 +10,8 @@ import importlib
 import platform
 import re
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from functools import cache
@@ -20,6 +21,8 @@ from typing import Any
 from emulator_process import Emulator, trust
 
 Rows = Iterable[tuple[Any, ...]]
+OWN_CONNECTION = "SELECT session_id, connect_time FROM sys.dm_exec_connections WHERE session_id = @@SPID"
+"""Tells a connection from all others: the number alone is soon that of a new session."""
 _ODBC_DATETIMEOFFSET = -155
 
 
@@ -163,6 +166,26 @@ def _pyodbc(encrypt: str) -> Callable[..., Any]:
 
 def _mssql_python(encrypt: str) -> Callable[..., Any]:
     return lambda server, database, **options: server.connect_mssql_python(database, encrypt=encrypt, **options)
+
+
+@contextmanager
+def mssql_python_pool() -> Iterator[None]:
+    """Let mssql-python keep closed connections, in a pool that is empty at first.
+
+    The switch is the whole process's: SQLAlchemy's dialect and Floodmark turn it off for good. A pool that is in use
+    gives out the connection that has been idle longest, which may be one of an earlier test.
+    """
+    import mssql_python
+    from mssql_python.pooling import PoolingManager
+
+    was_off = PoolingManager.is_initialized() and not PoolingManager.is_enabled()
+    mssql_python.pooling(enabled=False)  # closes what it holds
+    mssql_python.pooling()
+    try:
+        yield
+    finally:
+        if was_off:
+            mssql_python.pooling(enabled=False)
 
 
 DRIVERS = {

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from drivers import OWN_CONNECTION, mssql_python_pool
 from emulator_process import Emulator
 from raw_client import ATTENTION, ATTENTION_DONE, BATCH, COUNT_SESSIONS, HEADERS, RawClient
 
@@ -100,16 +101,20 @@ def test_a_client_that_dies_in_the_middle_leaves_no_session(server: Emulator) ->
 
 @pytest.mark.parametrize("encrypt", ["yes", "no"])
 def test_a_pooled_connection_comes_back_clean(server: Emulator, encrypt: str) -> None:
-    with closing(server.connect_mssql_python(DATABASE, encrypt=encrypt, autocommit=True)) as connection:
-        [before] = rows_of(connection, "SELECT @@SPID")
-        connection.cursor().execute("CREATE TABLE #mine (a int)")
-        connection.cursor().execute("BEGIN TRAN")
-        connection.cursor().execute("USE master")
-    with closing(server.connect_mssql_python(DATABASE, encrypt=encrypt, autocommit=True)) as connection:
-        [after] = rows_of(connection, "SELECT @@SPID, DB_NAME(), @@TRANCOUNT")
-        assert after == (*before, DATABASE, 0)
-        with pytest.raises(Exception, match="Invalid object name '#mine'"):
-            connection.cursor().execute("SELECT * FROM #mine")
+    def connect() -> Any:
+        return closing(server.connect_mssql_python(DATABASE, encrypt=encrypt, autocommit=True))
+
+    with mssql_python_pool():
+        with connect() as connection:
+            [before] = rows_of(connection, OWN_CONNECTION)
+            connection.cursor().execute("CREATE TABLE #mine (a int)")
+            connection.cursor().execute("BEGIN TRAN")
+            connection.cursor().execute("USE master")
+        with connect() as connection:
+            assert rows_of(connection, "SELECT DB_NAME(), @@TRANCOUNT") == [(DATABASE, 0)]
+            assert rows_of(connection, OWN_CONNECTION) == [before]
+            with pytest.raises(Exception, match="Invalid object name '#mine'"):
+                connection.cursor().execute("SELECT * FROM #mine")
 
 
 def test_many_clients_at_once_are_all_served(server: Emulator) -> None:
