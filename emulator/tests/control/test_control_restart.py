@@ -28,6 +28,18 @@ def now(cursor: Any) -> datetime:
     return shown
 
 
+def test_every_system_view_survives_a_restart(open_dir: Path) -> None:
+    views = "SELECT name FROM sys.all_views ORDER BY name"
+    with started(open_dir / "views") as cursor:
+        cursor.execute(views)
+        before = cursor.fetchall()
+    with started(open_dir / "views") as cursor:
+        cursor.execute(views)
+        assert cursor.fetchall() == before
+    names = {name for (name,) in before}
+    assert {"dm_change_feed_errors", "dm_change_feed_log_scan_sessions", "tables"} <= names
+
+
 def test_clock_survives_a_restart_and_faults_do_not(open_dir: Path) -> None:
     folder = open_dir / "restarted"
     with started(folder) as cursor:

@@ -20,8 +20,7 @@ ALTER TABLE emulator.event_stream_databases ADD COLUMN IF NOT EXISTS generation 
 
 -- sys.dm_change_feed_log_scan_sessions and dm_change_feed_errors. A start of the server empties both, as they are in memory
 -- there. Of each database the last 32 scans are kept; session 0 has the sums of all of them.
-DROP TABLE IF EXISTS emulator.event_stream_scans, emulator.event_stream_errors CASCADE;
-CREATE UNLOGGED TABLE emulator.event_stream_scans (
+CREATE UNLOGGED TABLE IF NOT EXISTS emulator.event_stream_scans (
     database_id int NOT NULL REFERENCES emulator.event_stream_databases ON DELETE CASCADE,
     session_id int NOT NULL,
     start_time timestamp(3) NOT NULL,
@@ -43,7 +42,7 @@ CREATE UNLOGGED TABLE emulator.event_stream_scans (
     failed_sessions_count int NOT NULL,
     PRIMARY KEY (database_id, session_id)
 );
-CREATE UNLOGGED TABLE emulator.event_stream_errors (
+CREATE UNLOGGED TABLE IF NOT EXISTS emulator.event_stream_errors (
     database_id int NOT NULL,
     session_id int NOT NULL,
     entry_time timestamp(3) NOT NULL DEFAULT emulator.now(),
@@ -54,6 +53,8 @@ CREATE UNLOGGED TABLE emulator.event_stream_errors (
     batch_start_lsn varchar(23) NOT NULL,
     FOREIGN KEY (database_id, session_id) REFERENCES emulator.event_stream_scans ON DELETE CASCADE
 );
+-- Dropped, they would take the system views with them, which are made once.
+TRUNCATE emulator.event_stream_scans, emulator.event_stream_errors;
 
 -- A scan, or several that found nothing, or one that failed. committed: the last commit, in seconds since 1970. Returns the
 -- session, or NULL where the stream has ended in the meantime.
