@@ -1,6 +1,7 @@
 """Data folders that were made once and are copied from then on: a PostgreSQL cluster after initdb, and an emulator's.
 
-They are in ``build/prepared``. A change of the lock file or of the emulator's sources gives them a new name.
+They are in ``build/prepared``. A change of the lock file, of the emulator's sources or of the time zone, which initdb
+writes into the cluster, gives them a new name.
 """
 
 from __future__ import annotations
@@ -23,20 +24,24 @@ from sqlserver_emulator.testing import running_emulator
 _REPOSITORY = Path(__file__).parents[3]
 _PREPARED = _REPOSITORY / "build" / "prepared"
 _SOURCES = _REPOSITORY / "emulator" / "src"
+_TIME_ZONE = os.environ.get("TZ", "")
 
 
 def copy_emulator_data(data_dir: Path) -> None:
-    """Make the data of an emulator without a database of its own, where ``data_dir`` has no data yet."""
-    if not (data_dir / "postgres").exists():
+    """Make the data of an emulator without a database of its own, unless ``data_dir`` has data.
+
+    A test that has changed the time zone gets none.
+    """
+    if not (data_dir / "postgres").exists() and os.environ.get("TZ", "") == _TIME_ZONE:
         make_passable_folder(data_dir)
-        _copy(_prepare("emulator", _make_emulator), data_dir / "postgres")
+        _copy(_prepare(f"emulator-{sources_key()}", _make_emulator), data_dir / "postgres")
 
 
 class PreparedPostgres(EmbeddedPostgres):
     """An ``EmbeddedPostgres`` that copies a cluster in place of running initdb."""
 
     def _initdb(self) -> None:
-        made = _prepare("postgres", _make_postgres)
+        made = _prepare(f"postgres-{sources_key()}", _make_postgres)
         self.cluster_dir.rmdir()
         _copy(made / "cluster", self.cluster_dir)
         shutil.copy2(made / "password", self.data_dir / "password")
@@ -48,7 +53,8 @@ def copy_certificate(folder: Path) -> None:
     mssql-python's Rust driver keeps the first authority that it reads, for all servers of its process.
     """
     if not folder.exists():
-        _copy(_prepare("tls", lambda made: _make_certificate(made / "made")), folder)
+        # Its name stays: while a run has emulators, another one may begin with other sources.
+        _copy(_prepare(f"tls-{os.geteuid()}", lambda made: _make_certificate(made / "made")), folder)
 
 
 def _make_certificate(folder: Path) -> None:
@@ -69,12 +75,12 @@ def _make_postgres(folder: Path) -> None:
 
 def _prepare(name: str, make: Callable[[Path], None]) -> Path:
     """Return the prepared folder, made by the first process that asks for it."""
-    folder = _PREPARED / f"{name}-{sources_key()}"
+    folder = _PREPARED / name
     _PREPARED.mkdir(parents=True, exist_ok=True)
     with (_PREPARED / f"lock-{os.geteuid()}").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
-            for outdated in _PREPARED.glob(f"{name}-{os.geteuid()}-*"):
+            for outdated in _PREPARED.glob(f"{name.partition('-')[0]}-{os.geteuid()}-*"):
                 shutil.rmtree(outdated, ignore_errors=True)
             with server_folder("floodmark-prepared-") as made:
                 make(made)
@@ -89,7 +95,8 @@ def _prepare(name: str, make: Callable[[Path], None]) -> Path:
 def sources_key() -> str:
     """Return a name for what the folders are made from: packages, sources, Python, and the user that owns them."""
     files = [_REPOSITORY / "uv.lock", *sorted(_SOURCES.rglob("*.py")), *sorted(_SOURCES.rglob("*.sql"))]
-    digest = hashlib.sha256(sys.version.encode())
+    zone = Path("/etc/localtime")
+    digest = hashlib.sha256(f"{sys.version} {_TIME_ZONE} {zone.resolve()}".encode())
     for file in files:
         digest.update(file.read_bytes())
     return f"{os.geteuid()}-{digest.hexdigest()[:16]}"
