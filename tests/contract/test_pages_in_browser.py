@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -37,6 +38,7 @@ pytestmark = [
     pytest.mark.skipif(bool(why_no_browser()), reason=why_no_browser()),
     pytest.mark.filterwarnings("ignore:Using `httpx` with"),
 ]
+_LIMIT_SECONDS = 30
 VIEWS = [(width, scheme) for width in (1280, 380) for scheme in ("light", "dark")]
 BACKGROUND = {"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"}
 DRAWN = """
@@ -101,6 +103,12 @@ def run(browser: Chrome, script: str) -> Any:
     return browser.execute_script(script)  # type: ignore[no-untyped-call]
 
 
+def wait_until(browser: Chrome, condition: Callable[[], object]) -> None:
+    """Wait for a page that is on its way: what is left of the one before may go while it is read."""
+    waiting = WebDriverWait(browser, _LIMIT_SECONDS, ignored_exceptions=[StaleElementReferenceException])
+    waiting.until(lambda _: condition())
+
+
 def check_fit(browser: Chrome, scheme: str) -> None:
     """The page does not scroll sideways, has the colours of the scheme, and has written nothing to the console."""
     assert run(browser, "return document.scrollingElement.scrollWidth <= innerWidth")
@@ -150,7 +158,7 @@ def test_charts_of_a_table_are_drawn(browser: Chrome, filled: str, width: int, s
         "Size of the change tables",
         "Rows of the change tables",
     ]
-    WebDriverWait(browser, 10).until(lambda _: run(browser, DRAWN) == [True] * 6)
+    wait_until(browser, lambda: run(browser, DRAWN) == [True] * 6)
     links = [each.get_attribute("href") or "" for each in all_of(browser, "tbody a[data-airflow]")]
     assert links[0].endswith(f"/dags/cdc_shop/runs/{quote('scheduled__2026-05-01T00:00:00+00:00__60', safe='')}")
     check_fit(browser, scheme)
@@ -163,25 +171,25 @@ def test_rows_in_quarantine_are_reached_and_chosen_by_rule(
     show(browser, width, scheme)
     browser.get(f"{filled}/shop/dbo.Orders")
     browser.find_element(By.LINK_TEXT, "Rows in quarantine").click()
-    WebDriverWait(browser, 10).until(lambda _: texts(browser, "h1") == ["Quarantine of dbo.Orders"])
+    wait_until(browser, lambda: texts(browser, "h1") == ["Quarantine of dbo.Orders"])
     assert texts(browser, "td.name code") == ["4714", "4713", "4712"]
     browser.find_element(By.LINK_TEXT, "amount_is_positive").click()
-    WebDriverWait(browser, 10).until(lambda _: all_of(browser, "a[aria-current]"))
+    wait_until(browser, lambda: all_of(browser, "a[aria-current]"))
     check_fit(browser, scheme)
     browser.find_element(By.LINK_TEXT, "dbo.Orders").click()
-    WebDriverWait(browser, 10).until(lambda _: texts(browser, "h1") == ["dbo.Orders"])
+    wait_until(browser, lambda: texts(browser, "h1") == ["dbo.Orders"])
 
 
 def test_cards_are_searched_and_filtered_by_keyboard(browser: Chrome, filled: str) -> None:
     show(browser, 1280, "light")
     browser.get(filled)
     all_of(browser, "#q")[0].send_keys("EXP", Keys.ENTER)
-    WebDriverWait(browser, 10).until(lambda _: texts(browser, ".card h2") == ["expired"])
+    wait_until(browser, lambda: texts(browser, ".card h2") == ["expired"])
     assert all_of(browser, "#q")[0].get_attribute("value") == "EXP"
     browser.get(filled)
     Select(all_of(browser, "#state")[0]).select_by_visible_text("paused")
     all_of(browser, "form button")[0].click()
-    WebDriverWait(browser, 10).until(lambda _: texts(browser, ".card h2") == ["stopped"])
+    wait_until(browser, lambda: texts(browser, ".card h2") == ["stopped"])
     browser.get(f"{filled}?q=nothing")
     assert "No pipeline matches." in all_of(browser, "body")[0].text
 
