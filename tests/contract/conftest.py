@@ -18,8 +18,9 @@ from prepared_folders import PreparedPostgres
 
 @pytest.fixture(scope="session")
 def postgres(shared_dir: Path) -> Iterator[EmbeddedPostgres]:
-    if standing_servers.are_wanted():
-        yield standing_servers.find_servers().warehouse
+    standing = standing_servers.find_servers()
+    if standing is not None:
+        yield standing.warehouse
         return
     with PreparedPostgres(shared_dir / "warehouse", settings=standing_servers.WAREHOUSE_SETTINGS) as server:
         yield server

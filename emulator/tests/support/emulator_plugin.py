@@ -66,8 +66,9 @@ def emulator_dir(shared_dir: Path) -> Path:
 @pytest.fixture(scope="session")
 def emulator(emulator_dir: Path) -> Iterator[Emulator]:
     """A running emulator with the database Test, its capture job scanning ten times a second."""
-    if standing_servers.are_wanted():
-        yield standing_servers.find_servers().emulator
+    standing = standing_servers.find_servers()
+    if standing is not None:
+        yield standing.emulator
         return
     with running_emulator(emulator_dir, "--capture-interval", "0.1") as running:
         yield running

@@ -1,6 +1,7 @@
 """Servers that outlive a run of tests: an emulator and a warehouse that the next ``make test-one`` finds running.
 
-They end when no run has used them for ten minutes, or when the emulator's sources have changed.
+One run at a time has them; another one starts its own. They end when they were free for ten minutes. Servers of changed
+sources are other ones.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from prepared_folders import PreparedPostgres, sources_key
 
 VARIABLE = "FLOODMARK_STANDING_SERVERS"
 WAREHOUSE_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+_LOCK = "lock"
 _IDLE_SECONDS = 600
 _START_SECONDS = 60
 _keepers: list[subprocess.Popen[bytes]] = []
@@ -40,25 +43,29 @@ class StandingServers:
     warehouse: EmbeddedPostgres
 
 
-def are_wanted() -> bool:
-    """Return whether the environment asks for servers that stay."""
-    return bool(os.environ.get(VARIABLE))
+@cache
+def find_servers() -> StandingServers | None:
+    """Return the running servers for the rest of this process; start them if there are none.
 
-
-def find_servers() -> StandingServers:
-    """Return the running servers; start them where there are none."""
+    None if the environment does not ask for them, or if another run has them.
+    """
+    if not os.environ.get(VARIABLE):
+        return None
     folder = Path(tempfile.gettempdir()) / f"floodmark-tests-{sources_key()}"
     folder.mkdir(mode=0o711, exist_ok=True)
     assert folder.stat().st_uid == os.geteuid(), f"{folder} belongs to another user"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        (folder / "used").touch()
+    # Never closed: the lock says that the servers are in use.
+    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    if not _take(lock):
+        os.close(lock)
+        return None
+    found = _read(folder)
+    if found is None:
+        _clear(folder)
+        _start(folder)
         found = _read(folder)
-        if found is None:
-            _start(folder)
-            found = _read(folder)
-        assert found is not None, (folder / "log").read_text(errors="replace")
-        return found
+    assert found is not None, (folder / "log").read_text(errors="replace")
+    return found
 
 
 def _read(folder: Path) -> StandingServers | None:
@@ -90,21 +97,38 @@ def _start(folder: Path) -> None:
 
 
 def _keep(folder: Path) -> None:
-    """Run both servers until no run has used them for long, and remove their folder."""
-    with (folder / "lock").open("w") as lock:
-        with (
-            running_emulator(folder / "emulator", *_CAPTURE) as emulator,
-            PreparedPostgres(folder / "warehouse", settings=WAREHOUSE_SETTINGS),
-        ):
-            _publish(folder, emulator)
-            while emulator.process.is_running() and not _is_idle(folder):
-                time.sleep(1)
-            # A run that asks meanwhile waits, and then starts new servers.
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            (folder / "servers.json").unlink()
-        for each in folder.iterdir():
-            if each.name != "lock":
-                shutil.rmtree(each) if each.is_dir() else each.unlink()
+    """Run both servers until they were free for long, and remove their folder's content."""
+    lock = os.open(folder / _LOCK, os.O_RDWR)
+    with (
+        running_emulator(folder / "emulator", *_CAPTURE) as emulator,
+        PreparedPostgres(folder / "warehouse", settings=WAREHOUSE_SETTINGS),
+    ):
+        _publish(folder, emulator)
+        free_since = time.monotonic()
+        while emulator.process.is_running():
+            time.sleep(1)
+            if not _take(lock):
+                free_since = time.monotonic()
+            elif time.monotonic() - free_since > _IDLE_SECONDS:
+                break  # with the lock: no run can find them while they end
+            else:
+                fcntl.flock(lock, fcntl.LOCK_UN)
+    _clear(folder)
+
+
+def _take(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _clear(folder: Path) -> None:
+    """Remove all that servers have left, but the lock."""
+    for each in folder.iterdir():
+        if each.name != _LOCK:
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
 
 
 def _publish(folder: Path, emulator: Emulator) -> None:
@@ -114,10 +138,6 @@ def _publish(folder: Path, emulator: Emulator) -> None:
     unfinished.touch(mode=0o600)
     unfinished.write_text(json.dumps(fields | place), encoding="utf-8")
     unfinished.rename(folder / "servers.json")
-
-
-def _is_idle(folder: Path) -> bool:
-    return time.time() - (folder / "used").stat().st_mtime > _IDLE_SECONDS
 
 
 if __name__ == "__main__":
