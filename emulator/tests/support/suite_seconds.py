@@ -4,7 +4,7 @@ The table orders the next run: the longest files begin first, because one that b
 table begins with the stories.
 
 The processor time of a file is that of its process and of all processes below it. Work of a process whose parent was
-killed is not seen; neither is work of servers that several test processes share, which the last line has.
+killed is not seen.
 """
 
 from __future__ import annotations
@@ -12,23 +12,25 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 _REPOSITORY = Path(__file__).parents[3]
 TABLE = _REPOSITORY / "build" / "test-seconds.tsv"
+_NAME = "seconds of files"
 _HEAD = "wall\tcpu\ttests\tfile"
 _LEAST_FILES = 40
 """A run of fewer files leaves the table alone: it may be of a few tests of each."""
 _LONG_FOLDERS = ("tests/story", "tests/contract", "tests/dags", "emulator/tests")
 _Row = tuple[float, float, int]
+"""Seconds on the clock, seconds of processor time, and tests."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    name = "seconds of files"
-    if not config.pluginmanager.has_plugin(name):
-        config.pluginmanager.register(_SuiteSeconds(config), name)
+    if not config.pluginmanager.has_plugin(_NAME):
+        config.pluginmanager.register(_SuiteSeconds(config), _NAME)
 
 
 class _SuiteSeconds:
@@ -36,6 +38,9 @@ class _SuiteSeconds:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        # All processes of a run must have one order, also if another run writes the table meanwhile.
+        given: dict[str, dict[str, float]] = getattr(config, "workerinput", {})
+        self._measured = given[_NAME] if given else {name: cpu for name, (_, cpu, _) in read_table().items()}
         self._files: dict[str, _Row] = {}
         self._began = _read_clocks()
         self._at = self._began
@@ -43,8 +48,11 @@ class _SuiteSeconds:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        measured = {name: cpu for name, (_, cpu, _) in read_table().items()}
-        items.sort(key=lambda item: _place_of(_name_of(item), measured))
+        items.sort(key=lambda item: _place_of(_name_of(item), self._measured))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput[_NAME] = self._measured
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
@@ -65,13 +73,12 @@ class _SuiteSeconds:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: object) -> None:
-        for name, (wall, cpu, tests) in getattr(node, "workeroutput", {}).get("seconds of files", {}).items():
-            self._files[name] = (wall, cpu, tests)
+        self._files.update(getattr(node, "workeroutput", {}).get(_NAME, {}))
 
     def pytest_sessionfinish(self) -> None:
         output = getattr(self._config, "workeroutput", None)
         if output is not None:
-            output["seconds of files"] = {name: list(row) for name, row in self._files.items()}
+            output[_NAME] = self._files
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if hasattr(self._config, "workeroutput"):
@@ -85,8 +92,7 @@ class _SuiteSeconds:
 
 
 def _name_of(item: pytest.Item) -> str:
-    path = item.path
-    return path.relative_to(_REPOSITORY).as_posix() if path.is_relative_to(_REPOSITORY) else path.name
+    return item.path.relative_to(_REPOSITORY).as_posix()
 
 
 def _place_of(name: str, measured: dict[str, float]) -> tuple[float, int]:
