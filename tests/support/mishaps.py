@@ -24,8 +24,9 @@ class Mishaps:
     stack: Stack
     folder: Path
     with_spark: bool = False
-    """Else loads run without it, and checks find nothing: for what is not about them."""
+    """Whether loads run in spark-submit, with the checks of a window after them."""
     with_checks: bool = False
+    """Whether the checks of a window are made after a load without Spark."""
     environment: dict[str, str] = field(default_factory=dict)
 
     @property
