@@ -54,7 +54,7 @@ def test_two_runs_at_once_load_every_row_once(mishaps: Mishaps) -> None:
 def test_load_that_is_cut_off_while_rows_flow_is_finished_by_the_next_run(
     mishaps: Mishaps, cut: str, with_spark: bool
 ) -> None:
-    """One of both with Spark, whose workers meet the error."""
+    """Spark runs one of both loads, and its workers meet the error."""
     name = f"Cut{cut}"
     mishaps.make_table(name, "ID int NOT NULL PRIMARY KEY, V nvarchar(1000) NULL")
     config = mishaps.config(name.lower(), table(name))

@@ -42,7 +42,9 @@ def print_comparison(stack: Stack, *arguments: Any) -> bool:
         "warehouse_port": stack.warehouse.port,
         "secrets": [stack.source.password, stack.warehouse_address["password"], stack.airflow.password],
     }
-    (Path(os.environ[FOLDER]) / "record.json").write_text(json.dumps(record), encoding="utf-8")
+    file = Path(os.environ[FOLDER]) / "record.json"
+    file.touch(mode=0o600)
+    file.write_text(json.dumps(record), encoding="utf-8")
     return _print_comparison(stack, *arguments)
 
 

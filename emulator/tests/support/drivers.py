@@ -22,7 +22,7 @@ from emulator_process import Emulator, trust
 
 Rows = Iterable[tuple[Any, ...]]
 OWN_CONNECTION = "SELECT session_id, connect_time FROM sys.dm_exec_connections WHERE session_id = @@SPID"
-"""Says a connection from all others: the number alone is soon that of a new session."""
+"""A query that identifies a connection. Its number alone is soon that of a new session."""
 _ODBC_DATETIMEOFFSET = -155
 
 
