@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,7 +13,11 @@ from floodmark.core.errors import FloodmarkError, InstanceReplacedError, TableRe
 from floodmark.core.policies import OnGap
 from floodmark.core.source.snapshot import Verdict
 from floodmark.core.version import Version
+from floodmark.core.window.chunks import LoadChunk
+from floodmark.core.window.plan import WindowPlan
 from floodmark.postgres.connection import WarehouseConnection
+from floodmark.sync.ports.staging import StagedPart, StagingSink
+from in_process_stager import InProcessStager
 from tracking_rig import TrackingRig, tracked_tables, tracking_rig
 
 TABLES = (
@@ -223,6 +227,60 @@ def test_rows_that_come_and_go_during_the_first_load_end_right(rig: TrackingRig)
     rig.sync()
     assert rig.differing() == []
     assert all(state.consistent for state in rig.ledger.read_tables("tracked").values())
+
+
+class _StagerThatMeetsWrites(InProcessStager):
+    """Rows come to dbo.Orders when its chunks have been read, and before the load asks how far the source is."""
+
+    def __init__(self, rig: TrackingRig) -> None:
+        super().__init__(rig.open_reader(), rig.open_cut)
+        self._rig = rig
+
+    def stage_chunks(
+        self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], reads: int, sink: StagingSink
+    ) -> Sequence[StagedPart]:
+        parts = super().stage_chunks(plan, index, chunks, reads, sink)
+        if plan.tables[index].source.name == "Orders":
+            self._rig.run("INSERT dbo.Orders VALUES (70, 1, NULL)", "UPDATE dbo.Orders SET Amount = 9 WHERE Id = 1")
+        return parts
+
+
+@pytest.fixture
+def untouched_rig(emulator: Emulator, database: WarehouseConnection) -> Iterator[TrackingRig]:
+    """The tables have rows, and no change since tracking was switched on: the newest version is 0, which no commit has."""
+    created, *_ = orders = [each for each in TABLES if "Orders" in each and "ENABLE" not in each]
+    assert created.startswith("CREATE")
+    enabled = [each for each in TABLES if "Orders" in each and "ENABLE" in each]
+    with tracking_rig(emulator, database, tracked_tables("Orders"), [*orders, *enabled]) as made:
+        yield made
+
+
+def test_changes_during_the_first_load_of_a_database_without_a_version_are_read(untouched_rig: TrackingRig) -> None:
+    rig = untouched_rig
+    rig.stager = _StagerThatMeetsWrites(rig)
+    rig.sync()
+    rig.stager = None
+    assert rig.watermark() == Version.of(0)
+    rig.sync()
+    assert rig.differing() == []
+    assert rig.watermark() == Version.of(2)
+
+
+def test_changes_during_the_first_load_are_read_by_a_login_that_sees_no_commit_times(rig: TrackingRig) -> None:
+    rig.run(
+        "CREATE LOGIN tracked_reader WITH PASSWORD = 'a-Password-1'",
+        "CREATE USER tracked_reader FOR LOGIN tracked_reader",
+        "GRANT SELECT, VIEW CHANGE TRACKING TO tracked_reader",
+    )
+    try:
+        rig.at = replace(rig.at, user="tracked_reader", password="a-Password-1")
+        rig.stager = _StagerThatMeetsWrites(rig)
+        rig.sync()
+        rig.stager = None
+        rig.sync()
+        assert rig.differing() == []
+    finally:
+        rig.run("DROP USER tracked_reader", "DROP LOGIN tracked_reader")
 
 
 def test_login_without_the_right_gets_a_verdict_that_says_what_to_grant(rig: TrackingRig) -> None:

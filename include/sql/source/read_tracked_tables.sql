@@ -36,7 +36,8 @@ BEGIN
         + QUOTENAME(OBJECT_SCHEMA_NAME(@id)) + N'.' + QUOTENAME(OBJECT_NAME(@id)) + N', @after) AS c';
     BEGIN TRY
         EXEC sys.sp_executesql @statement, N'@after bigint, @last bigint OUTPUT', @after = @after, @last = @last OUTPUT;
-        UPDATE @tracked SET last_version = @last, is_end_known = 1 WHERE object_id = @id;
+        -- Without a name, as of a table that was dropped meanwhile, nothing was looked for.
+        UPDATE @tracked SET last_version = @last, is_end_known = 1 WHERE object_id = @id AND @statement IS NOT NULL;
     END TRY
     BEGIN CATCH
         IF ERROR_NUMBER() <> 1222

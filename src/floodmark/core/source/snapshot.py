@@ -58,6 +58,8 @@ class TableSnapshot:
     """The highest ``__$start_lsn`` in the change table; ``LsnAbsence.NULL`` when that is empty, None when the login may
     not see it. It must be read after max_lsn: a table counts as quiet when its last change is not above the watermark,
     and no change captured in between may be missed."""
+    changes_after: Position | None = None
+    """last_change_lsn is known of the changes after this position alone; None: of all."""
     max_column_id: int = 0
     """The table's highest column_id; ids are never reused, so that it shows an added column."""
     min_lsn_at: datetime | None = None

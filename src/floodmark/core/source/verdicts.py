@@ -153,8 +153,8 @@ def not_captured(pipeline: str, validities: tuple[Validity, ...]) -> NotCaptured
 
 def is_quiet(table_snapshot: TableSnapshot, watermark: Position) -> bool:
     """Return whether the change table certainly has nothing after the watermark."""
-    last = table_snapshot.last_change_lsn
-    if last is None:
+    last, after = table_snapshot.last_change_lsn, table_snapshot.changes_after
+    if last is None or (after is not None and after > watermark):
         return False
     return not isinstance(last, Position) or last <= watermark
 

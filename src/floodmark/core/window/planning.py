@@ -84,11 +84,11 @@ def pinned_instances(settings: PipelineSettings, states: Mapping[TableName, Tabl
 
 
 def known_positions(states: Mapping[TableName, TableState]) -> list[Position]:
-    """Return the positions with a known commit time, to check whether the source still has them.
+    """Return the positions to ask the source about: whether it still has them, and what has changed after the lowest.
 
     These are the watermarks, and the ends of the reads of loads that are not consistent yet.
     """
-    watermarks = {state.watermark for state in states.values() if state.watermark and state.watermark_at}
+    watermarks = {state.watermark for state in states.values() if state.watermark}
     reads = {state.read_lsn for state in states.values() if state.read_lsn and not state.consistent}
     return sorted(watermarks | reads)
 

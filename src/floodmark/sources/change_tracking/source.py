@@ -80,11 +80,18 @@ class _Tables:
     """The tables that were asked for, as far as the login may see them."""
 
     def __init__(
-        self, tables: Sequence[FoundTable], columns: Sequence[Row], keys: Sequence[Row], tracked: Sequence[Row]
+        self,
+        tables: Sequence[FoundTable],
+        columns: Sequence[Row],
+        keys: Sequence[Row],
+        tracked: Sequence[Row],
+        after: int | None = None,
     ):
+        """after: the version after which the newest changes were looked for; None: they were not."""
         self._tables = tables
         self._columns, self._keys = grouped(columns), grouped(keys)
         self._tracked = {row[0]: row[1:] for row in tracked}
+        self._after = None if after is None else Version.of(after)
 
     def snapshot_of(self, name: TableName) -> TableSnapshot:
         """Return what was found of one table."""
@@ -110,6 +117,7 @@ class _Tables:
             # The lowest version whose changes are certainly there.
             min_lsn=Version.of(min_valid).next(),
             last_change_lsn=_newest(last) if is_end_known else None,
+            changes_after=self._after,
             max_column_id=found.max_column_id,
             server_name=found.name,
             masked=found.masked,
@@ -136,7 +144,7 @@ def _read_tables(session: SourceSession, tables: Sequence[TableName], after: int
     described = build_tables(found, masked, filters)
     objects = b"".join(table.object_id.to_bytes(4) for table in described)
     tracked = session.fetch(read_sql("read_tracked_tables"), (objects, after))
-    return _Tables(described, columns, keys, tracked)
+    return _Tables(described, columns, keys, tracked, after)
 
 
 def _newest(version: int | None) -> Version | LsnAbsence:

@@ -260,3 +260,9 @@ def test_table_is_quiet_when_its_last_change_is_not_above_the_watermark(
     last: Lsn | LsnAbsence | None, quiet: bool
 ) -> None:
     assert is_quiet(table_seen(last_change_lsn=last), lsn(50)) is quiet
+
+
+def test_table_whose_changes_were_looked_for_above_the_watermark_is_not_quiet() -> None:
+    seen = table_seen(last_change_lsn=LsnAbsence.NULL, changes_after=lsn(50))
+    assert is_quiet(seen, lsn(50))
+    assert not is_quiet(seen, lsn(49))
