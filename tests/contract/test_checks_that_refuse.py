@@ -13,7 +13,7 @@ from warehouse_shop import ORDERS, PIPELINE, Shop
 
 from floodmark.core.errors import DataQualityError, FloodmarkError, TableRefusedError
 from floodmark.core.naming import quote_table
-from floodmark.core.policies import Deletes
+from floodmark.core.policies import Deletes, NetSource
 from floodmark.core.schema import TableName
 from floodmark.core.window.plan import TableCounts, WindowPlan, WindowState
 from floodmark.postgres.connection import WarehouseConnection
@@ -77,6 +77,21 @@ def test_table_leaves_the_merged_window_and_heals_by_an_update_or_a_delete(
     runner.run()
     assert runner.equal(ITEMS)
     assert runner.watermark(ITEMS) == runner.position
+    assert runner.verdicts()["Items"] == "ready"
+
+
+def test_row_of_a_refused_window_that_is_gone_before_the_next_window_is_deleted(runner: PairRunner) -> None:
+    """The server's net changes from the old watermark on omit it: it came and went in between."""
+    settings = pair(items={"net": NetSource.SERVER})
+    runner.run(settings)
+    runner.source.write(ITEMS, 1, 11)
+    runner.run(settings)
+    runner.source.write(ITEMS, 50, BAD)
+    with pytest.raises(TableRefusedError):
+        runner.run(settings)
+    runner.source.write(ITEMS, 50, None)
+    runner.run(settings)
+    assert runner.equal(ITEMS)
     assert runner.verdicts()["Items"] == "ready"
 
 
