@@ -247,7 +247,7 @@ class _StagerThatMeetsWrites(InProcessStager):
 
 @pytest.fixture
 def untouched_rig(emulator: Emulator, database: WarehouseConnection) -> Iterator[TrackingRig]:
-    """The tables have rows, and no change since tracking was switched on: the newest version is 0, which no commit has."""
+    """A table with rows, and without a change since tracking was switched on: its version is 0, which no commit has."""
     created, *_ = orders = [each for each in TABLES if "Orders" in each and "ENABLE" not in each]
     assert created.startswith("CREATE")
     enabled = [each for each in TABLES if "Orders" in each and "ENABLE" in each]

@@ -514,6 +514,20 @@ def test_a_warehouse_that_is_down_ends_with_75_and_shows_no_password(
     assert "s3cret" not in result.output
 
 
+def test_pipeline_is_renamed_by_a_command(cli: CliRunner, database: WarehouseConnection, idle_source: None) -> None:
+    ledger = PostgresLedger(database)
+    ledger.ensure_schema()
+    publish_first_load(ledger, database)
+    ledger.rename_pipeline("shop", "before")
+    for arguments in (("before", "elsewhere"), ("shop", "shop")):
+        assert cli.invoke(app, ["rename", *arguments]).exit_code == 2
+    renamed = cli.invoke(app, ["rename", "before", "shop"])
+    assert renamed.exit_code == 0
+    assert renamed.output.startswith("shop goes on where before ended, with 1 tables: dbo.Orders.")
+    again = cli.invoke(app, ["rename", "before", "shop"])
+    assert (again.exit_code, "no table of this pipeline" in again.output) == (1, True)
+
+
 def test_database_of_a_source_is_confirmed_by_a_command(
     cli: CliRunner, database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch, idle_source: None
 ) -> None:

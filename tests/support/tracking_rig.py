@@ -176,6 +176,11 @@ class TrackingRig:
     def watermark(self, table: str = "Orders") -> Position | None:
         return self.ledger.read_tables(PIPELINE)[TableName("dbo", table)].watermark
 
+    def change_warehouse(self, statements: str) -> None:
+        """Run statements in the warehouse, as someone by hand would."""
+        with psycopg.connect(self.warehouse.conninfo(), autocommit=True) as session:
+            session.execute(statements)
+
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of the warehouse."""
         with psycopg.connect(self.warehouse.conninfo()) as session:

@@ -1,4 +1,4 @@
-"""The database that the pipelines of a source follow, and the decision that it is another one from now on."""
+"""The decisions of the operator about names: which database a source is, and which pipeline was renamed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from floodmark.wiring.pipelines import wire_ledger, wire_source
 
 if TYPE_CHECKING:
     from floodmark.app.context import AppContext
+    from floodmark.core.schema import TableName
     from floodmark.core.source.database import DatabaseIdentity
 
 
@@ -34,6 +35,20 @@ def reload_member(app: AppContext, pipeline: str, table: str, member: str) -> No
     ledger = wire_ledger(app.config).windows()
     ledger.ensure_schema()
     ledger.forget_mark(pipeline, source, member)
+
+
+def rename_pipeline(app: AppContext, name: str, to: str) -> Sequence[TableName]:
+    """Give all that the ledger has of a pipeline the name that it has in the configuration now. Return its tables.
+
+    Raises ConfigError where the configuration has the old name, or not the new one, and what the ledger raises.
+    """
+    if to not in app.config.pipelines:
+        raise ConfigError(to, "there is no such pipeline.", f"There are: {', '.join(sorted(app.config.pipelines))}.")
+    if name in app.config.pipelines:
+        raise ConfigError(name, "the configuration still has this pipeline.", "Rename it in pipelines.yaml first.")
+    ledger = wire_ledger(app.config).windows()
+    ledger.ensure_schema()
+    return ledger.rename_pipeline(name, to)
 
 
 def confirm_database(app: AppContext, source: str, by: str) -> Sequence[FollowedDatabase]:

@@ -1,4 +1,4 @@
-"""``floodmark source``: the decisions of the operator about a source."""
+"""``floodmark source`` and ``floodmark rename``: decisions of the operator about sources and names."""
 
 from __future__ import annotations
 
@@ -7,10 +7,22 @@ from typing import Annotated
 
 import typer
 
-from floodmark.app.source import confirm_database, reload_member
+from floodmark.app.source import confirm_database, reload_member, rename_pipeline
 from floodmark.cli.process import ConfigFile, explained, open_app
 
 source_app = typer.Typer(no_args_is_help=True, help="Sources: which database they are.")
+
+
+def rename(
+    old: Annotated[str, typer.Argument(help="The name that the pipeline had.")],
+    new: Annotated[str, typer.Argument(help="The name that it has in the configuration now.")],
+    config: ConfigFile = None,
+) -> None:
+    """Let a pipeline that was renamed in the configuration go on with the watermarks, windows and quarantine that the
+    ledger has under its OLD name."""
+    with explained():
+        tables = rename_pipeline(open_app(config), old, new)
+    typer.echo(f"{new} goes on where {old} ended, with {len(tables)} tables: {', '.join(map(str, tables))}.")
 
 
 @source_app.command("confirm")

@@ -12,6 +12,7 @@ FloodmarkError
 │   ├── OtherDatabaseError     the connection leads to another database (verdict other_database)
 │   ├── WindowExpiredError     the validity interval has passed the watermark (verdict expired)
 │   ├── SourceRewoundError     the watermark is ahead of the source (verdict ahead_of_source)
+│   ├── TargetLostError        the target is not the one that the watermark belongs to (verdict target_lost)
 │   ├── InstanceReplacedError  another capture instance has the name (verdict instance_replaced)
 │   ├── CaptureStoppedError    the capture job does not run (verdict capture_stopped)
 │   ├── TableRefusedError      the load refused a table (verdict refused)
@@ -114,6 +115,10 @@ class WindowExpiredError(OperatorError):
 
 class SourceRewoundError(OperatorError):
     """The source is behind the watermark: it was restored or failed over."""
+
+
+class TargetLostError(OperatorError):
+    """The target is not the table that the watermark belongs to."""
 
 
 class InstanceReplacedError(OperatorError):

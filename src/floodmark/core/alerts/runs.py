@@ -14,6 +14,7 @@ from floodmark.core.errors import (
     SourceRewoundError,
     TableNotPlannableError,
     TableRefusedError,
+    TargetLostError,
     WindowExpiredError,
 )
 from floodmark.core.status.measures import TableMeasure
@@ -37,7 +38,7 @@ _MEANS = {
     DRIFT_RUN_FAILED: "Schema drift is detected only by the runs of the pipelines until a run succeeds.",
     SWITCH_RUN_FAILED: "A switch of capture instances is suspended. Pipelines continue with the instance they read.",
 }
-_GAPS = {WindowExpiredError.__name__, InstanceReplacedError.__name__, SourceRewoundError.__name__}
+_GAPS = {each.__name__ for each in (WindowExpiredError, InstanceReplacedError, SourceRewoundError, TargetLostError)}
 _GAP_MEANS = "No new rows arrive in the named tables until they have been reloaded. The others go on."
 _LEFT_OUT = {TableNotPlannableError.__name__, TableRefusedError.__name__}
 _LEFT_OUT_MEANS = "No new rows arrive in the named tables until the cause is removed. The others go on."

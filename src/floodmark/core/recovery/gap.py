@@ -1,6 +1,7 @@
 """Gaps: stretches of the log whose changes can no longer be read, and the repair of a table that has one.
 
-The changes are lost, the rows are not: the table itself still has them. A repair reads the whole table again and then
+The changes are lost, the rows are not: the table itself still has them. A target that is not the one that the watermark
+belongs to is such a gap too, from the beginning to the watermark. A repair reads the whole table again and then
 deletes rows that no longer exist.
 """
 
@@ -50,6 +51,8 @@ def build_gap(
         if not isinstance(newest, Position) or (watermark and newest >= watermark):
             return replace(gap, after_lsn=None, after_at=None, to_lsn=watermark, to_at=at)
         return replace(gap, after_lsn=newest, after_at=snapshot.max_lsn_at, to_lsn=watermark, to_at=at)
+    if validity.verdict is Verdict.TARGET_LOST:
+        return replace(gap, after_lsn=None, after_at=None, to_lsn=validity.watermark, to_at=at)
     if validity.verdict is Verdict.INSTANCE_REPLACED and table_snapshot.instance is not None:
         found = table_snapshot.instance
         # The time is that of a capture instance. A table that records its changes itself is older than its history.
@@ -81,8 +84,13 @@ def build_repair_alert(pipeline: str, gap: Gap, window_id: int) -> Alert:
         subject=pipeline,
         table=gap.table,
         what=f"{gap.verdict.value}: {gap.cause} Window {window_id} reloads the table.",
-        means=f"The changes in {lost}{times} can no longer be read one by one. Until the load has been published, "
-        "the target shows the table as it was; the other tables of the pipeline go on.",
+        means=(
+            "The target may lack rows, or have rows of another time, until the load has been published; the other "
+            "tables of the pipeline go on."
+            if gap.verdict is Verdict.TARGET_LOST
+            else f"The changes in {lost}{times} can no longer be read one by one. Until the load has been published, "
+            "the target shows the table as it was; the other tables of the pipeline go on."
+        ),
         do=f"Make sure that the DAG cdc_load_{pipeline} is not paused, or run floodmark reload {pipeline} {gap.table}. "
         + _PREVENT[gap.verdict],
         event_key=repair_key(pipeline, gap.table),
@@ -92,6 +100,7 @@ def build_repair_alert(pipeline: str, gap: Gap, window_id: int) -> Alert:
 _PREVENT = {
     Verdict.EXPIRED: "Then raise the retention, or run more often.",
     Verdict.INSTANCE_REPLACED: "Then find out who did it.",
+    Verdict.TARGET_LOST: "Then find out who changed or restored the target.",
     Verdict.AHEAD_OF_SOURCE: "Then find out whether the source was restored or failed over, and what else it lost.",
 }
 

@@ -34,6 +34,7 @@ _REFUSED = (
     Verdict.INSTANCE_MISSING,
     Verdict.INSTANCE_REPLACED,
     Verdict.AHEAD_OF_SOURCE,
+    Verdict.TARGET_LOST,
 )
 
 

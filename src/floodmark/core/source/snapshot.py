@@ -144,6 +144,9 @@ class Verdict(Enum):
     """The source has removed changes that no run has read."""
     AHEAD_OF_SOURCE = "ahead_of_source"
     """The source no longer has what was read: it was restored, or failed over to a copy that was behind."""
+    TARGET_LOST = "target_lost"
+    """The target is not the table that the watermark belongs to: it was dropped, exchanged or emptied, one of its
+    columns is gone, or it or the ledger was restored without the other. No window is merged into it."""
     NOT_CAPTURED_YET = "not_captured_yet"
     """The capture job has not reached the enabling of the table."""
     INSTANCE_MISSING = "instance_missing"

@@ -31,3 +31,5 @@ class TableState:
     """The commit time of read_lsn."""
     database: DatabaseIdentity | None = None
     """The database that the pipeline follows; None where none is recorded."""
+    target_fault: str = ""
+    """Why the target is not the one that the ledger means; "" where it is, or where it was never loaded."""

@@ -25,6 +25,7 @@ from floodmark.core.errors import (
     SourceRewoundError,
     TableNotPlannableError,
     TableRefusedError,
+    TargetLostError,
     WindowExpiredError,
 )
 from floodmark.core.lsn import LsnAbsence
@@ -57,6 +58,7 @@ INCIDENTS: dict[Verdict, type[FloodmarkError]] = {
     Verdict.INSTANCE_REPLACED: InstanceReplacedError,
     Verdict.EXPIRED: WindowExpiredError,
     Verdict.AHEAD_OF_SOURCE: SourceRewoundError,
+    Verdict.TARGET_LOST: TargetLostError,
     Verdict.NOT_PLANNABLE: TableNotPlannableError,
     Verdict.REFUSED: TableRefusedError,
     Verdict.CAPTURE_STOPPED: CaptureStoppedError,
@@ -91,6 +93,7 @@ def classify(
     if verdict is None and not known.consistent:
         # The rows of a load may be ahead of the watermark; a source that was taken back to between the two lacks them.
         verdict = check.rewound(known.read_lsn, known.read_lsn_at)
+    verdict = verdict or check.lost_target()
     if verdict is None and not snapshot.is_synchronous:
         verdict = check.capture()
     return verdict or check.readable()
@@ -336,6 +339,16 @@ class TableCheck:
             f"The target may have rows that the source has lost, and may lack others. {self._reload()}.",
         )
 
+    def lost_target(self) -> Validity | None:
+        """Return a verdict where the target is not the one that the watermark belongs to."""
+        if self.state.watermark is None or not self.state.target_fault:
+            return None
+        return self._verdict(
+            Verdict.TARGET_LOST,
+            self.state.target_fault,
+            f"{self._reload()}, or restore the targets and the schema floodmark from one backup.",
+        )
+
     def capture(self) -> Validity | None:
         """Return a verdict where capture delivers nothing.
 
@@ -403,7 +416,7 @@ class TableCheck:
         return Validity(self.table, verdict, cause, hint, self.state.watermark, self.min_lsn, self.max_lsn)
 
 
-GAPS = frozenset({Verdict.EXPIRED, Verdict.INSTANCE_REPLACED, Verdict.AHEAD_OF_SOURCE})
+GAPS = frozenset({Verdict.EXPIRED, Verdict.INSTANCE_REPLACED, Verdict.AHEAD_OF_SOURCE, Verdict.TARGET_LOST})
 """The verdicts that a load of the whole table resolves."""
 
 LEFT_OUT = GAPS | {

@@ -36,6 +36,7 @@ from floodmark.postgres.ledger.opened import one_window, opened_window
 from floodmark.postgres.ledger.replays import ReplayQueries
 from floodmark.postgres.ledger.schema import ensure_schema
 from floodmark.postgres.ledger.steps import finish_table, insert_window
+from floodmark.postgres.ledger.target_marks import find_fault
 from floodmark.postgres.ledger.verdicts import VerdictRecords
 from floodmark.postgres.session import Reachable, open_session, open_transaction
 from floodmark.postgres.sql import read_sql
@@ -44,6 +45,21 @@ from floodmark.sync.ports.ledger import OpenedWindow
 
 # Separates Floodmark's advisory locks from those of other programs. Arbitrary, and fixed.
 _LOAD_LOCK = 0x46_4C_4F_44
+
+
+OF_A_PIPELINE = (
+    "tables",
+    "windows",
+    "members",
+    "quarantined_messages",
+    "gaps",
+    "verdicts",
+    "quarantine",
+    "switched_pipelines",
+    "drift_holds",
+    "followed_databases",
+)
+"""The tables of the ledger with a column ``pipeline``."""
 
 
 class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, DatabaseRecords):
@@ -58,7 +74,8 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
     def read_tables(self, pipeline: str) -> Mapping[TableName, TableState]:
         with open_transaction(self._at, pipeline) as session:
             rows = query(session, "read_tables", pipeline=pipeline)
-        return {(state := _table_state(row)).source: state for row in rows}
+            states = [_table_state(row, find_fault(session, pipeline, row)) for row in rows]
+        return {state.source: state for state in states}
 
     def unfinished_window(self, pipeline: str, lane: str = MAIN_LANE) -> OpenedWindow | None:
         with open_transaction(self._at, pipeline) as session:
@@ -176,6 +193,28 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
                 query(session, "mark_advanced", window_id=window_id)
             return _counts(session, window_id)
 
+    def rename_pipeline(self, name: str, to: str) -> Sequence[TableName]:
+        with open_transaction(self._at, name) as session:
+            found = query(session, "lock_pipeline", pipeline=name)
+            tables = [TableName(row["source_schema"], row["source_name"]) for row in found]
+            if not tables:
+                raise OperatorError(name, "the ledger has no table of this pipeline.", "Name it as it was before.")
+            if query(session, "lock_pipeline", pipeline=to):
+                raise OperatorError(to, "the ledger has tables of this pipeline already.", "Choose another name.")
+            for row in query(session, "list_unfinished", pipeline=name):
+                # Held until this transaction ends: no load begins meanwhile.
+                free = session.execute("SELECT pg_try_advisory_xact_lock(%s, %s)", _load_lock(row["window_id"]))
+                if free.fetchone() != (True,):
+                    raise WindowBusyError(name, f"window {row['window_id']} is being loaded.", "Nothing was renamed.")
+            # What a first run under the new name, which was refused, has recorded.
+            for table in ("verdicts", "followed_databases"):
+                session.execute(f"DELETE FROM floodmark.{table} WHERE pipeline = %s", [to])  # noqa: S608  (a constant)
+            for table in OF_A_PIPELINE:
+                session.execute(f"UPDATE floodmark.{table} SET pipeline = %s WHERE pipeline = %s", [to, name])  # noqa: S608
+            query(session, "rename_plans", name=to)
+            query(session, "end_alerts_of_pipeline", pipeline=name)
+        return tables
+
     def delete_old_windows(self, pipeline: str, keep_seconds: float, at_most: int) -> int:
         with open_transaction(self._at, pipeline) as session:
             named = {"pipeline": pipeline, "keep_seconds": keep_seconds, "at_most": at_most}
@@ -211,7 +250,7 @@ def _holder(session: psycopg.Connection, window_id: int) -> str:
     return f" (from {found[0]['client']}, since {found[0]['since']:%Y-%m-%d %H:%M:%S} UTC)" if found else ""
 
 
-def _table_state(row: DictRow) -> TableState:
+def _table_state(row: DictRow, target_fault: str) -> TableState:
     identity = None
     if row["instance_name"] is not None:
         identity = InstanceIdentity(row["instance_name"], row["instance_object_id"], row["instance_created_at"])
@@ -227,6 +266,7 @@ def _table_state(row: DictRow) -> TableState:
         read_lsn,
         row["read_lsn_at"],
         database_of(row),
+        target_fault,
     )
 
 

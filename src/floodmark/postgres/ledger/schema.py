@@ -8,7 +8,7 @@ from floodmark.core.errors import ConfigError
 from floodmark.postgres.session import SUBJECT, Reachable, open_transaction
 from floodmark.postgres.sql import read_sql
 
-VERSION = 13
+VERSION = 14
 # CREATE ... IF NOT EXISTS still fails when two sessions run it at once, so they queue up. An arbitrary, fixed number.
 _ADVISORY_LOCK = 0x_F100_D3A2
 

@@ -26,6 +26,7 @@ from floodmark.core.window.lane import import_lane
 from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan
 from floodmark.postgres.ledger.loads import mark_merged
 from floodmark.postgres.ledger.steps import finish_table, insert_window
+from floodmark.postgres.ledger.target_marks import record_target
 from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.statements import query, source_parameters
 from floodmark.postgres.warehouse.target_locks import lock_targets
@@ -139,6 +140,7 @@ def _finish(session: psycopg.Connection, window: WindowPlan, plan: TablePlan, ag
         read_lsn_at=age.read_lsn_at,
     )
     mark_merged(session, window, {plan.source: TableCounts()})
+    record_target(session, window, plan, has_written=True)
     query(session, "mark_checked", window_id=window.window_id)
     finish_table(session, window, plan)
     query(session, "mark_advanced", window_id=window.window_id)

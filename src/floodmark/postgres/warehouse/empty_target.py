@@ -33,7 +33,7 @@ def insert_into_empty(session: psycopg.Connection, merge: Merge) -> bool:
 
     Raises psycopg.IntegrityError as the merge does: UniqueViolation for a duplicate key, with the key's name.
     """
-    if merge.has_tombstones or _has_rows(session, merge.target):
+    if merge.has_tombstones or has_any_row(session, merge.target):
         return False
     key = _drop_key(session, merge.target)
     if key is None:
@@ -44,7 +44,8 @@ def insert_into_empty(session: psycopg.Connection, merge: Merge) -> bool:
     return True
 
 
-def _has_rows(session: psycopg.Connection, target: TableName) -> bool:
+def has_any_row(session: psycopg.Connection, target: TableName) -> bool:
+    """Return whether a target has a row, also one that is marked as deleted."""
     found = session.execute(f"SELECT EXISTS (SELECT FROM {quote_table(target)})").fetchone()  # noqa: S608  (quoted)
     return bool(found and found[0])
 
@@ -67,4 +68,4 @@ def _drop_key(session: psycopg.Connection, target: TableName) -> tuple[str, str]
 def _plain_key(session: psycopg.Connection, target: TableName) -> tuple[str, str] | None:
     named = {"schema": target.schema, "name": target.name}
     found = session.execute(read_sql("read_plain_primary_key"), named).fetchone()
-    return (found[0], found[1]) if found and not _has_rows(session, target) else None
+    return (found[0], found[1]) if found and not has_any_row(session, target) else None

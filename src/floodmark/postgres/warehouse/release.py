@@ -27,6 +27,7 @@ from floodmark.core.window.plan_json import plan_to_json
 from floodmark.postgres.ledger.claims import refuse_loads
 from floodmark.postgres.ledger.opened import opened_window
 from floodmark.postgres.ledger.schema import ensure_schema
+from floodmark.postgres.ledger.target_marks import has_written, record_target, refuse_lost_targets
 from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.statements import query, source_parameters
@@ -56,6 +57,7 @@ class PostgresQuarantine:
             lock_targets(session, [planned.target])
             lane = release_lane(planned.source)
             refuse_loads(session, pipeline, lane, [planned.source])
+            refuse_lost_targets(session, replace(last, tables=(planned,)))
             opened = query(
                 session,
                 "open_window",
@@ -154,6 +156,7 @@ class _Release:
         query(self.session, "store_plan", window_id=self.plan.window_id, plan=Jsonb(plan_to_json(self.plan)))
         query(self.session, "open_window_table", **named, kind=self.planned.kind.value, **_NO_INTERVAL)
         query(self.session, "record_counts", **named | asdict(counts))
+        record_target(self.session, self.plan, self.planned, has_written=has_written(self.planned, counts))
         for step in ("mark_merged", "mark_checked", "mark_advanced"):
             query(self.session, step, window_id=self.plan.window_id)
         return self.plan.window_id

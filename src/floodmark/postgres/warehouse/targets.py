@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import psycopg
 
 from floodmark.core.drift.supported import why_not_named
-from floodmark.core.errors import ConfigError, TargetRefusedError
+from floodmark.core.errors import ConfigError, TargetLostError, TargetRefusedError
 from floodmark.core.naming import (
     DELETED_COLUMN,
     LOADED_AT_COLUMN,
@@ -21,7 +21,7 @@ from floodmark.core.naming import (
 )
 from floodmark.core.schema import TableName
 from floodmark.core.types import warehouse_type
-from floodmark.core.window.plan import TablePlan
+from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.types import is_moment, postgres_type, type_holds
@@ -74,10 +74,17 @@ class PostgresTargets:
 def ensure_target(session: psycopg.Connection, table: TablePlan, found: Mapping[str, TargetColumn]) -> list[str]:
     """Create or widen the target. Return the changes, for the log. Raises ConfigError naming the column.
 
-    found: the columns that the target has; none where it does not exist.
+    found: the columns that the target has; none where it does not exist. Raises TargetLostError where a load of the
+    whole table has to make it again.
     """
     wanted = column_types(table)
     if not found:
+        if table.where or (table.kind is LoadKind.CHANGES and table.watermark is not None):
+            raise TargetLostError(
+                str(table.source),
+                f"the target {table.target} does not exist, and was loaded before.",
+                f"Nothing was merged. Reload the table: floodmark reload PIPELINE {table.source}",
+            )
         _ensure_schema(session, table.target.schema)
         session.execute(create_target(table))
         return [f"{table.target} created with {len(wanted)} columns"]
@@ -182,8 +189,8 @@ def _cut_key(table: TablePlan, columns: list[str]) -> ConfigError:
         str(table.source),
         f"the target {table.target} has the key {', '.join(columns)} cut to microseconds, and the source's is finer: "
         "rows that differ in it alone have become one.",
-        "Rename or drop the target, run the pipeline, which creates it with the exact key as text, then reload the "
-        f"table: floodmark reload PIPELINE {table.source}",
+        "Rename or drop the target, and reload the table, which creates it with the exact key as text: "
+        f"floodmark reload PIPELINE {table.source}",
     )
 
 

@@ -22,9 +22,11 @@ from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowP
 from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.loads import mark_merged
+from floodmark.postgres.ledger.target_marks import refuse_lost_targets
 from floodmark.postgres.session import open_session, open_transaction, translated
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.counts import count_merge, list_incomplete
+from floodmark.postgres.warehouse.empty_target import has_any_row
 from floodmark.postgres.warehouse.gate import apply_rules, in_bound, recover_kept_values
 from floodmark.postgres.warehouse.merge import Merge, merge_of, table, tombstone_key
 from floodmark.postgres.warehouse.merging import drop_duplicates, drop_keyless_deletes, key_rules, run_merge, text_rules
@@ -108,7 +110,9 @@ class PostgresWarehouse:
         with open_transaction(self._at, plan.pipeline) as session:
             _lock_planned(session, plan)
             lock_targets(session, [planned.target for planned in plan.tables])
+            refuse_lost_targets(session, plan)
             _refuse_overtaken_replay(session, plan)
+            plan = _as_reloads(session, plan)
             session.execute(_MERGE_SETTINGS)
             counts = {
                 planned.source: _merge_table(session, plan, index, (staged or {}).get(planned.source))
@@ -187,6 +191,31 @@ def _refuse_overtaken_replay(session: psycopg.Connection, plan: WindowPlan) -> N
                 f"the whole table was read since the replay was planned (window {found[0]}).",
                 "Nothing was merged; replay again.",
             )
+
+
+def _as_reloads(session: psycopg.Connection, plan: WindowPlan) -> WindowPlan:
+    """Return the plan with reloads in place of first loads whose targets have rows, as of a ledger that was lost.
+
+    Rows that the source no longer has are swept.
+    """
+    return dataclasses.replace(plan, tables=tuple(_as_reload(session, table) for table in plan.tables))
+
+
+def _as_reload(session: psycopg.Connection, table: TablePlan) -> TablePlan:
+    if (
+        table.kind is not LoadKind.FIRST_LOAD
+        or table.is_reload
+        or table.where
+        or not has_any_row(session, table.target)
+    ):
+        return table
+    _LOG.warning(
+        "%s: the target %s has rows that no window of this pipeline brought: the first load sweeps those that the "
+        "source does not have.",
+        table.source,
+        table.target,
+    )
+    return dataclasses.replace(table, is_reload=True)
 
 
 def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, rows: StagedRows | None) -> TableCounts:

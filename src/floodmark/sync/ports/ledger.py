@@ -269,5 +269,16 @@ class Databases(Protocol):
         """Record the decision of an operator that a pipeline follows this database from now on."""
 
 
-class Ledger(Windows, Loads, Chunks, Watermarks, Verdicts, Members, Databases, Protocol):
+class Pipelines(Protocol):
+    """The names of pipelines."""
+
+    def rename_pipeline(self, name: str, to: str) -> Sequence[TableName]:
+        """Give all that is recorded of a pipeline another name, and return its tables.
+
+        Raises OperatorError for a pipeline without tables or a name that has tables, WindowBusyError while a load of
+        the pipeline runs.
+        """
+
+
+class Ledger(Windows, Loads, Chunks, Watermarks, Verdicts, Members, Databases, Pipelines, Protocol):
     """All ports of the ledger."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
-from floodmark.core.source.snapshot import SourceSnapshot, Verdict
+from floodmark.core.source.snapshot import SourceSnapshot, Validity, Verdict
 from floodmark.core.source.state import TableState
-from floodmark.core.source.verdicts import GAPS, LEFT_OUT, incident
+from floodmark.core.source.verdicts import GAPS, INCIDENTS, LEFT_OUT, incident
 from floodmark.core.window.plan import LoadKind, WindowPlan
 from floodmark.core.window.planning import classify_tables, has_changed, pinned_instances
 from floodmark.sync.drift.watch import held_verdicts
@@ -120,7 +120,7 @@ def leave_out_unreadable(opening: Opening, plan: WindowPlan) -> WindowPlan | Non
     left = leave_out_drifted(opening, plan, snapshot, states)
     if left is None:
         return None
-    return leave_out_gaps(opening, left, snapshot if is_planned else None)
+    return leave_out_gaps(opening, left, snapshot if is_planned else None, states)
 
 
 def leave_out_drifted(
@@ -145,7 +145,9 @@ def leave_out_drifted(
     return opening.leave_out(plan, [*held, *changed])
 
 
-def leave_out_gaps(opening: Opening, plan: WindowPlan, snapshot: SourceSnapshot | None) -> WindowPlan | None:
+def leave_out_gaps(
+    opening: Opening, plan: WindowPlan, snapshot: SourceSnapshot | None, states: Mapping[TableName, TableState]
+) -> WindowPlan | None:
     """Leave out the tables that can no longer be read. Raises the errors of ``verify_reads`` for other verdicts.
 
     snapshot: of the instances of the plan; None where they are still to be read.
@@ -157,6 +159,7 @@ def leave_out_gaps(opening: Opening, plan: WindowPlan, snapshot: SourceSnapshot 
         snapshot, validities = classify_reads(plan, opening.source)
     else:
         validities = classify_planned(plan, snapshot)
+    validities = tuple(_with_target(opening, each, states) for each in validities)
     if rewound := [validity for validity in validities if validity.verdict is Verdict.AHEAD_OF_SOURCE]:
         _LOG.warning("Window %s was given up: %s", plan.window_id, rewound[0])
         return opening.leave_out(plan, [table.source for table in plan.tables])
@@ -176,6 +179,15 @@ def leave_out_gaps(opening: Opening, plan: WindowPlan, snapshot: SourceSnapshot 
     if error := incident(name, tuple(each for each in validities if each not in (*again, *gaps, *unread))):
         raise error
     return left
+
+
+def _with_target(opening: Opening, validity: Validity, states: Mapping[TableName, TableState]) -> Validity:
+    """Return the verdict on a planned table, or that its target is lost where it could be read."""
+    fault = states[validity.table].target_fault if validity.table in states else ""
+    if not fault or validity.verdict in INCIDENTS:
+        return validity
+    hint = f"Reload the table (floodmark reload {opening.settings.name} {validity.table}, or on_gap: repair)."
+    return replace(validity, verdict=Verdict.TARGET_LOST, cause=fault, hint=hint)
 
 
 GUARDS: tuple[PlanGuard, ...] = (leave_out_removed, leave_out_refused, leave_out_unreadable)

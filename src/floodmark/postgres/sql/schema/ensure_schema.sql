@@ -41,6 +41,14 @@ CREATE TABLE IF NOT EXISTS floodmark.tables (
 );
 ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS read_lsn floodmark.lsn;
 ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS read_lsn_at timestamp;
+-- Version 14: which table the target was at the last merge. Targets of an earlier version get theirs with the next one.
+ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS target_mark text;
+ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS target_columns text[];
+ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS target_window_id bigint;
+COMMENT ON COLUMN floodmark.tables.target_mark IS
+    'The numbers of the files of ledger and target: where they are other ones, one of the two was made again or restored';
+COMMENT ON COLUMN floodmark.tables.target_columns IS 'The columns of the target that the last merge wrote';
+COMMENT ON COLUMN floodmark.tables.target_window_id IS 'The last window that wrote rows: the highest __window_id of the target';
 COMMENT ON COLUMN floodmark.tables.read_lsn IS
     'The newest LSN of the source when the newest load had been read: until the table is consistent the log must have it';
 COMMENT ON COLUMN floodmark.tables.watermark IS 'The last LSN examined: the target is complete up to it';
@@ -474,3 +482,17 @@ COMMENT ON COLUMN floodmark.followed_databases.confirmed_by IS
 
 -- Version 6: the verdict uses the server's term (capture).
 UPDATE floodmark.verdicts SET verdict = 'not_captured_yet' WHERE verdict = 'not_harvested_yet';
+
+-- Version 14: the present marks of all targets (floodmark.tables.target_mark). VACUUM FULL, CLUSTER and a change of a
+-- type write a new file as well, so another mark is a reason to compare rows, and no more.
+CREATE OR REPLACE VIEW floodmark.target_marks AS
+SELECT t.pipeline, t.source_schema, t.source_name,
+    concat_ws(' ', l.oid, l.relfilenode, c.oid, c.relfilenode) AS mark,
+    array(
+        SELECT a.attname::text FROM pg_catalog.pg_attribute AS a
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    ) AS columns
+FROM floodmark.tables AS t
+JOIN pg_catalog.pg_class AS l ON l.oid = 'floodmark.tables'::regclass
+JOIN pg_catalog.pg_namespace AS n ON n.nspname = t.target_schema
+JOIN pg_catalog.pg_class AS c ON c.relnamespace = n.oid AND c.relname = t.target_name;

@@ -1,0 +1,90 @@
+"""Whether the target of a table is the one that its watermark belongs to.
+
+Nothing is written to the target for it: a mark there would need its owner, and a lock that waits for VACUUM. A merge
+records the numbers of the files of ledger and target (``floodmark.target_marks``). As long as they are the same,
+neither was made again, emptied or restored. Where they differ, the rows answer: the highest ``__window_id`` must be
+that of the last window that wrote rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+
+from floodmark.core.errors import TargetLostError
+from floodmark.core.naming import WINDOW_COLUMN, quote, quote_table
+from floodmark.core.policies import Deletes
+from floodmark.core.schema import TableName
+from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
+from floodmark.postgres.statements import query, source_parameters
+
+
+def has_written(table: TablePlan, counts: TableCounts) -> bool:
+    """Return whether a merge has given its number to some row of the target."""
+    kept = counts.deleted_rows + counts.swept_rows if table.deletes is Deletes.SOFT else 0
+    return counts.inserted_rows + counts.updated_rows + kept > 0
+
+
+def record_target(session: psycopg.Connection, plan: WindowPlan, table: TablePlan, *, has_written: bool) -> None:
+    """Record the target as it is after the merge of a window, in the transaction of the merge."""
+    query(
+        session,
+        "record_target",
+        pipeline=plan.pipeline,
+        **source_parameters(table.source),
+        window_id=plan.window_id,
+        columns=[*(column.name for column in table.feed.table.stored_columns), WINDOW_COLUMN],
+        has_written=has_written,
+    )
+
+
+def refuse_lost_targets(session: psycopg.Connection, plan: WindowPlan) -> None:
+    """Raise TargetLostError about a table whose target is not the one that its watermark belongs to.
+
+    A load of the whole table makes it right, so that its target may be any.
+    """
+    merged = [table.source for table in plan.tables if table.kind is not LoadKind.FIRST_LOAD or table.where]
+    for row in query(session, "read_tables", pipeline=plan.pipeline) if merged else ():
+        source = TableName(row["source_schema"], row["source_name"])
+        if source in merged and (fault := find_fault(session, plan.pipeline, row)):
+            raise TargetLostError(
+                str(source),
+                fault,
+                f"Nothing was merged into it. Reload the table: floodmark reload {plan.pipeline} {source}.",
+            )
+
+
+def find_fault(session: psycopg.Connection, pipeline: str, row: Mapping[str, Any]) -> str:
+    """Return why a target is not the one that the ledger means, as a sentence; "" where it is.
+
+    row: of ``read_tables``. A target in another file is compared once: the new file is recorded.
+    """
+    if row["watermark"] is None:
+        return ""
+    target = TableName(row["target_schema"], row["target_name"])
+    if not row["has_target"]:
+        return f"the target {target} does not exist, and was loaded before."
+    if lost := row["lost_columns"]:
+        columns = f"column {lost[0]}" if len(lost) == 1 else f"columns {', '.join(sorted(lost))}"
+        return f"the target {target} no longer has the {columns}, which earlier windows wrote."
+    if not row["is_other_target"]:
+        return ""
+    newest = session.execute(f"SELECT max({quote(WINDOW_COLUMN)}) FROM {quote_table(target)}").fetchone()  # noqa: S608
+    found, known = newest[0] if newest else None, row["target_window_id"]
+    if found != known:
+        return (
+            f"the target {target} was made again, emptied or restored, or the ledger was: {_difference(found, known)}"
+        )
+    # A user who may only read does without.
+    with suppress(psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction), session.transaction():
+        source = TableName(row["source_schema"], row["source_name"])
+        query(session, "keep_target_mark", pipeline=pipeline, **source_parameters(source))
+    return ""
+
+
+def _difference(found: int | None, known: int | None) -> str:
+    has = "it has no rows" if found is None else f"its newest rows are of window {found}"
+    return f"{has}, and the last window that wrote rows is {known or 'none'} in the ledger."
