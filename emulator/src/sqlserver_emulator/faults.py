@@ -18,6 +18,7 @@ class FaultKind(Enum):
     CAPTURE_FAILURE = "capture failure"
     CAPTURE_DELAY = "capture delay"
     SLOW_SCAN = "slow scan"
+    NULL_IN_DELETES = "null in deletes"
     STATEMENT_ERROR = "statement error"
     SLOW_STATEMENT = "slow statement"
     CONNECTION_CUT = "connection cut"
@@ -41,7 +42,7 @@ STREAM_KINDS = frozenset(
     }
 )
 _SINGLE_KINDS = CAPTURE_KINDS | STREAM_KINDS | {FaultKind.AGENT_STOPPED}
-_OUTSIDE_SESSIONS = _SINGLE_KINDS | {FaultKind.LOGIN_ERROR}
+_OUTSIDE_SESSIONS = _SINGLE_KINDS | {FaultKind.LOGIN_ERROR, FaultKind.NULL_IN_DELETES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,8 @@ class Match:
 class Fault:
     """``times``: how often it still happens, 0 for ever. ``value``: rows or seconds; ``detail``: what is said.
 
-    ``database_id``: of a fault of capture or of an event stream. ``object_id``: of the table whose readers wait.
+    ``database_id``: of a fault of capture or of an event stream. ``object_id``: of a table whose readers wait, or
+    whose deletes have no value of ``column_id``.
     """
 
     kind: FaultKind
@@ -79,6 +81,7 @@ class Fault:
     detail: str = ""
     database_id: int = 0
     object_id: int = 0
+    column_id: int = 0
     fault_id: int = 0
     since: datetime = field(default=datetime.min)
 

@@ -111,6 +111,44 @@ def test_slow_scan_shows_in_the_scan_sessions(shop: CdcDatabase) -> None:
     assert session["latency"] >= 2
 
 
+@pytest.mark.parametrize("who", ["job", "sp_cdc_scan", "run_capture"])
+def test_deletes_have_null_in_a_column_that_is_not_null_on_demand(shop: CdcDatabase, who: str) -> None:
+    shop.run(
+        "CREATE TABLE dbo.b (id int NOT NULL, flag bit NOT NULL, n nvarchar(9) NOT NULL, other bit NOT NULL,"
+        " PRIMARY KEY (id, flag))",
+        "EXEC sys.sp_cdc_enable_table N'dbo', N'b', @role_name = NULL, @supports_net_changes = 1",
+        "EXEC sys.sp_cdc_enable_table N'dbo', N'b', N'again', @role_name = NULL",
+        *(() if who == "job" else (STOP,)),
+    )
+    scan = {"job": "SELECT 1 AS x", "sp_cdc_scan": "EXEC sys.sp_cdc_scan", "run_capture": "EXEC emulator.run_capture"}
+
+    def rows(instance: str, count: int) -> list[tuple[object, ...]]:
+        shop.run(scan[who])
+        wait_until(lambda: len(shop.change_table(instance)) == count)
+        changes = shop.change_table(instance)
+        return [(c["__$operation"], c["id"], c["flag"], c["n"], c["other"]) for c in changes]
+
+    shop.run("INSERT dbo.b VALUES (1, 1, 'a', 1), (2, 1, 'b', 0), (3, 0, 'c', 1)")
+    shop.run("BEGIN TRAN; EXEC emulator.null_in_deletes N'dbo.b', N'FLAG'; ROLLBACK")
+    shop.run("EXEC emulator.null_in_deletes @table = N'b', @column = N'n'")
+    shop.run(
+        "DELETE dbo.b WHERE id = 1", "UPDATE dbo.b SET n = 'd' WHERE id = 2", "UPDATE dbo.b SET flag = 1 WHERE id = 3"
+    )
+    expected: list[tuple[object, ...]] = [
+        *[(2, 1, True, "a", True), (2, 2, True, "b", False), (2, 3, False, "c", True)],
+        (1, 1, None, None, True),
+        *[(3, 2, True, "b", False), (4, 2, True, "d", False)],
+        *[(1, 3, None, None, True), (2, 3, True, "c", True)],
+    ]
+    assert rows("dbo_b", 8) == rows("again", 8) == expected
+    flag, _n = shop.query("EXEC emulator.help_faults")
+    assert (flag["fault"], flag["table_name"], flag["text"]) == ("null in deletes", "dbo.b", "FLAG")
+    shop.run(f"EXEC emulator.clear_faults {flag['fault_id']}", "DELETE dbo.b WHERE id = 2")
+    assert rows("dbo_b", 9)[8] == (1, 2, True, None, False)
+    shop.run("EXEC emulator.reset", "DELETE dbo.b WHERE id = 3")
+    assert rows("dbo_b", 10)[9] == (1, 3, True, "c", True)
+
+
 def test_run_cleanup_removes_what_is_older_than_the_retention_by_the_clock(shop: CdcDatabase) -> None:
     shop.run(STOP, "EXEC sys.sp_cdc_drop_job N'cleanup'")  # which would run when the clock passes two in the morning
     insert(shop, 1)
@@ -220,6 +258,9 @@ def test_active_faults_are_listed_until_they_are_cleared(shop: CdcDatabase) -> N
         ("run_capture @database = N'nowhere'", 49998),
         ("run_capture @database = N'master'", 22901),
         ("clear_faults 7777", 49998),
+        ("null_in_deletes N'dbo.nowhere', N'id'", 49998),
+        ("null_in_deletes N'dbo.t', N'nothing'", 49998),
+        ("null_in_deletes N'dbo.t', N'v'", 49998),
     ],
 )
 def test_value_that_means_nothing_is_refused(shop: CdcDatabase, call: str, number: int) -> None:

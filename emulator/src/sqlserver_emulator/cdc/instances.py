@@ -106,6 +106,11 @@ def read_database(run: Run, database_id: int) -> CdcDatabase | None:
     return CdcDatabase(*rows[0]) if rows else None
 
 
+def read_nulls_in_deletes(run: Run) -> list[tuple[int, int]]:
+    """Return the columns that captured deletes have as NULL on demand: table and column."""
+    return list(run("SELECT object_id, column_id FROM emulator.nulls_in_deletes ORDER BY 1, 2", ()))
+
+
 def read_instances(run: Run, database: CdcDatabase) -> dict[int, TrackedTable]:
     """Return the tracked tables with their instances, by the source's object id."""
     instances: dict[int, list[CaptureInstance]] = {}
@@ -126,11 +131,12 @@ def _read_columns(
 ) -> tuple[tuple[CapturedColumn, ...], tuple[ChangeTableColumn, ...]]:
     rows = run(database.sql(_COLUMNS), (object_id, source_id))
     columns, stored = [], []
-    for name, column_id, ordinal, type_name, computed, dropped, is_max, source_name, attname, *place in rows:
+    for name, column_id, ordinal, type_name, computed, dropped, is_max, source_name, is_null, attname, *place in rows:
         # docs/reference/sqlserver_cdc.md, "Types" and "DDL": a computed column is always NULL, a dropped one from the
         # drop on.
         gone = computed or dropped
-        columns.append(CapturedColumn(name, column_id, ordinal, type_name, bool(is_max), None if gone else source_name))
+        origin = None if gone else source_name
+        columns.append(CapturedColumn(name, column_id, ordinal, type_name, bool(is_max), origin, is_null))
         stored.append(ChangeTableColumn(attname, *place))
     return tuple(columns), tuple(stored)
 
@@ -152,8 +158,9 @@ ORDER BY i.enabled_at
 # The captured columns follow the five of CHANGE_TABLE_START, hence the ordinal + 5.
 _COLUMNS = """
 SELECT k.column_name::text, k.column_id, k.column_ordinal, k.column_type::text, k.is_computed = 1,
-       d.column_id IS NOT NULL, own.length = -1, coalesce(source.postgres_name, own.postgres_name), a.attname::text,
-       a.attnum, a.atttypid::bigint, a.atttypmod
+       d.column_id IS NOT NULL, own.length = -1, coalesce(source.postgres_name, own.postgres_name),
+       EXISTS (SELECT FROM emulator.nulls_in_deletes n WHERE n.object_id = $2::int AND n.column_id = k.column_id),
+       a.attname::text, a.attnum, a.atttypid::bigint, a.atttypmod
 FROM :cdc.captured_columns k
 JOIN emulator.columns own ON own.object_id = k.object_id AND own.column_id = k.column_ordinal + 5
 JOIN pg_attribute a ON a.attrelid = k.object_id::oid AND a.attnum = own.attnum

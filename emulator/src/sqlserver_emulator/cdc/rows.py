@@ -40,6 +40,7 @@ class CapturedColumn:
     """One captured column. ``ordinal`` counts from 1 in the instance; ``type_name`` is the declared T-SQL type.
 
     source_name: its name in PostgreSQL, or None when nothing can come from the source: computed, or dropped there.
+    is_null_in_deletes: a fault on demand.
     """
 
     name: str
@@ -48,6 +49,7 @@ class CapturedColumn:
     type_name: str
     is_max: bool
     source_name: str | None
+    is_null_in_deletes: bool = False
 
 
 def mask_bytes(ordinals: Collection[int], column_count: int) -> bytes:
@@ -76,8 +78,11 @@ class InstanceRows:
         self._delete_head = _head(DELETE, full)
         self._take = _taker(self._places)
         # docs/reference/sqlserver_cdc.md, "Types": a delete has text, ntext and image as NULL.
-        legacy = [_ABSENT if c.type_name in LEGACY_LOB_TYPES else p for p, c in zip(self._places, columns, strict=True)]
-        self._take_deleted = _taker(legacy)
+        deleted = [
+            _ABSENT if c.type_name in LEGACY_LOB_TYPES or c.is_null_in_deletes else place
+            for place, c in zip(self._places, columns, strict=True)
+        ]
+        self._take_deleted = _taker(deleted)
         self._update_plans: dict[tuple[int, ...], tuple[bytes, bytes, Callable[[Fields], Sequence[bytes]]] | None] = {}
 
     def insert(self, start: bytes, sequence: bytes, command_id: int, row: Fields) -> bytes:

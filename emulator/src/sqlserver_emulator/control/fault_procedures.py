@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Final, Protocol
@@ -48,6 +49,14 @@ _LOCKED: Final = (
     Parameter("@login", SYSNAME, None),
     Parameter("@database", SYSNAME, None),
 )
+_WITHOUT: Final = (
+    Parameter("@table", NVARCHAR_4000),
+    Parameter("@column", SYSNAME),
+    Parameter("@database", SYSNAME, None),
+)
+_COLUMN: Final = """
+SELECT column_id, is_nullable FROM emulator.columns WHERE object_id = $1::int AND lower(name) = lower($2::text)
+"""
 _COLUMNS: Final = (
     ("fault_id", INT),
     ("fault", SYSNAME),
@@ -74,6 +83,7 @@ class FaultControl:
 
     def __init__(self, host: FaultHost, fetch: Fetch) -> None:
         self._host = host
+        self._fetch = fetch
         self._logs = FullLogs(fetch)
 
     def procedures(self) -> tuple[SystemProcedure, ...]:
@@ -123,6 +133,13 @@ class FaultControl:
                 "Make readers of the table wait for locks, as with READ_COMMITTED_SNAPSHOT OFF.",
             ),
             control_procedure(
+                "null_in_deletes",
+                _WITHOUT,
+                self._null_in_deletes,
+                "Capture deletes with NULL in this NOT NULL column, as servers did with bit columns, and with values "
+                "that no row holds because a default that was added later gives them. Other changes have the value.",
+            ),
+            control_procedure(
                 "stop_agent",
                 (),
                 self._stop_agent,
@@ -147,6 +164,8 @@ class FaultControl:
                 self._logs.free(fault.database_id)
             elif fault.kind is FaultKind.AGENT_STOPPED:
                 self._host.supervisor.start()
+        if any(fault.kind is FaultKind.NULL_IN_DELETES for fault in gone):
+            self._show_nulls_in_deletes()
         # Each database's job is asked once, however many of its faults are gone.
         for database_id in {fault.database_id for fault in gone if fault.kind in CAPTURE_KINDS}:
             self._host.supervisor.apply_faults(database_id)
@@ -194,6 +213,28 @@ class FaultControl:
         )
         self._host.faults.add(fault)
         yield from ()
+
+    def _null_in_deletes(self, call: ProcedureCall) -> Iterator[Event]:
+        table, column = str(required(call, "@table")), str(required(call, "@column"))
+        database = existing_database(call, text(call, "@database") or call.engine.database)
+        object_id = existing_table(call, database, table)
+        found = call.engine.fetch_all(_COLUMN, (object_id, column))
+        if not found:
+            raise refusal(f"Table '{table}' has no column '{column}'.")
+        ((column_id, is_nullable),) = found
+        if is_nullable:
+            raise refusal(f"Column '{column}' of table '{table}' is not NOT NULL.")
+        match = Match(database, table=table, text=column)
+        fault = Fault(FaultKind.NULL_IN_DELETES, match, object_id=object_id, column_id=int(str(column_id)))
+        self._host.faults.add(fault)
+        self._show_nulls_in_deletes()
+        yield from ()
+
+    def _show_nulls_in_deletes(self) -> None:
+        """Show capture, which runs in other processes, the faults that there are now."""
+        faults = [fault for fault in self._host.faults.active if fault.kind is FaultKind.NULL_IN_DELETES]
+        columns = json.dumps([(fault.object_id, fault.column_id) for fault in faults])
+        self._fetch("SELECT emulator.set_nulls_in_deletes($1::jsonb)", (columns,))
 
     def _add(self, call: ProcedureCall, fault: Fault) -> None:
         database = text(call, "@database")

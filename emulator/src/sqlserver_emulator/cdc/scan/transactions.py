@@ -10,7 +10,14 @@ import json
 from collections import deque
 from collections.abc import Iterable
 
-from sqlserver_emulator.cdc.instances import CdcDatabase, CdcDisabledError, TrackedTable, keep_instances, read_database
+from sqlserver_emulator.cdc.instances import (
+    CdcDatabase,
+    CdcDisabledError,
+    TrackedTable,
+    keep_instances,
+    read_database,
+    read_nulls_in_deletes,
+)
 from sqlserver_emulator.cdc.log import pgoutput
 from sqlserver_emulator.cdc.log.pgoutput import LogicalMessage
 from sqlserver_emulator.cdc.log.reader import PAYLOAD_AT, message_position
@@ -39,7 +46,7 @@ class TransactionTaker:
         self.clock = LoggedClock(self._run)
         self._timeline: Timeline | None = None
         self._queue: deque[bytes] = deque()
-        self._version = -1
+        self._version: tuple[int, list[tuple[int, int]]] = (-1, [])
         self.end_position = 0
         """The end of the last whole transaction that was taken."""
         self.is_in_transaction = False
@@ -120,8 +127,9 @@ class TransactionTaker:
         if current is None or current.slot != self._database.slot:
             raise CdcDisabledError(self._database.name)
         # Every change of a database's instances raises its version (`lock_instances`).
-        if current.version != self._version:
-            self._version, self._database = current.version, current
+        version = current.version, read_nulls_in_deletes(self._run)
+        if version != self._version:
+            self._version, self._database = version, current
             self._rows.set_database(current)
         self._timeline = Timeline(self._connection, self._database, self.clock)
         return self._timeline

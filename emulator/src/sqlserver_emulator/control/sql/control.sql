@@ -29,6 +29,22 @@ $$;
 
 GRANT USAGE ON SCHEMA emulator TO PUBLIC;
 
+-- The columns that are NULL in captured deletes on demand: what capture jobs see of the faults. A restart ends faults.
+CREATE TABLE IF NOT EXISTS emulator.nulls_in_deletes (
+    object_id int NOT NULL,
+    column_id int NOT NULL,
+    PRIMARY KEY (object_id, column_id)
+);
+DELETE FROM emulator.nulls_in_deletes;
+
+CREATE OR REPLACE FUNCTION emulator.set_nulls_in_deletes(pairs jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    LOCK TABLE emulator.nulls_in_deletes IN EXCLUSIVE MODE;
+    DELETE FROM emulator.nulls_in_deletes;
+    INSERT INTO emulator.nulls_in_deletes SELECT DISTINCT (pair->0)::int, (pair->1)::int FROM jsonb_array_elements(pairs) pair;
+END $$;
+
 -- sys.databases.log_reuse_wait: 6 (REPLICATION) while changes of tracked tables wait for a capture job that does not run or
 -- holds them back, and while the log is full on demand; else 0. Those who hold or fill say so with an advisory lock.
 CREATE OR REPLACE FUNCTION emulator.log_reuse_wait(database_id int) RETURNS smallint
