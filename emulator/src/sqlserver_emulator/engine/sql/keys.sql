@@ -37,6 +37,10 @@ BEGIN
             )
             INSERT INTO pg_depend (classid, objid, objsubid, refclassid, refobjid, refobjsubid, deptype)
             SELECT 'pg_trigger'::regclass, made.oid, 0, 'pg_class'::regclass, key.indexrelid, 0, 'a' FROM made;
+            -- A session keeps a description of each table, with its triggers, and makes it anew when the table's row in
+            -- pg_class is written, not when one of pg_trigger is. Without this it knows of a trigger for no index, which
+            -- checks nothing, until the transaction ends.
+            UPDATE pg_class SET relhastriggers = true WHERE oid = key.indrelid;
         END IF;
         UPDATE pg_index i SET indimmediate = false WHERE i.indexrelid = key.indexrelid;
     END LOOP;
