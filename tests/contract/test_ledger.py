@@ -124,28 +124,37 @@ def test_verdicts_of_a_ledger_of_version_5_get_their_new_name(shop: Shop) -> Non
         assert opened.execute("SELECT verdict FROM floodmark.verdicts").fetchall() == [("not_captured_yet",)]
 
 
-def test_tombstones_of_a_ledger_of_version_6_are_kept_and_still_win(shop: Shop) -> None:
-    shop.run(first_load(Deletes.HARD), 10, [Row(1, INSERT, 10)])
+@pytest.mark.parametrize("version", [6, 13])
+def test_tombstones_of_an_older_ledger_are_kept_and_still_win(shop: Shop, version: int) -> None:
+    shop.run(first_load(Deletes.HARD), 10, [Row(1, INSERT, 10), Row(-1, INSERT, 10)])
     shop.run(changes(10, 20, Deletes.HARD), 20, [Row(1, DELETE, 20)])
     with session(shop) as opened:
-        opened.execute("DROP INDEX floodmark.one_tombstone_per_key")
-        opened.execute("DROP INDEX floodmark.quarantine_by_key_hash")
-        opened.execute("ALTER TABLE floodmark.tombstones ADD PRIMARY KEY (target_schema, target_name, key)")
-        opened.execute("CREATE INDEX quarantine_by_key ON floodmark.quarantine (target_schema, target_name, key)")
-        opened.execute("UPDATE floodmark.ledger_version SET version = 6")
+        opened.execute("DROP INDEX floodmark.tombstones_by_key_hash")
+        if version == 6:
+            opened.execute("DROP INDEX floodmark.quarantine_by_key_hash")
+            opened.execute("ALTER TABLE floodmark.tombstones ADD PRIMARY KEY (target_schema, target_name, key)")
+            opened.execute("CREATE INDEX quarantine_by_key ON floodmark.quarantine (target_schema, target_name, key)")
+        else:
+            opened.execute(
+                "CREATE UNIQUE INDEX one_tombstone_per_key ON floodmark.tombstones"
+                " (target_schema, target_name, jsonb_hash_extended(key, 0), jsonb_hash_extended(key, 1))"
+            )
+        opened.execute("DELETE FROM floodmark.ledger_version WHERE version > %s", [version])
+        opened.execute("UPDATE floodmark.ledger_version SET version = %s", [version])
     shop.ledger.ensure_schema()
     shop.set_watermark(10)
     assert shop.run(changes(10, 20, Deletes.HARD), 20, [Row(1, UPDATE, 15)]).inserted_rows == 0
     shop.set_watermark(20)
-    shop.run(changes(20, 30, Deletes.HARD), 30, [Row(1, DELETE, 30)])
+    shop.run(changes(20, 30, Deletes.HARD), 30, [Row(1, DELETE, 30), Row(-1, DELETE, 25)])
     with session(shop) as opened:
-        assert opened.execute("SELECT key, lsn FROM floodmark.tombstones").fetchall() == [([1], lsn(30).value)]
+        found = opened.execute("SELECT key, lsn FROM floodmark.tombstones ORDER BY key").fetchall()
+        assert found == [([-1], lsn(25).value), ([1], lsn(30).value)]
         indexes = "SELECT indexname FROM pg_indexes WHERE tablename IN ('tombstones', 'quarantine') ORDER BY 1"
         assert opened.execute(indexes).fetchall() == [
-            ("one_tombstone_per_key",),
             ("open_quarantine",),
             ("quarantine_by_key_hash",),
             ("quarantine_pkey",),
+            ("tombstones_by_key_hash",),
             ("tombstones_by_lsn",),
         ]
 

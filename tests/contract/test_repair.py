@@ -67,6 +67,40 @@ def test_expired_table_is_reloaded_and_rows_that_are_gone_are_swept(runner: Runn
     assert (marked, tombstones) == (([{"__op": 1}], []) if deletes is Deletes.SOFT else ([], [{"key": [2]}]))
 
 
+@pytest.mark.parametrize("deletes", list(Deletes))
+def test_rows_whose_keys_differ_in_their_sign_alone_are_swept(runner: Runner, deletes: Deletes) -> None:
+    for key in (-1, -2):
+        runner.source.write(key, key)
+    runner.run(deletes=deletes)
+    for key in (-1, 1, -2, 2):
+        runner.source.write(key, None)
+    runner.source.min_lsn = runner.source.position
+    runner.source.idle()
+    runner.reload(deletes=deletes)
+    runner.run(deletes=deletes)
+    assert runner.equal()
+
+
+def test_load_that_an_older_ledger_could_not_finish_is_finished_after_its_upgrade(runner: Runner) -> None:
+    runner.source.write(-1, -1)
+    runner.run(deletes=Deletes.HARD)
+    for key in (-1, 1):
+        runner.source.write(key, None)
+    runner.planner(deletes=Deletes.HARD).open_reload(ORDERS)
+    with psycopg.connect(runner.shop.connection.conninfo()) as session:
+        session.execute(
+            "CREATE UNIQUE INDEX one_tombstone_per_key ON floodmark.tombstones"
+            " (target_schema, target_name, jsonb_hash_extended(key, 0), jsonb_hash_extended(key, 1))"
+        )
+        session.execute("UPDATE floodmark.ledger_version SET version = 13")
+    runner.run(deletes=Deletes.HARD)
+    assert runner.verdict()[0] == "repairing"
+    runner.reload(deletes=Deletes.HARD)
+    runner.run(deletes=Deletes.HARD)
+    assert runner.verdict()[0] == "caught_up"
+    assert runner.equal()
+
+
 def test_gap_is_kept_with_its_lsns_and_closed_by_the_load(runner: Runner) -> None:
     runner.run(**REPAIR)
     before = runner.source.position

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import psycopg
 import pytest
-from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, Shop, changes, first_load, instance
+from warehouse_shop import COLUMNS, DELETE, INSERT, ORDERS, UPDATE, Row, Shop, changes, first_load, instance
 
 from cdc_database import wait_until
 from floodmark.core.errors import (
@@ -20,6 +20,7 @@ from floodmark.core.errors import (
     WarehouseUnavailableError,
     WatermarkConflictError,
 )
+from floodmark.core.interval import Interval
 from floodmark.core.naming import quote_table
 from floodmark.core.policies import Deletes, OnFailure, Rule
 from floodmark.core.schema import SourceColumn
@@ -98,6 +99,22 @@ def test_hard_delete_removes_the_row_and_keeps_its_key_and_lsn(shop: Shop) -> No
     ]
     back = shop.run(changes(20, 30, Deletes.HARD), 30, [Row(1, INSERT, 25, 5)])
     assert back == TableCounts(staged_rows=1, inserted_rows=1)
+
+
+@pytest.mark.parametrize("keys", [[(1, 100000000), (10000, 1)], [(7, 1), (-7, 1), (7, -1), (-7, -1)]])
+def test_each_of_several_keys_with_one_hash_has_a_tombstone(shop: Shop, keys: list[tuple[int, int]]) -> None:
+    hashes = ", ".join(f"jsonb_hash_extended('[{id}, {discount}]', seed)" for id, discount in keys)
+    for row in shop.rows(f"SELECT ARRAY[{hashes}] AS hashes FROM generate_series(0, 1) AS seed"):
+        assert len(set(row["hashes"])) == 1
+    columns = tuple(replace(column, nullable=False) for column in COLUMNS)
+    loaded = replace(first_load(Deletes.HARD), feed=instance(columns, ("Id", "Disc%")))
+    window = replace(changes(10, 20, Deletes.HARD), feed=loaded.feed)
+    shop.run(loaded, 10, [Row(id, INSERT, 10, 0, discount) for id, discount in keys])
+    assert shop.run(window, 20, [Row(id, DELETE, 15, 0, discount) for id, discount in keys]).deleted_rows == len(keys)
+    later = replace(window, interval=Interval(lsn(20), lsn(30)), watermark=lsn(20))
+    shop.run(later, 30, [Row(keys[0][0], DELETE, 25, 0, keys[0][1])])
+    found = {tuple(row["key"]): row["lsn"] for row in shop.rows("SELECT key, lsn FROM floodmark.tombstones")}
+    assert found == {key: lsn(25 if key == keys[0] else 15).value for key in keys}
 
 
 def test_tombstones_still_hold_after_a_change_to_soft_deletes(shop: Shop) -> None:

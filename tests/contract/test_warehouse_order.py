@@ -99,8 +99,7 @@ def test_first_load_that_reads_later_than_its_stamp_ends_in_the_same_table(
     end = FIRST_POSITION + len(history) - 1
     stamp = data.draw(st.integers(FIRST_POSITION, end))
     # Each key is read at a moment of its own: the load is chunked and takes no locks.
-    read_at = [data.draw(st.integers(stamp, end)) for _ in range(KEYS)]
-    seen = {key: states_at(history, read_at[key - 1]).get(key) for key in range(1, KEYS + 1)}
+    seen = {key: states_at(history, data.draw(st.integers(stamp, end))).get(key) for key in KEYS}
     target = Replayed(shop, deletes)
     target.merge([Row(key, INSERT, stamp, state.amount, notes=state.notes) for key, state in seen.items() if state])
     target.merge(net_rows(history, stamp, end))

@@ -98,6 +98,21 @@ class WarehouseContract:
         replay(target, 30, 40, deletes, [Row(1, INSERT, 35, 5, notes="n")])
         assert target.visible() == ONE
 
+    @both_deletes
+    def test_keys_that_differ_in_their_sign_alone_are_deleted_one_by_one(
+        self, rig: WarehouseRig, deletes: Deletes
+    ) -> None:
+        target = replayed(rig, deletes)
+        replay(target, 10, 20, deletes, [Row(key, INSERT, 15, key) for key in (-1, 1, 2)])
+        together = [Row(-1, DELETE, 25), Row(1, DELETE, 25)]
+        assert replay(target, 20, 30, deletes, together).deleted_rows == 2
+        replay(target, 30, 40, deletes, [Row(key, INSERT, 35, key) for key in (-1, 1)])
+        for key, position in ((-1, 45), (1, 55)):
+            replay(target, position - 5, position + 5, deletes, [Row(key, DELETE, position)])
+        older = replay(target, 30, 40, deletes, [Row(key, INSERT, 35, key) for key in (-1, 1)])
+        assert older == TableCounts(staged_rows=2, unchanged_rows=2)
+        assert list(target.visible()) == [2]
+
     def test_tombstones_hold_after_a_change_to_soft_deletes(self, rig: WarehouseRig) -> None:
         target = replayed(rig, Deletes.HARD)
         replay(target, 20, 30, Deletes.HARD, [Row(1, DELETE, 25)])

@@ -282,12 +282,13 @@ CREATE TABLE IF NOT EXISTS floodmark.tombstones (
     key           jsonb         NOT NULL,
     lsn           floodmark.lsn NOT NULL
 );
--- Version 7: hashes of the key are indexed, because an entry of an index holds 2,704 bytes, and a binary key as JSON
--- has two digits for each of its up to 1,700 bytes. Two hashes with different seeds identify a key; both respect the
--- equality of jsonb.
+-- Version 7: a hash of the key is indexed, because an entry of an index holds 2,704 bytes, and a binary key as JSON has
+-- two digits for each of its up to 1,700 bytes. Version 14: no hash identifies a key. That of jsonb leaves out the sign
+-- of a number, whatever its seed; so the index is not unique, and whatever finds a key by its hash compares the key too.
 ALTER TABLE floodmark.tombstones DROP CONSTRAINT IF EXISTS tombstones_pkey;
-CREATE UNIQUE INDEX IF NOT EXISTS one_tombstone_per_key ON floodmark.tombstones
-    (target_schema, target_name, jsonb_hash_extended(key, 0), jsonb_hash_extended(key, 1));
+DROP INDEX IF EXISTS floodmark.one_tombstone_per_key;
+CREATE INDEX IF NOT EXISTS tombstones_by_key_hash
+    ON floodmark.tombstones (target_schema, target_name, jsonb_hash_extended(key, 0));
 CREATE INDEX IF NOT EXISTS tombstones_by_lsn ON floodmark.tombstones (target_schema, target_name, lsn);
 COMMENT ON TABLE floodmark.tombstones IS
     'Keys that a hard delete removed, so that replaying an older window cannot bring the row back';
