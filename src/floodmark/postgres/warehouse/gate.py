@@ -152,6 +152,8 @@ def _not_evaluated(planned: TablePlan, rules: Iterable[Rule], error: psycopg.Err
 
 
 def _quarantine(plan: WindowPlan, planned: TablePlan, merge: Merge, rule: Rule, broken: exp.Expression) -> exp.Insert:
+    # Without the star, the name is that of a column before it is that of a table.
+    row = exp.func("TO_JSONB", exp.Column(this=exp.Star(), table=exp.to_identifier("s")))
     values: dict[str, exp.Expression] = {
         "pipeline": exp.Literal.string(plan.pipeline),
         "source_schema": exp.Literal.string(planned.source.schema),
@@ -162,7 +164,7 @@ def _quarantine(plan: WindowPlan, planned: TablePlan, merge: Merge, rule: Rule, 
         "rule": exp.Literal.string(rule.name),
         "key": tombstone_key(merge),
         "lsn": staged(LSN_COLUMN),
-        "row_data": exp.Sub(this=exp.func("TO_JSONB", exp.column("s")), expression=exp.Literal.string(PART_COLUMN)),
+        "row_data": exp.Sub(this=row, expression=exp.Literal.string(PART_COLUMN)),
     }
     rows = _join_target(merge, exp.select(*values.values()).from_(table(merge.staging, "s"))).where(broken.copy())
     rows = rows.where(exp.not_(exp.Exists(this=_select_earlier(planned, merge, rule))))

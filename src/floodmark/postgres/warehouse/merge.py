@@ -109,8 +109,12 @@ def target(column: str) -> exp.Column:
 
 
 def is_delete() -> exp.Expression:
-    """Return the condition that a staged row is a delete."""
-    return exp.EQ(this=staged(OPERATION_COLUMN), expression=exp.Literal.number(DELETE_OPERATION))
+    """Return the condition that a staged row is a delete.
+
+    The number is on the left: where the target has the name of the alias of the staged rows, sqlglot takes any equality
+    in SET for an assignment to a column of the target, and leaves out the qualifier on its left.
+    """
+    return exp.EQ(this=exp.Literal.number(DELETE_OPERATION), expression=staged(OPERATION_COLUMN))
 
 
 def is_not_below(merge: Merge) -> exp.Expression:

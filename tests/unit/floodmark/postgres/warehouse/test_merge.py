@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import sqlglot
 from sqlglot import exp
@@ -41,13 +43,22 @@ def test_spark_merge_is_written_in_its_own_quotes() -> None:
 def test_soft_delete_updates_and_hard_delete_removes() -> None:
     soft, hard = (build_merge(variant(deletes)).sql(dialect="postgres") for deletes in Deletes)
     assert "THEN DELETE" not in soft
-    assert 'WHEN MATCHED AND "s"."__op" = 1 AND "s"."__lsn" >= "t"."__lsn" THEN DELETE' in hard
-    assert 'WHEN NOT MATCHED AND NOT "s"."__op" = 1 THEN INSERT' in hard
+    assert 'WHEN MATCHED AND 1 = "s"."__op" AND "s"."__lsn" >= "t"."__lsn" THEN DELETE' in hard
+    assert 'WHEN NOT MATCHED AND NOT 1 = "s"."__op" THEN INSERT' in hard
 
 
 def test_set_targets_are_not_qualified() -> None:
     text = build_merge(variant()).sql(dialect="postgres")
     assert 'UPDATE SET "Amount" = "s"."Amount", "Notes" = CASE' in text
+
+
+@pytest.mark.parametrize("name", ["s", "t", "d"])
+def test_columns_keep_their_table_where_the_target_has_the_name_of_an_alias(name: str) -> None:
+    usual, named = (
+        build_merge(replace(variant(Deletes.HARD), target=TableName("shop", each))).sql(dialect="postgres")
+        for each in ("orders", name)
+    )
+    assert named == usual.replace('"orders"', f'"{name}"')
 
 
 def test_key_columns_are_inserted_and_never_updated() -> None:
