@@ -10,6 +10,7 @@ from warehouse_shop import COLUMNS, DELETE, INSERT, ORDERS, UPDATE, Row, Shop, c
 
 from floodmark.core.errors import DataQualityError, DuplicateKeyError, WarehouseAdminError, WarehouseUnavailableError
 from floodmark.core.naming import quote_table
+from floodmark.core.policies import Deletes
 from floodmark.core.schema import TableName
 from floodmark.core.window.plan import TablePlan
 from floodmark.core.window.staging_names import staging_table
@@ -77,6 +78,33 @@ def test_null_in_a_key_that_has_none_is_reported_by_its_column(shop: Shop) -> No
     shop.run(first_load(), 10, [Row(1, INSERT, 10, 1)])
     with pytest.raises(DataQualityError, match=r"dbo\.Orders: column Id of its key is NULL in rows of the window"):
         _null_key(shop, INSERT, nullable=False)
+
+
+@pytest.mark.parametrize("deletes", Deletes)
+@pytest.mark.parametrize("nullable", ["", "Disc%"])
+def test_delete_whose_key_has_null_in_a_column_without_null_is_refused(
+    shop: Shop, deletes: Deletes, nullable: str
+) -> None:
+    columns = tuple(replace(column, nullable=column.name == nullable) for column in COLUMNS)
+    feed = instance(columns, ("Id", "Disc%", "Amount"))
+    shop.run(replace(first_load(deletes), feed=feed), 10, [Row(1, INSERT, 10, 1, 5), Row(1, INSERT, 10, 2, 5)])
+    with pytest.raises(DataQualityError, match=r"no key: Amount is NULL .* Reload the table") as found:
+        shop.run(replace(changes(10, 20, deletes), feed=feed), 20, [Row(1, DELETE, 15, None, 5)])
+    assert "5" not in str(found.value)
+    assert shop.rows("SELECT count(*) FROM shop.orders WHERE NOT __deleted") == [{"count": 2}]
+
+
+def test_null_in_a_delete_is_not_the_last_value_of_a_column_without_null(shop: Shop) -> None:
+    columns = tuple(replace(column, nullable=column.name == "Disc%") for column in COLUMNS)
+    feed = instance(columns)
+    shop.run(replace(first_load(), feed=feed), 10, [Row(id, INSERT, 10, 7, 5) for id in (1, 2)])
+    rows = [Row(1, DELETE, 15, None, None), Row(2, DELETE, 16, 8, 6), Row(3, DELETE, 17, None, None)]
+    shop.run(replace(changes(10, 20), feed=feed), 20, rows)
+    assert shop.rows('SELECT "Id", "Amount"::int, "Disc%" FROM shop.orders WHERE __deleted ORDER BY 1') == [
+        {"Id": 1, "Amount": 7, "Disc%": None},
+        {"Id": 2, "Amount": 8, "Disc%": 6},
+        {"Id": 3, "Amount": None, "Disc%": None},
+    ]
 
 
 def _wider() -> TablePlan:

@@ -16,7 +16,7 @@ another row, with other values. Rows that differ only in their keys and in LOBs 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,11 +76,14 @@ class _Collapse:
     shape: RowShape
     compared: tuple[str, ...]
     """The columns that distinguish rows: all but the key and LOBs."""
+    not_null: frozenset[str]
+    """The columns of which NULL in a delete is no value."""
 
     @classmethod
     def of(cls, shape: RowShape) -> _Collapse:
         others = (column.name for column in shape.values if not column.is_optional and column.name not in shape.key)
-        return cls(shape, tuple(others))
+        not_null = (column.name for column in shape.values if not column.is_nullable)
+        return cls(shape, tuple(others), frozenset(not_null).difference(shape.key))
 
     def net(self, changes: pa.RecordBatch) -> pa.RecordBatch:
         rows, starts, ends = self._runs(changes)
@@ -89,6 +92,11 @@ class _Collapse:
         first_operation = _numpy(rows.column(self.shape.operation))[starts]
         net = net_operations(first_operation, _numpy(last.column(self.shape.operation)))
         values = {column.name: last.column(column.name) for column in self.shape.values}
+        for name in self.not_null:
+            if values[name].null_count:
+                found, where = _last_true(_numpy(rows.column(name).is_valid()), starts, ends)
+                found &= net == Operation.DELETE
+                values[name] = rows.column(name).take(pa.array(np.where(found, where, ends)))
         keep = {}
         for column in self.shape.optional:
             found, where = _last_true(has_value(rows, column, self.shape), starts, ends)
@@ -125,19 +133,23 @@ class _Collapse:
             return ends
         came, left = (rows.take(pa.array(ends[suspects] - back)) for back in (1, 0))
         # A statement is part of one transaction.
-        another = ~_differ(came, left, (self.shape.position,)) & _differ(came, left, self.compared)
+        another = ~_differ(came, left, (self.shape.position,)) & _differ(came, left, self.compared, self.not_null)
         lasting = ends.copy()
         lasting[suspects[another]] -= 1
         return lasting
 
 
-def _differ(some: pa.RecordBatch, others: pa.RecordBatch, columns: Sequence[str]) -> _Flags:
-    """Return for each row whether the batches differ in one of the columns."""
+def _differ(
+    some: pa.RecordBatch, others: pa.RecordBatch, columns: Sequence[str], not_null: Collection[str] = ()
+) -> _Flags:
+    """Return for each row whether the batches differ in one of the columns. NULL in ``not_null`` is no difference."""
     differs = np.zeros(some.num_rows, dtype=np.bool_)
     for name in columns:
         one, other = some.column(name), others.column(name)
         equal = pc.equal(one, other)
-        if equal.null_count:  # two NULLs are one value; NULL and a value are not
+        if name in not_null:
+            equal = pc.fill_null(equal, fill_value=True)
+        elif equal.null_count:  # two NULLs are one value; NULL and a value are not
             equal = pc.if_else(equal.is_valid(), equal, pc.and_(one.is_null(), other.is_null()))
         differs |= ~_numpy(equal)
     return differs

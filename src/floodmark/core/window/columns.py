@@ -23,6 +23,8 @@ class ValueColumn:
     """Whether its values may be of any length."""
     is_optional: bool
     """Whether a change row may leave its value out."""
+    is_nullable: bool
+    """Whether NULL may be the last value of a deleted row. Servers have written it in deletes for bit NOT NULL."""
     keeps_value_on_delete: bool
     """Whether NULL in a delete row is the last value. With text, ntext and image it is not, nor in partial changes."""
 
@@ -39,5 +41,6 @@ def _value_column(table: SourceTable, column: SourceColumn, temporal: TemporalPo
         ordinal=column.ordinal,
         is_lob=column.is_lob,
         is_optional=table.may_leave_out(column),
-        keeps_value_on_delete=column.type_name not in _WITHOUT_OLD_VALUES and not table.is_partial,
+        is_nullable=column.nullable,
+        keeps_value_on_delete=column.nullable and column.type_name not in _WITHOUT_OLD_VALUES and not table.is_partial,
     )

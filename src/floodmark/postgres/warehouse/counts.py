@@ -36,6 +36,8 @@ class MergeCounts:
     deleted: int
     incomplete: int = 0
     """Inserted rows whose change left a LOB out, and for which the target has no row whose value could be kept."""
+    without_key: int = 0
+    """Deletes with NULL in a column of the key."""
 
 
 def count_merge(session: psycopg.Connection, merge: Merge) -> MergeCounts:
@@ -72,6 +74,7 @@ def build_count(merge: Merge) -> exp.Select:
         _count(exp.and_(living, alive, above)),
         _count(exp.and_(is_delete(), alive, not_below)),
         _count(incomplete),
+        _count(exp.and_(is_delete(), exp.paren(exp.or_(*(staged(name).is_(exp.null()) for name in merge.key))))),
     )
     return _joined(merge, counted)
 

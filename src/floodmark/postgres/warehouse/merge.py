@@ -23,7 +23,7 @@ from floodmark.core.naming import (
     optional_columns,
 )
 from floodmark.core.policies import Deletes
-from floodmark.core.schema import TableName
+from floodmark.core.schema import SourceTable, TableName
 from floodmark.core.window.plan import WindowPlan
 from floodmark.core.window.staging_names import staging_table
 
@@ -54,6 +54,8 @@ class Merge:
     """Every staged row wins (see ``warehouse.sweep``)."""
     deletes_have_keys_only: bool = False
     """A staged delete has no values: a row that is marked as deleted keeps its last ones."""
+    not_null: tuple[str, ...] = ()
+    """The columns of which NULL in a delete is not the last value: a row that is marked as deleted keeps its own."""
 
 
 def merge_of(plan: WindowPlan, index: int, has_tombstones: bool) -> Merge:
@@ -68,10 +70,15 @@ def merge_of(plan: WindowPlan, index: int, has_tombstones: bool) -> Merge:
         optional=optional_columns(source),
         deletes=table.deletes,
         deletes_have_keys_only=table.feed.delivers_net,
+        not_null=_not_null(source) if table.deletes is Deletes.SOFT else (),
         window_id=plan.window_id,
         has_tombstones=has_tombstones,
         overwrites=table.is_reload,
     )
+
+
+def _not_null(source: SourceTable) -> tuple[str, ...]:
+    return tuple(column.name for column in source.stored_columns if not column.nullable)
 
 
 def build_merge(merge: Merge) -> exp.Merge:
@@ -198,6 +205,8 @@ def _kept_or_staged(merge: Merge, name: str) -> exp.Expression:
     kept = [staged(keep_column(name))] if name in merge.optional else []
     if merge.deletes_have_keys_only:
         kept.append(is_delete())
+    elif name in merge.not_null:
+        kept.append(exp.and_(is_delete(), staged(name).is_(exp.null())))
     if not kept:
         return staged(name)
     return exp.Case(ifs=[exp.If(this=exp.or_(*kept), true=target(name))], default=staged(name))

@@ -7,6 +7,8 @@ message, and only values of its key reach the log.
 
 from __future__ import annotations
 
+import logging
+
 import psycopg
 
 from floodmark.core.errors import DataQualityError, DuplicateKeyError, FloodmarkError, TargetRefusedError
@@ -21,6 +23,7 @@ from floodmark.postgres.warehouse.empty_target import BULK_ROWS, insert_into_emp
 from floodmark.postgres.warehouse.gate import KEY_RULE, TEXT_RULE
 from floodmark.postgres.warehouse.merge import DELETE_OPERATION, Merge, build_merge
 
+_LOG = logging.getLogger(__name__)
 _NAMES_KEYS = (psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation, psycopg.errors.ExclusionViolation)
 """The detail of these errors shows the columns concerned; that of the others shows the whole row."""
 
@@ -46,10 +49,14 @@ def run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge, row
 
 def key_rules(planned: TablePlan) -> tuple[Rule, ...]:
     """Return the rule for a key that can be NULL: nothing can be merged by NULL, so such rows go to quarantine."""
-    table = planned.feed.table
-    nullable = [name for name in table.key if table.column(name).nullable]
+    nullable = _nullable_key(planned)
     condition = " AND ".join(f"{quote(name)} IS NOT NULL" for name in nullable)
     return (Rule(KEY_RULE, condition, OnFailure.QUARANTINE),) if nullable else ()
+
+
+def _nullable_key(planned: TablePlan) -> list[str]:
+    table = planned.feed.table
+    return [name for name in table.key if table.column(name).nullable]
 
 
 def text_rules(planned: TablePlan) -> tuple[Rule, ...]:
@@ -63,14 +70,36 @@ def drop_keyless_deletes(session: psycopg.Connection, planned: TablePlan, merge:
 
     Return their number.
     """
-    unknown = [f"{quote(name)} IS NULL" for name in merge.key] if key_rules(planned) else []
+    unknown = [f"{quote(name)} IS NULL" for name in _nullable_key(planned)]
     unknown += [f"{quote(UNSTORABLE_COLUMN)} IS NOT NULL"] if text_rules(planned) else []
     if not unknown:
         return 0
     staging = quote_table(merge.staging)
-    return session.execute(
+    dropped = session.execute(
         f"DELETE FROM {staging} WHERE __op = {DELETE_OPERATION} AND ({' OR '.join(unknown)})"  # noqa: S608  (quoted)
     ).rowcount
+    if dropped:
+        _LOG.warning(
+            "%s: %s deletes have a key that no row of the target has: it is NULL, or cannot be stored.",
+            planned.source,
+            dropped,
+        )
+    return dropped
+
+
+def refuse_keyless_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
+    """Raise DataQualityError naming the columns of the key that are NULL in staged deletes."""
+    nulls = ", ".join(f"bool_or({quote(name)} IS NULL)" for name in merge.key)
+    found = session.execute(
+        f"SELECT {nulls} FROM {quote_table(merge.staging)} WHERE __op = {DELETE_OPERATION}"  # noqa: S608  (quoted)
+    ).fetchone()
+    columns = [name for name, is_null in zip(merge.key, found or (), strict=True) if is_null]
+    raise DataQualityError(
+        str(planned.source),
+        f"deletes of the window have no key: {' and '.join(columns)} is NULL in them, but NOT NULL at the source.",
+        "Nothing was merged: it is not known which rows were deleted. Reload the table (floodmark reload PIPELINE "
+        f"{planned.source}).",
+    )
 
 
 def drop_duplicates(session: psycopg.Connection, staging: TableName, key: tuple[str, ...]) -> int:

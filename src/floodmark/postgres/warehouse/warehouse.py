@@ -29,7 +29,14 @@ from floodmark.postgres.warehouse.counts import count_merge, list_incomplete
 from floodmark.postgres.warehouse.empty_target import has_any_row
 from floodmark.postgres.warehouse.gate import apply_rules, in_bound, recover_kept_values
 from floodmark.postgres.warehouse.merge import Merge, merge_of, table, tombstone_key
-from floodmark.postgres.warehouse.merging import drop_duplicates, drop_keyless_deletes, key_rules, run_merge, text_rules
+from floodmark.postgres.warehouse.merging import (
+    drop_duplicates,
+    drop_keyless_deletes,
+    key_rules,
+    refuse_keyless_deletes,
+    run_merge,
+    text_rules,
+)
 from floodmark.postgres.warehouse.staging import (
     count_parts,
     count_staged,
@@ -245,6 +252,8 @@ def _merge_staged(
             f"{rows.staged_rows} rows were staged, but {staged} are in staging now.",
             "A restart of the warehouse empties staging tables; the window is loaded again.",
         )
+    if counted.without_key:
+        refuse_keyless_deletes(session, planned, merge)
     if counted.incomplete:
         _report_incomplete(session, plan, planned, merge, counted.incomplete)
     if planned.deletes is Deletes.HARD:

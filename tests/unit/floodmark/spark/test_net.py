@@ -86,6 +86,42 @@ def test_net_operation_is_that_of_the_whole_window(operations: tuple[int, ...], 
     assert net_operations(first, last).tolist() == [net]
 
 
+@pytest.mark.parametrize("nullable", [True, False])
+@pytest.mark.parametrize(
+    ("changes", "last"),
+    [
+        ([(2, 5), (1, None)], 5),
+        ([(4, 5), (4, 6), (1, None)], 6),
+        ([(1, None)], None),
+        ([(1, None), (2, 5), (1, None)], 5),
+        ([(2, 5), (1, 7)], 7),
+    ],
+)
+def test_null_in_a_delete_is_not_the_last_value_of_a_column_without_null(
+    changes: list[tuple[int, int | None]], last: int | None, nullable: bool
+) -> None:
+    net = _net_of(changes, nullable=nullable)
+    assert (net["__op"], net["a"]) == (1, changes[-1][1] if nullable else last)
+
+
+def _net_of(changes: list[tuple[int, int | None]], *, nullable: bool) -> dict:
+    """Return the net change of a row that one transaction changes. changes: operation and a."""
+    rows = [
+        replace(CHANGE, command_id=number, operation=operation, a=value, mask=b"\x04")
+        for number, (operation, value) in enumerate(changes)
+    ]
+    shape = histories_shape()
+    shape = replace(shape, values=tuple(replace(each, is_nullable=nullable) for each in shape.values))
+    (net,) = _net(change_batch(rows), shape, random.Random(1))
+    return net
+
+
+def test_delete_without_a_value_is_that_of_the_row_that_got_the_key_before() -> None:
+    assert _net_of([(6, 5), (1, None)], nullable=False)["__op"] == 1
+    assert _net_of([(6, 5), (1, None)], nullable=True)["__op"] == 2
+    assert _net_of([(6, 5), (1, 6)], nullable=False)["__op"] == 2
+
+
 def test_collapse_of_nothing_is_nothing() -> None:
     empty = change_batch([])
     assert list(collapse_changes([], histories_shape())) == []

@@ -104,3 +104,4 @@ def test_tinyint_of_the_driver_becomes_a_smallint() -> None:
 )
 def test_column_knows_whether_a_delete_holds_its_last_value(type_name: str, keeps: bool) -> None:
     assert _column(SourceColumn("C", type_name, 1, max_length=-1)).keeps_value_on_delete is keeps
+    assert not _column(SourceColumn("C", type_name, 1, max_length=-1, nullable=False)).keeps_value_on_delete
