@@ -35,6 +35,10 @@ _HINTS = {
     _NO_RIGHT: "Grant the right to the user of the warehouse connection.",
     "53100": "Free or add disk space in the warehouse; the next run continues with the same window.",
 }
+_LIMITS_HINT = (
+    "PostgreSQL limits a row to a page of 8 kB without its long values, a key to 2,704 bytes, and a table to 1,600 "
+    "columns. Leave columns out of the capture instance (@captured_column_list), or shorten the values at the source."
+)
 _UNAVAILABLE = ("08", "40001", "40P01", "53200", "53300", "55P03", "57P", "57014", "58")
 # libpq reports no SQLSTATE while it connects. A server that writes its messages in another language matches none of
 # these, and the failure counts as "unavailable": it is retried and then reported with the server's message.
@@ -152,6 +156,10 @@ def by_sqlstate(state: str | None, message: str, subject: str) -> FloodmarkError
             return kind(subject, f"the warehouse refused ({state}): {words}.", hint, detail)
     if state.startswith("53"):
         return WarehouseAdminError(subject, f"the warehouse is out of resources ({state}): {words}.", "", detail)
+    if state.startswith("54"):
+        return TargetRefusedError(
+            subject, f"a row or a table is larger than PostgreSQL allows: {words}.", _LIMITS_HINT, detail
+        )
     return FloodmarkBugError(subject, f"the warehouse reported error {state}.", "The log has its message.", detail)
 
 

@@ -24,6 +24,12 @@ from floodmark.postgres.session import by_sqlstate, open_transaction, translate
         (psycopg.errors.InsufficientPrivilege, TargetRefusedError, "Grant"),
         (psycopg.errors.InvalidPassword, WarehouseAdminError, "user and password"),
         (psycopg.errors.InvalidCatalogName, WarehouseAdminError, "database name"),
+        (
+            psycopg.errors.ProgramLimitExceeded,
+            TargetRefusedError,
+            "larger than PostgreSQL allows: it went wrong",
+        ),
+        (psycopg.errors.TooManyColumns, TargetRefusedError, "1,600 columns"),
         (psycopg.errors.UndefinedTable, FloodmarkBugError, "42P01"),
     ],
 )
@@ -37,7 +43,7 @@ def test_driver_error_becomes_the_error_of_who_must_act(
     assert words in str(found)
 
 
-@pytest.mark.parametrize("state", ["22P02", "23505", "53100", "57014", None])
+@pytest.mark.parametrize("state", ["22P02", "23505", "53100", "54000", "57014", None])
 def test_rows_of_the_warehouse_are_in_no_message(state: str | None) -> None:
     first = "invalid input syntax: 4711" if state == "22P02" else "it went wrong"
     found = by_sqlstate(state, f"ERROR: {first}\nDETAIL: Key (Email)=(4711)\nCONTEXT: COPY t, line 1: 4711", "shop")
