@@ -68,6 +68,9 @@ def test_extras_of_the_source_may_come_from_a_form(define: Define, written: obje
     [
         ({"schema": None}, r"connection shop: it has no schema \(the name of the database\)"),
         ({"host": None}, "it has no host"),
+        ({"host": "srv\\REPORTING"}, "write srv as the host and the port of the instance REPORTING"),
+        ({"host": "srv\\REPORTING", "port": 1444}, "names an instance: write srv as the host"),
+        ({"host": "tcp:srv,1444"}, "write srv as the host and 1444 as the port"),
         ({"login": None}, "it has no login"),
         ({"conn_type": "postgres"}, "its type is postgres, expected mssql"),
         ({"extra": {"encrypt": "maybe"}}, "encrypt is 'maybe'"),

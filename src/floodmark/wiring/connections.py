@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from floodmark.core.errors import ConfigError
+from floodmark.sources.sqlserver.addresses import require_host
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 
 if TYPE_CHECKING:
@@ -30,9 +31,11 @@ def source_connection(conn_id: str) -> SqlServerConnection:
     """
     found = read_connection(conn_id, "mssql")
     extras = found.extra_dejson
+    host = required_field(found.host, conn_id, "host")
+    require_host(host, f"connection {conn_id}")
     try:
         return SqlServerConnection(
-            host=required_field(found.host, conn_id, "host"),
+            host=host,
             port=found.port or SQL_SERVER_PORT,
             database=required_field(found.schema, conn_id, "schema (the name of the database)"),
             user=required_field(found.login, conn_id, "login"),

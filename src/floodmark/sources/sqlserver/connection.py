@@ -20,6 +20,7 @@ class SqlServerConnection:
     """A SQL Server database and the login that opens it. Raises ValueError for an unknown choice."""
 
     host: str
+    """A name or an address: no protocol, instance or port."""
     port: int
     database: str
     user: str

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.core.errors import FloodmarkError
 from floodmark.sources.sqlserver import errors
-from floodmark.sources.sqlserver.addresses import count_addresses
+from floodmark.sources.sqlserver.addresses import count_addresses, require_host
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sources.sqlserver.sized_batches import read_sized_batches
 
@@ -88,6 +88,7 @@ def connect(connection: SqlServerConnection, *, subject: str = "", query_timeout
 
 
 def _open(connection: SqlServerConnection) -> Any:
+    require_host(connection.host, str(connection))
     driver = _load_driver()
     with _AUTHORITIES.trusted(connection.ca_path):
         return driver.connect(
