@@ -80,6 +80,15 @@ def test_extras_of_the_source_may_come_from_a_form(define: Define, written: obje
         ),
         ({"extra": {"multi_subnet_failover": "perhaps"}}, "multi_subnet_failover is 'perhaps'"),
         ({"extra": {"trust_server_certificate": "perhaps"}}, "trust_server_certificate is 'perhaps'"),
+        ({"extra": {"Driver": "ODBC Driver 18 for SQL Server"}}, "its extra has Driver, which Floodmark does not take"),
+        ({"extra": {"Authentication": "ActiveDirectoryMsi"}}, "its extra has Authentication, which"),
+        (
+            {"extra": {"aplication_intent": "ReadOnly"}},
+            r"aplication_intent \(did you mean application_intent\?\)",
+        ),
+        ({"extra": {"Encrypt": "yes", "encrypt": "no"}}, "its extra has encrypt twice"),
+        ({"extra": "encrypt=no"}, "its extra is no JSON object"),
+        ({"extra": {"read_only": True, "application_intent": "ReadWrite"}}, "its extra has application_intent twice"),
     ],
 )
 def test_a_source_connection_that_lacks_something_is_named(
@@ -89,6 +98,78 @@ def test_a_source_connection_that_lacks_something_is_named(
     with pytest.raises(ConfigError, match=message) as caught:
         source_connection("shop")
     assert "s3cret" not in str(caught.value)
+
+
+def test_extras_of_the_source_may_be_spelled_as_the_driver_spells_them(define: Define) -> None:
+    extra = {
+        "ApplicationIntent": "readonly",
+        "MultiSubnetFailover": "Yes",
+        "Encrypt": "Strict",
+        "TrustServerCertificate": "no",
+    }
+    define("shop", SOURCE, extra=extra)
+    found = source_connection("shop")
+    assert (found.application_intent, found.multi_subnet_failover) == ("ReadOnly", True)
+    assert (found.encrypt, found.trust_server_certificate) == ("strict", False)
+
+
+@pytest.mark.parametrize(
+    ("written", "encrypt"),
+    [("Mandatory", "yes"), (True, "yes"), ("Optional", "no"), (False, "no"), ("STRICT", "strict")],
+)
+def test_encryption_has_the_words_of_the_driver(define: Define, written: object, encrypt: str) -> None:
+    define("shop", SOURCE, extra={"Encrypt": written})
+    assert source_connection("shop").encrypt == encrypt
+
+
+def test_extras_of_the_provider_of_a_source_stay_valid(define: Define) -> None:
+    extra = {
+        "sqlalchemy_scheme": "mssql+pyodbc",
+        "login_timeout": 5,
+        "charset": "UTF-8",
+        "tds_version": "7.4",
+        "appname": "airflow",
+        "conn_properties": "",
+        "read_only": True,
+    }
+    define("shop", SOURCE, extra=extra)
+    assert source_connection("shop").application_intent == "ReadOnly"
+
+
+def test_extras_of_the_provider_of_a_warehouse_stay_valid(define: Define) -> None:
+    extra = {
+        "sslMode": "require",
+        "application_name": "airflow",
+        "keepalives_idle": 30,
+        "client_encoding": "utf-8",
+        "cursor": "dictcursor",
+        "sqlalchemy_query": {},
+        "iam": False,
+        "aws_conn_id": "aws_default",
+    }
+    define("dwh", WAREHOUSE, extra=extra)
+    assert warehouse_connection("dwh").sslmode == "require"
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"sslcert": "/c.pem", "sslkey": "/k.pem"}, "its extra has sslcert, sslkey, which Floodmark does not take"),
+        ({"options": "-c search_path=x"}, "its extra has options, which"),
+        ({"target_session_attrs": "read-write"}, "its extra has target_session_attrs, which"),
+        ({"ssl_root_crt": "/c.pem"}, r"ssl_root_crt \(did you mean sslrootcert\?\), which"),
+        ({"sslmode": "verify"}, "sslmode is 'verify', expected one of disable, allow, prefer"),
+        ({"iam": True}, "its extra has iam, which"),
+        ({"redshift": "true"}, "its extra has redshift, which"),
+        ({"sslmode": "require", "SSLMODE": "disable"}, "its extra has sslmode twice"),
+    ],
+)
+def test_an_extra_of_the_warehouse_without_effect_is_refused(
+    define: Define, extra: dict[str, object], message: str
+) -> None:
+    define("dwh", WAREHOUSE, extra=extra)
+    with pytest.raises(ConfigError, match=message):
+        warehouse_connection("dwh")
 
 
 def test_stream_is_a_folder_or_a_topic_and_travels_as_json(define: Define) -> None:
@@ -126,6 +207,11 @@ def test_stream_is_a_folder_or_a_topic_and_travels_as_json(define: Define) -> No
             {"conn_type": "kafka", "extra": {"bootstrap.servers": "h", "topic": "t", "auto.offset.reset": "latest"}},
             "its extra has auto.offset.reset, which Floodmark does not take",
         ),
+        (
+            {"conn_type": "kafka", "extra": {"bootstrap.servers": "h", "topic": "t", "sasl.mechansm": "PLAIN"}},
+            r"sasl.mechansm \(did you mean sasl.mechanisms?\?\), which",
+        ),
+        ({"conn_type": "fs", "extra": {"path": "/captures", "topic": "t"}}, "its extra has topic, which"),
     ],
 )
 def test_stream_that_lacks_something_is_named(define: Define, fields: dict[str, object], message: str) -> None:
@@ -159,6 +245,7 @@ def test_fleet_takes_a_folder_or_a_list_and_its_settings(define: Define) -> None
         ({"conn_type": "fs", "extra": {"path": "data"}}, "data is not an absolute path"),
         ({"conn_type": "fs", "extra": {"path": "/data", "shipped": "perhaps"}}, "shipped is 'perhaps'"),
         ({"conn_type": "fs", "extra": {"path": "/data", "purge_after_days": "soon"}}, "soon"),
+        ({"conn_type": "fs", "extra": {"path": "/data", "shiped": True}}, r"shiped \(did you mean shipped\?\), which"),
     ],
 )
 def test_a_fleet_connection_that_lacks_something_is_named(

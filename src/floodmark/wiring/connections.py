@@ -5,11 +5,15 @@ A password is masked in logs from the moment its connection is read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import difflib
+import json
+import re
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, get_args
 
 from floodmark.core.errors import ConfigError
 from floodmark.sources.sqlserver.addresses import require_host
-from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.sqlserver.connection import ApplicationIntent, SqlServerConnection
 
 if TYPE_CHECKING:
     from floodmark.postgres.connection import WarehouseConnection
@@ -22,6 +26,33 @@ if TYPE_CHECKING:
 SQL_SERVER_PORT = 1433
 POSTGRES_PORT = 5432
 
+_SOURCE_EXTRAS = (
+    "encrypt", "trust_server_certificate", "ca_file", "application_intent", "multi_subnet_failover", "read_only"
+)  # fmt: skip
+_FLEET_EXTRAS = ("path", "paths", "shipped", "consumer", "purge_after_days")
+_WAREHOUSE_EXTRAS = ("sslmode", "sslrootcert")
+_SSLMODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+_ENCRYPT = {"true": "yes", "mandatory": "yes", "false": "no", "optional": "no"}
+"""Words of the driver for ``encrypt``, and those of ``SqlServerConnection``."""
+
+_OF_HOOKS = frozenset({
+    "sqlalchemy_scheme", "sqlalchemy_query", "dialect", "placeholder", "insert_statement_format",
+    "replace_statement_format", "escape_word_format", "escape_column_names",
+})  # fmt: skip
+"""Extras by which Airflow's hooks write their own SQL. They change nothing for Floodmark."""
+_OF_PYMSSQL = _OF_HOOKS | {
+    "dbapi_driver", "timeout", "login_timeout", "charset", "as_dict", "appname", "autocommit", "arraysize",
+    "use_datetime2", "tds_version", "conn_properties", "encryption",
+}  # fmt: skip
+"""Extras for the client of Airflow's hook for SQL Server, which concern nothing but that client."""
+_OF_PSYCOPG = _OF_HOOKS | {
+    "cursor", "application_name", "connect_timeout", "client_encoding", "keepalives", "keepalives_idle",
+    "keepalives_interval", "keepalives_count", "aws_conn_id", "azure_conn_id", "cluster-identifier", "workgroup-name",
+}  # fmt: skip
+"""Extras for the client of Airflow's hook for PostgreSQL: Floodmark has its own values, or no use for them."""
+_LOGINS = frozenset({"iam", "redshift", "redshift-serverless"})
+"""Extras by which that hook logs in to a service. Floodmark cannot, and takes only ``false``."""
+
 
 def source_connection(conn_id: str) -> SqlServerConnection:
     """Return an Airflow connection of type mssql; its schema is the database.
@@ -30,7 +61,8 @@ def source_connection(conn_id: str) -> SqlServerConnection:
     multi_subnet_failover. Raises ConfigError.
     """
     found = read_connection(conn_id, "mssql")
-    extras = found.extra_dejson
+    extras = read_extras(found, conn_id, _SOURCE_EXTRAS, _OF_PYMSSQL)
+    encrypt = str(extras.get("encrypt", "yes")).lower()
     host = required_field(found.host, conn_id, "host")
     require_host(host, f"connection {conn_id}")
     try:
@@ -40,16 +72,27 @@ def source_connection(conn_id: str) -> SqlServerConnection:
             database=required_field(found.schema, conn_id, "schema (the name of the database)"),
             user=required_field(found.login, conn_id, "login"),
             password=found.password or "",
-            encrypt=extras.get("encrypt", "yes"),
+            encrypt=_ENCRYPT.get(encrypt, encrypt),  # type: ignore[arg-type]
             trust_server_certificate=read_flag(extras.get("trust_server_certificate", False), conn_id),
             ca_file=extras.get("ca_file", ""),
-            application_intent=extras.get("application_intent", "ReadWrite"),
+            application_intent=_application_intent(extras, conn_id),  # type: ignore[arg-type]
             multi_subnet_failover=read_flag(
                 extras.get("multi_subnet_failover", False), conn_id, "multi_subnet_failover"
             ),
         )
     except ValueError as error:
         raise ConfigError(f"connection {conn_id}", f"{error}.", "Correct its extra.") from None
+
+
+def _application_intent(extras: dict[str, Any], conn_id: str) -> str:
+    """Return the intent, also where it is named as pymssql names it."""
+    named: str | None = extras.get("application_intent")
+    if read_flag(extras.get("read_only", False), conn_id, "read_only"):
+        if named is not None:
+            raise _named_twice(conn_id, "application_intent")
+        return "ReadOnly"
+    known: dict[str, str] = {choice.lower(): choice for choice in get_args(ApplicationIntent)}
+    return known.get(str(named or "ReadWrite").lower(), str(named))
 
 
 def fleet_connection(conn_id: str) -> Fleet:
@@ -60,7 +103,7 @@ def fleet_connection(conn_id: str) -> Fleet:
     """
     from floodmark.sources.compact.fleet import DEFAULT_CONSUMER, Fleet
 
-    extras = read_connection(conn_id, "fs").extra_dejson
+    extras = read_extras(read_connection(conn_id, "fs"), conn_id, _FLEET_EXTRAS)
     paths = extras.get("paths") or [required_field(extras.get("path"), conn_id, "path in its extra")]
     try:
         return Fleet(
@@ -83,31 +126,26 @@ def stream_connection(conn_id: str, stream_conn_id: str) -> StreamConnection:
     from floodmark.sources.event_stream.connection import StreamConnection
 
     found = read_connection(stream_conn_id, "fs", "kafka")
-    extras = found.extra_dejson
     try:
         if found.conn_type == "kafka":
-            stream: CaptureFolder | KafkaTopic = _kafka_topic(extras, stream_conn_id)
+            stream: CaptureFolder | KafkaTopic = _kafka_topic(found, stream_conn_id)
         else:
+            extras = read_extras(found, stream_conn_id, ("path",))
             stream = CaptureFolder(required_field(extras.get("path"), stream_conn_id, "path in its extra"))
     except ValueError as error:
         raise ConfigError(f"connection {stream_conn_id}", f"{error}.", "Correct its extra.") from None
     return StreamConnection(source_connection(conn_id), stream)
 
 
-def _kafka_topic(extras: dict[str, Any], conn_id: str) -> KafkaTopic:
+def _kafka_topic(found: Any, conn_id: str) -> KafkaTopic:
     """Return the topic of a connection of type kafka. Its extra has librdkafka's names, as Airflow's provider wants."""
     from floodmark.sources.event_stream.kafka_topic import SETTINGS, KafkaTopic
 
-    left = {name: str(value) for name, value in extras.items() if value not in (None, "")}
+    known = ("bootstrap.servers", "topic", "sasl.password", "ssl.ca.location", *sorted(SETTINGS))
+    left = {name: str(value) for name, value in read_extras(found, conn_id, known).items()}
     servers = required_field(left.pop("bootstrap.servers", ""), conn_id, "bootstrap.servers in its extra")
     topic = required_field(left.pop("topic", ""), conn_id, "topic in its extra")
     password, ca_file = left.pop("sasl.password", ""), left.pop("ssl.ca.location", "")
-    if unknown := sorted(left.keys() - SETTINGS):
-        raise ConfigError(
-            f"connection {conn_id}",
-            f"its extra has {', '.join(unknown)}, which Floodmark does not take.",
-            f"It takes bootstrap.servers, topic, sasl.password, ssl.ca.location, {', '.join(sorted(SETTINGS))}.",
-        )
     return KafkaTopic(servers, topic, left, password, ca_file)
 
 
@@ -120,15 +158,18 @@ def warehouse_connection(conn_id: str) -> WarehouseConnection:
     from floodmark.postgres.connection import WarehouseConnection, default_sslmode
 
     found = read_connection(conn_id, "postgres")
-    extras = found.extra_dejson
+    extras = read_extras(found, conn_id, _WAREHOUSE_EXTRAS, _OF_PSYCOPG, _LOGINS)
     host = required_field(found.host, conn_id, "host")
+    sslmode = extras.get("sslmode") or default_sslmode(host)
+    if sslmode not in _SSLMODES:
+        raise ConfigError(f"connection {conn_id}", f"sslmode is {sslmode!r}, expected one of {', '.join(_SSLMODES)}.")
     return WarehouseConnection(
         host=host,
         port=found.port or POSTGRES_PORT,
         database=required_field(found.schema, conn_id, "schema (the name of the database)"),
         user=required_field(found.login, conn_id, "login"),
         password=found.password or "",
-        sslmode=extras.get("sslmode") or default_sslmode(host),
+        sslmode=sslmode,
         sslrootcert=extras.get("sslrootcert", ""),
     )
 
@@ -168,6 +209,62 @@ def read_connection(conn_id: str, *conn_types: str) -> Any:
     if found.conn_type not in conn_types:
         raise ConfigError(f"connection {conn_id}", f"its type is {found.conn_type}, expected {expected}.")
     return found
+
+
+def read_extras(
+    found: Any,
+    conn_id: str,
+    known: Sequence[str],
+    passed_over: Collection[str] = (),
+    only_false: Collection[str] = (),
+) -> dict[str, Any]:
+    """Return the extras by the names in ``known``, which may be written in other cases and with other signs.
+
+    passed_over: extras of Airflow's own hook that change nothing for Floodmark. only_false: extras that are passed over
+    if they are false. Raises ConfigError for all others, and for an extra that is no JSON object.
+    """
+    folded = {_folded(name): name for name in known}
+    extras: dict[str, Any] = {}
+    unknown = []
+    for written, value in _parse_extra(found, conn_id).items():
+        name = folded.get(_folded(written))
+        is_over = written in passed_over or (written in only_false and not read_flag(value, conn_id, written))
+        if value in (None, "") or is_over:
+            continue
+        if name is None:
+            # Near, but not sslrootcert for sslcert.
+            near = difflib.get_close_matches(_folded(written), folded, n=1, cutoff=0.8)
+            unknown.append(written + (f" (did you mean {folded[near[0]]}?)" if near else ""))
+        elif name in extras:
+            raise _named_twice(conn_id, name)
+        else:
+            extras[name] = value
+    if unknown:
+        raise ConfigError(
+            f"connection {conn_id}",
+            f"its extra has {', '.join(sorted(unknown))}, which Floodmark does not take.",
+            f"It takes {', '.join(known)}.",
+        )
+    return extras
+
+
+def _parse_extra(found: Any, conn_id: str) -> dict[str, Any]:
+    """Return the extra. Airflow takes one that is no JSON for an empty one."""
+    try:
+        parsed = json.loads(found.extra or "{}")
+    except ValueError:
+        parsed = None
+    if not isinstance(parsed, dict):
+        raise ConfigError(f"connection {conn_id}", "its extra is no JSON object.", "Correct its extra.")
+    return found.extra_dejson  # type: ignore[no-any-return]
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[._ -]", "", name).casefold()
+
+
+def _named_twice(conn_id: str, name: str) -> ConfigError:
+    return ConfigError(f"connection {conn_id}", f"its extra has {name} twice, in two spellings.", "Remove one.")
 
 
 def required_field(value: str | None, conn_id: str, field: str) -> str:
