@@ -14,6 +14,7 @@ from emulator_process import Emulator
 from floodmark.cli.main import app
 from floodmark.config.loading import load_config
 
+LONG = "long name " * 10 + "of a table"
 Init = Callable[..., Result]
 
 
@@ -28,6 +29,8 @@ def source(emulator: Emulator) -> Iterator[CdcDatabase]:
             "CREATE TABLE dbo.[a: b's #1] (Id int PRIMARY KEY)",
             "CREATE TABLE dbo.Keyless (Id int)",
             "CREATE TABLE dbo.Captured (Id int PRIMARY KEY)",
+            "CREATE TABLE dbo.[Order_Lines] (Id int PRIMARY KEY)",
+            f"CREATE TABLE dbo.[{LONG}] (Id int PRIMARY KEY)",
         )
         made.enable("Captured")
         yield made
@@ -70,7 +73,9 @@ def test_configuration_has_every_table_that_has_a_key(init: Init, tmp_path: Path
     assert [each.name for each in path.parent.iterdir()] == ["pipelines.yaml"]
     pipeline = load_config(path).pipelines["my-shop"]
     assert {str(table.source): str(table.target) for table in pipeline.tables} == {
-        "dbo.OrderLines": "my_shop.dbo_order_lines",
+        "dbo.OrderLines": "my_shop.dbo_order_lines_2",
+        "dbo.Order_Lines": "my_shop.dbo_order_lines",
+        f"dbo.{LONG}": "my_shop.long_name_long_name_long_name_long_name_long_name_long_67f49933",
         "sales.OrderLines": "my_shop.sales_order_lines",
         "dbo.a: b's #1": "my_shop.a_b_s_1",
         "dbo.Captured": "my_shop.captured",
@@ -85,16 +90,23 @@ def test_configuration_has_every_table_that_has_a_key(init: Init, tmp_path: Path
 def test_printed_script_enables_what_is_not_captured(init: Init, source: CdcDatabase) -> None:
     output = init(*FLAGS).stdout
     script = [line for line in output.splitlines() if line.startswith("EXEC ")]
-    assert len(script) == 3  # the database is enabled, and one table
+    assert len(script) == 5  # the database is enabled, and one table
     source.run(*script)
     tracked = source.query(
         "SELECT name FROM sys.tables WHERE is_tracked_by_cdc = 1 AND is_ms_shipped = 0 ORDER BY name"
     )
-    assert [row["name"] for row in tracked] == ["a: b's #1", "Captured", "OrderLines", "OrderLines"]
+    assert [row["name"] for row in tracked] == [
+        "a: b's #1",
+        "Captured",
+        LONG,
+        "Order_Lines",
+        "OrderLines",
+        "OrderLines",
+    ]
 
 
 def test_answers_are_asked_for_on_a_terminal(init: Init, tmp_path: Path) -> None:
-    result = init("--table", "DBO.captured", answers="shop_mssql\n\nnew\n")
+    result = init("--table", "DBO.captured", "--table", "dbo.Captured", answers="shop_mssql\n\nnew\n")
     assert result.exit_code == 0, result.output
     config = load_config(tmp_path / "include" / "pipelines.yaml")
     assert [str(table.source) for table in config.pipelines["new"].tables] == ["dbo.Captured"]

@@ -15,15 +15,18 @@ from floodmark.core.source.survey import Survey, SurveyedTable
 
 def chosen_tables(survey: Survey, wanted: Sequence[str]) -> list[SurveyedTable]:
     """Return the tables of these names, or all. Raises ConfigError for a name that the login cannot see."""
-    known = {str(table.name).casefold(): table for table in survey.tables}
-    missing = [name for name in wanted if name.casefold() not in known]
+    exact = {str(table.name): table for table in survey.tables}
+    folded = {str(table.name).casefold(): table for table in survey.tables}
+    known = {name: exact.get(name) or folded.get(name.casefold()) for name in wanted}
+    missing = [name for name, table in known.items() if table is None]
     if missing:
         raise ConfigError(
             f"database {survey.database}",
             f"there is no table {', '.join(missing)}, or the login may not see it.",
             "Spell it schema.table, and grant SELECT on it.",
         )
-    return [known[name.casefold()] for name in wanted] if wanted else list(survey.tables)
+    # A table that is named twice is written once.
+    return list(dict.fromkeys(table for table in known.values() if table)) if wanted else list(survey.tables)
 
 
 def write_config(path: Path, name: str, source: str, warehouse: str, tables: Sequence[SurveyedTable]) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
+
+MAX_INSTANCE_LENGTH = 100
+"""In characters (docs/reference/sqlserver_cdc.md, "Enabling a table")."""
 
 
 def bracket(identifier: str) -> str:
@@ -29,10 +33,18 @@ def enable_table(table: TableName, *, net_changes: bool = False, partition_switc
     partition_switch: whether partitions may be switched in and out, which is not captured; the server's default.
     """
     switching = "" if partition_switch else ", @allow_partition_switch = 0"
+    name = f"{table.schema}_{table.name}"
+    named = f" @capture_instance = {literal(_shortened(name))}," if len(name) > MAX_INSTANCE_LENGTH else ""
     return (
         f"EXEC sys.sp_cdc_enable_table @source_schema = {literal(table.schema)}, @source_name = {literal(table.name)},"
-        f" @role_name = NULL, @supports_net_changes = {int(net_changes)}{switching};"
+        f"{named} @role_name = NULL, @supports_net_changes = {int(net_changes)}{switching};"
     )
+
+
+def _shortened(name: str) -> str:
+    """Return a name for an instance whose default name would be too long: it ends in a digest, and stays distinct."""
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{name[: MAX_INSTANCE_LENGTH - 1 - len(digest)]}_{digest}"
 
 
 def disable_instance(table: TableName, instance: str) -> str:
