@@ -435,6 +435,41 @@ def test_what_is_ignored_enters_the_ledger_and_nobody_is_notified(watched: Watch
     assert watched.alerts.raised == []
 
 
+def test_newest_instance_with_fewer_columns_is_reported_until_one_of_the_two_is_chosen(watched: Watched) -> None:
+    watched.database.enable("Orders", capture_instance="N'theirs'", captured_column_list="N'Id,Note'")
+    for _ in range(2):
+        snapshot = watched.check().snapshot
+        assert snapshot.tables[0].instance is not None
+        assert snapshot.tables[0].instance.identity.name == "theirs"
+    alert, again = watched.alerts.raised
+    assert (alert.kind, alert.table, again) == ("columns_left_out", ORDERS, alert)
+    assert alert.what == (
+        "capture instance theirs, which is read, lacks columns that the older dbo_Orders has: Amount, Code."
+    )
+    assert "set capture_instance: dbo_Orders" in alert.do
+    assert watched.alerts.ended == []
+    snapshot = watched.source.read_snapshot([PLAIN])
+    watched.watch.examine(watched.settings, snapshot, {})
+    assert watched.alerts.ended == []
+    for chosen in ("dbo_Orders", "theirs"):
+        orders = replace(watched.settings.tables[0], capture_instance=chosen)
+        pinned = replace(watched, settings=replace(watched.settings, tables=(orders,)))
+        pinned.check()
+        assert watched.alerts.ended == [alert.event_key]
+    assert len(watched.alerts.raised) == 2
+
+
+def test_second_instance_with_more_columns_is_no_news(watched: Watched) -> None:
+    watched.check()
+    watched.change("ALTER TABLE dbo.Plain ADD More int")
+    watched.check()
+    reported = len(watched.alerts.raised)
+    watched.database.enable("Plain", capture_instance="N'wider'", supports_net_changes="0")
+    watched.check()
+    watched.check()
+    assert [alert.kind for alert in watched.alerts.raised[reported:]] == []
+
+
 def test_an_event_whose_finder_died_is_reported_by_the_next_check(watched: Watched) -> None:
     watched.check()
     watched.change("ALTER TABLE dbo.Orders ADD Colour nvarchar(20) NULL")

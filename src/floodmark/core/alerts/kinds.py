@@ -49,6 +49,13 @@ ALERT_KINDS: Mapping[str, AlertKind] = {
         " the configuration.",
         "whom the verdict names",
     ),
+    left_out.COLUMNS_LEFT_OUT: AlertKind(
+        "A run found that the capture instance of a table, which no `capture_instance` names, lacks columns that an"
+        " older instance of the table has.",
+        "A run finds that the instance has all these columns, that the older one was dropped, or that"
+        " `capture_instance` names one.",
+        _OPERATOR,
+    ),
     messages.MESSAGES_QUARANTINED: AlertKind(
         "A run ended, and messages of an event stream that could not be read as changes are in"
         " `floodmark.quarantined_messages`.",

@@ -11,7 +11,7 @@ from floodmark.core.policies import NetSource
 from floodmark.core.position import Position
 from floodmark.core.settings import TableSettings
 from floodmark.core.source.scripts import bracket, disable_instance, enable_table, grant_select
-from floodmark.core.source.snapshot import CaptureInstance, TableSnapshot, Validity, Verdict
+from floodmark.core.source.snapshot import CaptureInstance, TableSnapshot, Validity, Verdict, WiderInstance
 
 
 def examine_table(
@@ -27,6 +27,7 @@ def examine_table(
     yield from _role(subject, table_snapshot, facts)
     yield from examine_key(settings, instance)
     yield from _net(settings, instance)
+    yield from _instance(settings, instance, table_snapshot.wider)
     yield from _columns(settings, instance, facts)
     yield from examine_types(settings, instance)
     yield from examine_view(settings, table_snapshot, facts.user)
@@ -87,6 +88,13 @@ def _net(settings: TableSettings, instance: CaptureInstance) -> Iterator[Finding
         )
     else:
         yield Finding(Grade.GOOD, "net changes", subject, "computed in Spark; the server has no index for them.")
+
+
+def _instance(settings: TableSettings, instance: CaptureInstance, wider: WiderInstance | None) -> Iterator[Finding]:
+    """Yield the finding on an instance that nobody chose, and that has fewer columns than an older one."""
+    if wider is not None and settings.capture_instance is None:
+        name = instance.identity.name
+        yield Finding(Grade.RISK, "captured columns", str(settings.source), wider.describe(name), wider.advise(name))
 
 
 def _columns(settings: TableSettings, instance: CaptureInstance, facts: CdcFacts) -> Iterator[Finding]:

@@ -44,6 +44,29 @@ class FeedFault:
 
 
 @dataclass(frozen=True, slots=True)
+class WiderInstance:
+    """An older capture instance of a table, which captures columns that the chosen one does not."""
+
+    name: str
+    columns: tuple[str, ...]
+    """The columns that only this one captures."""
+
+    def describe(self, instance: str) -> str:
+        """Return the sentence about the chosen instance."""
+        return (
+            f"capture instance {instance}, which is read, lacks columns that the older {self.name} has: "
+            f"{', '.join(self.columns)}."
+        )
+
+    def advise(self, instance: str) -> str:
+        """Return how the operator decides between the two."""
+        return (
+            f"To read them, set capture_instance: {self.name} for the table in pipelines.yaml, and reload the table if "
+            f"it has been loaded. If they are not needed, set capture_instance: {instance}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class TableSnapshot:
     """One table in a ``SourceSnapshot``."""
 
@@ -68,6 +91,8 @@ class TableSnapshot:
     """The name of the instance that was searched for; None for any."""
     others: tuple[str, ...] = ()
     """The instances that the table has instead, where it has none of that name."""
+    wider: WiderInstance | None = None
+    """The instance with columns that ``instance`` lacks, where it is older and the login may read it."""
     server_name: TableName | None = None
     """The name as the source spells it; None where there is no such table."""
     masked: tuple[str, ...] = ()

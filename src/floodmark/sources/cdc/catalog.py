@@ -11,7 +11,7 @@ from floodmark.core.lsn import Lsn, LsnAbsence, read_lsn
 from floodmark.core.position import Position
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.source.feed import InstanceIdentity
-from floodmark.core.source.snapshot import CaptureInstance
+from floodmark.core.source.snapshot import CaptureInstance, WiderInstance
 from floodmark.sources.sqlserver.tables import (
     FoundTable,
     Row,
@@ -63,6 +63,23 @@ class Catalog:
         if pinned is not None:
             mine = [instance for instance in mine if instance.name.casefold() == pinned.casefold()]
         return max(mine, key=_age, default=None)
+
+    def find_wider(self, found: FoundInstance) -> WiderInstance | None:
+        """Return the older instance of the same table that captures columns which the found one does not.
+
+        A newer one is no accident: a switch of capture instances makes it, and drift has reported its columns.
+        """
+        if found.instance is None:
+            return None
+        mine = {column.name for column in found.instance.table.stored_columns}
+        for other in self.instances:
+            if other.instance is None or other is found or other.created_at > found.created_at:
+                continue
+            stored = [column.name for column in other.instance.table.stored_columns]
+            more = tuple(name for name in stored if name not in mine)
+            if other.source_object_id == found.source_object_id and more:
+                return WiderInstance(other.name, more)
+        return None
 
     def list_instances(self, table: FoundTable) -> tuple[str, ...]:
         """Return the names of all capture instances of a table."""

@@ -117,6 +117,7 @@ def _table_snapshot(catalog: Catalog, table: TableName, pinned: str | None) -> T
         max_column_id=known.max_column_id if known else 0,
         min_lsn_at=found.min_lsn_at,
         searched_for=pinned,
+        wider=catalog.find_wider(found),
         server_name=known.name if known else None,
         masked=known.masked if known else (),
         filters=known.filters if known else (),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from floodmark.core.alerts.left_out import COLUMNS_LEFT_OUT, columns_left_out, columns_left_out_key
 from floodmark.core.drift.messages import describe, describe_hold
 from floodmark.core.drift.risk import RowsAtRisk
 from floodmark.core.drift.shapes import TableShape, is_as_known, stored
@@ -103,6 +104,7 @@ class DriftWatch:
         """Check the snapshot of a pipeline's run, record what is new, and return it with the pipeline's holds."""
         shapes = self._compare(snapshot, pinned_instances(settings, states), closely=False)
         self._report()
+        self._report_columns(settings, snapshot)
         tables = tuple(
             _without_lost(table_snapshot, shapes.get(table_snapshot.table)) for table_snapshot in snapshot.tables
         )
@@ -255,6 +257,23 @@ class DriftWatch:
             if alert is not None:
                 self._alerts.raise_alert(alert)
             self._ledger.mark_reported(event.event_id)
+
+    def _report_columns(self, settings: PipelineSettings, snapshot: SourceSnapshot) -> None:
+        """Raise the alert about each table whose instance was not chosen and has fewer columns than an older one.
+
+        A snapshot may have some of the tables alone: the alerts about the others stay as they are.
+        """
+        if not self._words.has_instances:
+            return
+        chosen = {table.source for table in settings.tables if table.capture_instance}
+        examined = {each.table for each in snapshot.tables}
+        kept = [columns_left_out_key(settings.name, table) for table in settings.sources if table not in examined]
+        for each in snapshot.tables:
+            if each.instance is not None and each.wider is not None and each.table not in chosen:
+                alert = columns_left_out(settings.name, each.table, each.instance.identity.name, each.wider)
+                self._alerts.raise_alert(alert)
+                kept.append(alert.event_key)
+        self._alerts.end_alerts(COLUMNS_LEFT_OUT, settings.name, keep=kept)
 
     def _read_risk(self, event: DriftEvent) -> RowsAtRisk | None:
         """Return the rows at risk of an added column of a supported type; None where they cannot be counted, so that

@@ -16,6 +16,7 @@ from floodmark.core.doctor.server_facts import CdcFacts, Jobs
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import MAX_LENGTH, SourceColumn
 from floodmark.core.source.capture_status import PlannedStop
+from floodmark.core.source.snapshot import WiderInstance
 from floodmark.core.window.planning import classify_tables
 from lsns import lsn
 from source_snapshots import NOON, ORDERS, instance, settings, snapshot, table_seen
@@ -50,6 +51,17 @@ def grades(findings: tuple[Finding, ...], check: str) -> list[Grade]:
 def with_columns(*columns: SourceColumn) -> Any:
     found = instance()
     return snapshot(table_seen(instance=replace(found, table=replace(found.table, columns=columns))))
+
+
+def test_instance_with_fewer_columns_than_an_older_one_is_a_risk_unless_it_was_chosen() -> None:
+    seen = snapshot(table_seen(wider=WiderInstance("ours", ("B", "C"))))
+    (found,) = [finding for finding in examined(seen=seen) if finding.check == "captured columns"]
+    assert found.grade is Grade.RISK
+    assert found.text.endswith("lacks columns that the older ours has: B, C.")
+    assert "set capture_instance: ours" in found.fix
+    chosen = settings(ORDERS, capture_instance="dbo_Orders")
+    made = DiagnosisInput(chosen, seen, classify_tables(chosen, seen, {}), "yes", False, timedelta(minutes=5), NOON)
+    assert grades(diagnose(made, FACTS), "captured columns") == []
 
 
 STOP = PlannedStop(datetime(2026, 5, 4, 8, tzinfo=UTC), datetime(2026, 5, 4, 18, tzinfo=UTC))

@@ -6,6 +6,7 @@ import pytest
 
 from floodmark.core.lsn import Lsn, LsnAbsence
 from floodmark.core.schema import SourceColumn, TableName
+from floodmark.core.source.snapshot import WiderInstance
 from floodmark.sources.cdc.catalog import Catalog, build_catalog, parse_column_list
 from floodmark.sources.sqlserver.tables import find_table, round_to_tick
 
@@ -135,6 +136,31 @@ def test_catalog_has_no_instance_of_a_change_table_that_may_not_be_read() -> Non
 @pytest.mark.parametrize(("value", "absence"), [(None, LsnAbsence.NULL), (bytes(10), LsnAbsence.ZERO)])
 def test_catalog_keeps_both_kinds_of_absence_of_a_new_instance(value: bytes | None, absence: LsnAbsence) -> None:
     assert _instance(_catalog(min_lsn=value)).min_lsn is absence
+
+
+@pytest.mark.parametrize(
+    ("fewer", "other_created", "wider"),
+    [
+        (("Id", "Note"), CREATED.replace(hour=9), WiderInstance("other", ("Code", "Rv"))),
+        (("Id", "Note"), CREATED.replace(hour=11), None),
+        (tuple(name for name, *_ in CAPTURED if name != "Total"), CREATED.replace(hour=9), None),  # computed
+        (tuple(name for name, *_ in CAPTURED), CREATED.replace(hour=9), None),
+    ],
+)
+def test_catalog_finds_an_older_instance_with_more_columns(
+    fewer: tuple[str, ...], other_created: datetime, wider: WiderInstance | None
+) -> None:
+    source = _columns(100, *CAPTURED[:-1], ("Rv", "timestamp", 8), Total=True)
+    catalog = build_catalog(
+        tables=[("dbo", "Orders", 100, True)],
+        instances=[_help(), _help("other", 300, other_created)],
+        change_tables=[(200, "dbo_Orders_CT", START, 1, None, 0, None), (300, "other_CT", START, 1, None, 0, None)],
+        columns=source
+        + _columns(200, *OWN, *(each for each in CAPTURED if each[0] in fewer))
+        + _columns(300, *OWN, *CAPTURED),
+        primary_keys=[(100, "Id")],
+    )
+    assert catalog.find_wider(_instance(catalog, "dbo_Orders")) == wider
 
 
 def test_catalog_picks_the_newest_of_two_instances_and_the_pinned_one_before_it() -> None:
