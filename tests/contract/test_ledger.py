@@ -271,8 +271,18 @@ def test_table_that_was_loaded_cannot_change_its_target(shop: Shop) -> None:
 def test_target_of_another_table_is_refused(shop: Shop) -> None:
     shop.run(first_load(), 10, [])
     other = replace(first_load(), source=TableName("dbo", "Other"))
-    with pytest.raises(ConfigError, match=r"dbo\.Other: another table already uses the target shop\.orders"):
+    words = r"dbo\.Other: another table already uses the target shop\.orders: dbo\.Orders of "
+    with pytest.raises(ConfigError, match=words + r"pipeline shop\. Choose another target\.$"):
         shop.ledger.open_window("second", lsn(20), [other])
+    with pytest.raises(ConfigError, match=words + r"the same pipeline\. Choose another target\.$"):
+        shop.ledger.open_window(PIPELINE, lsn(20), [other])
+
+
+def test_target_of_a_renamed_pipeline_is_refused_with_the_way_back(shop: Shop) -> None:
+    shop.run(first_load(), 10, [])
+    words = r"shop\.orders: dbo\.Orders of pipeline shop\. .* If shop is the former name of this pipeline, restore"
+    with pytest.raises(ConfigError, match=words):
+        shop.ledger.open_window("renamed", lsn(20), [first_load()])
 
 
 def test_first_load_publishes_watermark_and_identity(shop: Shop) -> None:

@@ -6,7 +6,7 @@ follows the locks is asked once for all tables.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import psycopg
 
@@ -30,11 +30,7 @@ def claim_table(session: psycopg.Connection, pipeline: str, table: TablePlan) ->
     except psycopg.errors.UniqueViolation:
         # Of two runs that register the same table at once, one may get this error for the target instead.
         if not any(row.items() >= target.items() for row in query(session, "lock_table", **named)):
-            raise ConfigError(
-                str(table.source),
-                f"another table already uses the target {table.target}.",
-                "Choose another target.",
-            ) from None
+            raise _target_taken(pipeline, table, query(session, "find_target", **target)) from None
     row = query(session, "lock_table", **named)[0]
     if row["watermark"] != (table.watermark.value if table.watermark else None):
         raise WatermarkConflictError(
@@ -48,6 +44,21 @@ def claim_table(session: psycopg.Connection, pipeline: str, table: TablePlan) ->
             f"its target was {known} and is now {table.target}.",
             "The target of a loaded table cannot change: restore the name, or configure it as a new table.",
         )
+
+
+def _target_taken(pipeline: str, table: TablePlan, holders: Sequence[Mapping[str, object]]) -> ConfigError:
+    """Return the error that names the table whose target it is, and the way out."""
+    subject, what = str(table.source), f"another table already uses the target {table.target}"
+    if not holders:  # It was released meanwhile.
+        return ConfigError(subject, f"{what}.", "Run again, or choose another target.")
+    (holder,) = holders
+    source = TableName(str(holder["source_schema"]), str(holder["source_name"]))
+    if holder["pipeline"] == pipeline:
+        return ConfigError(subject, f"{what}: {source} of the same pipeline.", "Choose another target.")
+    hint = "Choose another target."
+    if source == table.source:
+        hint += f" If {holder['pipeline']} is the former name of this pipeline, restore that name in pipelines.yaml."
+    return ConfigError(subject, f"{what}: {source} of pipeline {holder['pipeline']}.", hint)
 
 
 def lock_watermarks(session: psycopg.Connection, pipeline: str, watermarks: Mapping[TableName, Position]) -> None:
