@@ -98,6 +98,31 @@ def open_session(at: Reachable, subject: str = SUBJECT) -> Iterator[psycopg.Conn
             raise translate(error, subject) from error
 
 
+def refuse_shared_servers(at: Reachable, session: psycopg.Connection, subject: str = SUBJECT) -> None:
+    """Raise WarehouseAdminError where a pooler gives each transaction another of its server processes.
+
+    A lock, or a setting, of a session would then be on a process that other sessions use. ``session``: an open one.
+    """
+    if _server_process(session) == session.info.backend_pid:
+        return  # No pooler: it would answer for the server when a session begins.
+    with open_session(at, subject) as first:
+        own = _server_process(first)
+        with open_session(at, subject) as second, second.transaction():
+            # Two living sessions with one process, or one session with two.
+            if _server_process(second) == own or _server_process(first) != own:
+                raise WarehouseAdminError(
+                    subject,
+                    "the connection leads through a pooler in transaction mode, where a session cannot hold a lock.",
+                    "Connect to PostgreSQL itself, or through a pooler in session mode.",
+                )
+
+
+def _server_process(session: psycopg.Connection) -> int:
+    row = session.execute("SELECT pg_backend_pid()").fetchone()
+    assert row is not None  # noqa: S101  (a SELECT without a table has one row)
+    return int(row[0])
+
+
 @contextmanager
 def translated(subject: str) -> Iterator[None]:
     """Raise errors of psycopg as errors about ``subject``, within the transaction of several subjects."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from floodmark.core.errors import ConfigError
-from floodmark.postgres.session import SUBJECT, Reachable, open_transaction
+from floodmark.postgres.session import SUBJECT, Reachable, open_transaction, refuse_shared_servers
 from floodmark.postgres.sql import read_sql
 
 VERSION = 14
@@ -17,9 +17,11 @@ def ensure_schema(at: Reachable) -> None:
     """Create the ledger's tables, or upgrade those of an earlier version.
 
     A ledger of this version is not touched, so that daily runs need no right to create objects.
-    Raises ConfigError when a newer Floodmark created the ledger.
+    Raises ConfigError when a newer Floodmark created the ledger, and WarehouseAdminError where the connection leads
+    through a pooler in transaction mode.
     """
     with open_transaction(at) as connection:
+        refuse_shared_servers(at, connection)
         if _version(connection) == VERSION:
             return
     # In a new session: the one above may have cached that there is no ledger.
