@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from compact_tracking import ChangeTracking, PurgeType, ship_copy
+from compact_tracking import ChangeTracking, PurgeType, access, ship_copy
 from fleet_rig import ORDERS, PIPELINE, FleetRig, fleet_settings
 from floodmark.core.errors import CdcNotEnabledError
 from floodmark.core.policies import Deletes, OnGap
 from floodmark.core.source.snapshot import Verdict
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.sources.compact import reader
+from floodmark.sources.compact.facts import read_fleet_facts
 from floodmark.sources.compact.reader import CompactReader
 from floodmark.sync.window.opened import OpenResult
 
@@ -204,6 +205,84 @@ def test_a_device_that_cannot_be_read_keeps_its_rows_and_stops_no_other(
     assert cause.endswith(".")
     assert hint.endswith(".")
     assert "a lot" not in cause
+
+
+_ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+
+
+def _endless_view_of_the_tracked_tables(rig: FleetRig) -> None:
+    rig.run(
+        "van-1",
+        "DROP VIEW __sysOCSTrackedObjects",
+        f"CREATE VIEW __sysOCSTrackedObjects AS {_ENDLESS} SELECT 'a' || i AS __sysTName, 0 AS __sysTrackType FROM n",
+    )
+
+
+def _endless_view_for_a_table_of_the_tracking(rig: FleetRig) -> None:
+    rig.run(
+        "van-1",
+        "DROP VIEW __sysOCSTrackedObjects",
+        "DROP VIEW __sysOCSDeletedRows",
+        "ALTER TABLE __ct_tables RENAME TO kept",
+        f"CREATE VIEW __CT_TABLES AS {_ENDLESS} SELECT i AS id, 'a' || i AS name, kept.* FROM n, kept",
+    )
+
+
+def _endless_trigger(rig: FleetRig) -> None:
+    rig.run(
+        "van-1",
+        "CREATE TABLE more (i)",
+        "CREATE TRIGGER t AFTER INSERT ON __ct_receipts BEGIN"
+        f" INSERT INTO more SELECT * FROM ({_ENDLESS} SELECT i FROM n WHERE i < 0); END",
+    )
+
+
+def _endless_values(rig: FleetRig) -> None:
+    """A row of some bytes whose generated columns have 100 MB."""
+    rig.run("van-1", "ALTER TABLE orders ADD COLUMN long TEXT AS (hex(zeroblob(50000000)))")
+
+
+def _forged_key(rig: FleetRig) -> None:
+    rig.run("van-1", "UPDATE __ct_tables SET key_columns = 'secret'")
+
+
+def _no_counters(rig: FleetRig) -> None:
+    rig.run("van-1", "DELETE FROM __ct_state")
+
+
+@pytest.mark.parametrize(
+    ("happen", "stopped"),
+    [
+        (_endless_view_of_the_tracked_tables, {}),
+        (_endless_view_for_a_table_of_the_tracking, {"van-1": Verdict.DAMAGED}),
+        (_endless_trigger, {"van-1": Verdict.DAMAGED}),
+        (_endless_values, {"van-1": Verdict.DAMAGED}),
+        (_forged_key, {"van-1": Verdict.DAMAGED}),
+        (_no_counters, {"van-1": Verdict.DAMAGED}),
+    ],
+)
+def test_no_file_of_a_device_keeps_the_others_waiting(
+    rig: FleetRig,
+    happen: Callable[[FleetRig], None],
+    stopped: dict[str, Verdict],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(access, "DEADLINE_SECONDS", 1.0)
+    for device in ("van-1", "van-2"):
+        rig.make(device, "INSERT INTO orders (id) VALUES (1)")
+    rig.sync()
+    rig.run("van-1", "INSERT INTO orders (id) VALUES (2)")
+    rig.run("van-2", "INSERT INTO orders (id) VALUES (2)")
+    happen(rig)
+    began = time.monotonic()
+    assert rig.sync() == stopped
+    assert time.monotonic() - began < 30
+    assert [row[:2] for row in rig.living() if row[0] == "van-2"] == [("van-2", 1), ("van-2", 2)]
+    assert len([row for row in rig.living() if row[0] == "van-1"]) == (1 if stopped else 2)
+    facts = read_fleet_facts(rig.fleet, [ORDERS])
+    assert "van-2" not in facts.unreadable
+    causes = [cause for (cause,) in rig.rows("SELECT cause FROM floodmark.members WHERE verdict IS NOT NULL")]
+    assert "secret" not in "".join(causes)
 
 
 def test_a_locked_device_is_read_by_the_next_run(rig: FleetRig, monkeypatch: pytest.MonkeyPatch) -> None:

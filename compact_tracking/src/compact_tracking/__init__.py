@@ -3,6 +3,7 @@
 ``ChangeTracking`` is the original's SqlCeChangeTracking, ``Transaction`` its SqlCeTransaction. See README.md.
 """
 
+from compact_tracking.access import guard
 from compact_tracking.changes import Anchor, Change
 from compact_tracking.enabling import TrackedTable
 from compact_tracking.enumerations import Operation, PurgeType, TrackingKeyType, TrackingOptions
@@ -51,6 +52,7 @@ __all__ = [
     "Transaction",
     "TransactionLostError",
     "UnsupportedError",
+    "guard",
     "is_read",
     "is_unchanged",
     "open_shipped",

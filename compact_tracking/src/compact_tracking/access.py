@@ -1,13 +1,25 @@
 """Access to a caller's connection: cursors that no row factory changes, write transactions, the minimum SQLite.
 
 The library sets nothing on a connection that stays. It needs one without an open transaction.
+
+A consumer opens files that others have written, with views, triggers and generated columns of theirs: see ``guard``.
 """
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from compact_tracking.errors import InvalidOperationError, TrackingArgumentError, UnsupportedError
+
+DEADLINE_SECONDS = 60.0
+"""How long the statements of a guarded connection may take, besides what the size of its file adds."""
+
+_BYTES_PER_SECOND = 5_000_000
+_STEPS = 10_000
+_SPARE_BYTES = 64 * 1024 * 1024
+_LONGEST_VALUE = 1_000_000_000
 
 MINIMUM_SQLITE = (3, 26, 0)
 """The first version with ``PRAGMA table_xinfo``; the one of Red Hat Enterprise Linux 8."""
@@ -23,6 +35,20 @@ def check_sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None
             f"SQLite {_dotted(version)} is too old for compact_tracking, which needs {_dotted(MINIMUM_SQLITE)} or"
             " later: use a Python that is linked with a newer SQLite library"
         )
+
+
+def guard(connection: sqlite3.Connection, path: Path) -> None:
+    """Limit what the SQL that a file defines itself may do on a connection to the file, or to a copy of it.
+
+    A statement that still runs at the deadline ends with SQLITE_INTERRUPT, and so does each later one. A value that is
+    much longer than the file, as only a generated column can make one, ends its statement with SQLITE_TOOBIG. Functions
+    with side effects are refused in views, triggers and generated columns.
+    """
+    size_bytes = sum(each.stat().st_size for each in (path, Path(f"{path}-wal")) if each.is_file())
+    ends_at = time.monotonic() + DEADLINE_SECONDS + size_bytes / _BYTES_PER_SECOND
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(_LONGEST_VALUE, size_bytes + _SPARE_BYTES))
+    connection.set_progress_handler(lambda: time.monotonic() > ends_at, _STEPS)
 
 
 def check_drop_column(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:

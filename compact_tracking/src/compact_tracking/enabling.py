@@ -15,6 +15,7 @@ from compact_tracking.access import check_drop_column
 from compact_tracking.enumerations import TrackingKeyType, TrackingOptions
 from compact_tracking.errors import (
     AnchorExpiredError,
+    DamagedFileError,
     InvalidOperationError,
     TrackingArgumentError,
     TrackingLostError,
@@ -60,12 +61,15 @@ def list_tracked(cursor: sqlite3.Cursor) -> list[TrackedTable]:
         "SELECT t.id, t.name, t.token, t.key_type, t.options, t.key_columns, max(purged_below, sequence_purged_below)"
         " FROM main.__ct_tables AS t, main.__ct_state ORDER BY t.name"
     ).fetchall()
-    return [
-        TrackedTable(
-            table_id, name, token, TrackingKeyType(kind), TrackingOptions(options), read_key_type(key, kind), below
-        )
-        for table_id, name, token, kind, options, key, below in rows
-    ]
+    try:
+        return [
+            TrackedTable(
+                table_id, name, token, TrackingKeyType(kind), TrackingOptions(options), read_key_type(key, kind), below
+            )
+            for table_id, name, token, kind, options, key, below in rows
+        ]
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise DamagedFileError("the file's __ct_tables has a row that the tracking did not write") from error
 
 
 def find_tracked(cursor: sqlite3.Cursor, name: str) -> TrackedTable | None:

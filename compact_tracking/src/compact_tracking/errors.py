@@ -42,7 +42,7 @@ class UnsupportedError(TrackingError):
 
 
 class DamagedFileError(TrackingError):
-    """A copy that is cut off, or whose pages do not belong together."""
+    """A copy that is cut off, whose pages do not belong together, or whose own tables were replaced."""
 
 
 class AnchorError(TrackingError):

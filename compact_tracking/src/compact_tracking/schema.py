@@ -11,7 +11,7 @@ the CSN is the BSN.
 import sqlite3
 import uuid
 
-from compact_tracking.errors import UnsupportedError
+from compact_tracking.errors import DamagedFileError, UnsupportedError
 from compact_tracking.names import KEY_COLUMNS_LIMIT, NOW, list_keys, resolve_csn
 
 FORMAT = 1
@@ -63,15 +63,28 @@ STATEMENTS = (
 )
 
 
+_OWN_OBJECTS = r"""SELECT name, sql FROM main.sqlite_master
+    WHERE type IN ('table', 'view') AND name LIKE '\_\_ct\_%' ESCAPE '\'"""
+
+
 def is_installed(cursor: sqlite3.Cursor) -> bool:
     """Return whether the file has the library's tables.
 
     Raises:
         UnsupportedError: a newer version of the library wrote them.
+        DamagedFileError: one of them is not a table, or the table of the counters is empty.
     """
-    if not cursor.execute("SELECT 1 FROM main.sqlite_master WHERE name = '__ct_state'").fetchone():
+    own = cursor.execute(_OWN_OBJECTS).fetchall()
+    if "__ct_state" not in [name.lower() for name, _ in own]:
         return False
-    (found,) = cursor.execute("SELECT format FROM main.__ct_state").fetchone()
+    # A view or a virtual table would run the file's own SQL under the name of a table.
+    for name, statement in own:
+        if not statement.upper().startswith("CREATE TABLE"):
+            raise DamagedFileError(f"the file's {name} is not a table of the tracking")
+    state = cursor.execute("SELECT format FROM main.__ct_state").fetchone()
+    if state is None:
+        raise DamagedFileError("the file's __ct_state is empty")
+    (found,) = state
     if found != FORMAT:
         raise UnsupportedError(
             f"the file's tracking has format {found}, this version of compact_tracking knows {FORMAT}:"

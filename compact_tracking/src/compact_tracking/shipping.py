@@ -33,8 +33,8 @@ def ship_copy(path: Path, copy: Path, consumer: str, *, kept: int = 100, timeout
     check_sqlite()
     part = copy.with_name(f"{copy.name}.part")
     with (
-        closing(open_existing(path, timeout_seconds)) as writer,
-        closing(open_existing(path, timeout_seconds)) as reader,
+        closing(open_existing(path, timeout_seconds, guarded=False)) as writer,
+        closing(open_existing(path, timeout_seconds, guarded=False)) as reader,
     ):
         part.unlink(missing_ok=True)
         with closing(sqlite3.connect(part, isolation_level=None)) as target:

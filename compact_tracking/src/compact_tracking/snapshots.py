@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compact_tracking.access import check_sqlite, decode_text, open_cursor, read_transaction
+from compact_tracking.access import check_sqlite, decode_text, guard, open_cursor, read_transaction
 from compact_tracking.changes import Anchor, Change, enumerate_table
 from compact_tracking.enabling import TrackedTable, check_anchor, check_tracked, list_tracked
 from compact_tracking.errors import AnchorError, AnchorReplacedError, TrackingArgumentError
@@ -135,6 +135,7 @@ def open_snapshot(
     ):
         with closing(open_existing(path, timeout_seconds)) as reader:
             receipt = copy_at_receipt(take_receipt(writer, consumer, proof), reader, target)
+        guard(target, path)
         target.text_factory = decode_text
         yield Snapshot(receipt, target)
 
@@ -183,12 +184,20 @@ def read_device(path: Path) -> str | None:
         return str(cursor.execute("SELECT device FROM __ct_state").fetchone()[0]) if is_installed(cursor) else None
 
 
-def open_existing(path: Path, timeout_seconds: float, mode: str = "mode=rw") -> sqlite3.Connection:
-    """Return a connection to a file that is there; SQLite would create a missing one."""
+def open_existing(
+    path: Path, timeout_seconds: float, mode: str = "mode=rw", *, guarded: bool = True
+) -> sqlite3.Connection:
+    """Return a connection to a file that is there; SQLite would create a missing one.
+
+    guarded: whether another program wrote the file, see ``access.guard``.
+    """
     if not path.is_file():
         raise TrackingArgumentError(f"there is no file {path}")
     uri = f"{path.absolute().as_uri()}?{mode}"
-    return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=timeout_seconds)
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=timeout_seconds)
+    if guarded:
+        guard(connection, path)
+    return connection
 
 
 def copy_at_receipt(

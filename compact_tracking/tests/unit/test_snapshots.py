@@ -14,12 +14,15 @@ from compact_tracking import (
     AnchorReplacedError,
     AnchorRewoundError,
     ChangeTracking,
+    DamagedFileError,
     InvalidOperationError,
     PurgeType,
     Snapshot,
     TrackingArgumentError,
     TrackingLostError,
     Transaction,
+    access,
+    guard,
     is_unchanged,
     open_snapshot,
     read_device,
@@ -371,3 +374,47 @@ def test_a_locked_file_ends_in_sqlites_message(path: Path, file: sqlite3.Connect
         consumer.sync()
     file.execute("ROLLBACK")
     assert consumer.sync() == []
+
+
+_ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i < 0"
+
+
+@pytest.mark.parametrize("name", ["__ct_tables", "__CT_RECEIPTS", "__ct_sequence"])
+def test_view_in_place_of_a_table_of_the_tracking_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "device.db"
+    with make_file(path, "CREATE TABLE item (id INTEGER PRIMARY KEY)") as file:
+        for view in ("__sysOCSDeletedRows", "__sysTxCommitSequence", "__sysOCSTrackedObjects"):
+            file.execute(f"DROP VIEW {view}")
+        file.execute(f"ALTER TABLE {name} RENAME TO kept")
+        file.execute(f"CREATE VIEW {name} AS {_ENDLESS}")
+    with pytest.raises(DamagedFileError, match=f"the file's {name} is not a table of the tracking"):
+        read_device(path)
+    with pytest.raises(DamagedFileError), open_snapshot(path, "warehouse"):
+        pass
+
+
+def test_statement_of_a_guarded_connection_ends_at_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "DEADLINE_SECONDS", 0.05)
+    path = tmp_path / "device.db"
+    with make_file(path, "CREATE TABLE item (id INTEGER PRIMARY KEY)") as file:
+        file.execute(f"CREATE VIEW endless AS {_ENDLESS}")
+        guard(file, path)
+        with pytest.raises(sqlite3.OperationalError, match="interrupted"):
+            file.execute("SELECT * FROM endless").fetchall()
+        with pytest.raises(sqlite3.DataError, match="too big"):
+            file.execute("SELECT length(zeroblob(100000000))")
+
+
+def test_trigger_that_never_ends_keeps_no_consumer_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "DEADLINE_SECONDS", 0.2)
+    path = tmp_path / "device.db"
+    with make_file(path, "CREATE TABLE item (id INTEGER PRIMARY KEY)") as file:
+        file.execute("CREATE TABLE more (i)")
+        file.execute(
+            f"CREATE TRIGGER t AFTER INSERT ON __ct_receipts BEGIN INSERT INTO more SELECT * FROM ({_ENDLESS}); END"
+        )
+    with pytest.raises(sqlite3.OperationalError, match="interrupted"), open_snapshot(path, "warehouse"):
+        pass
+    assert open_file(path).execute("SELECT count(*) FROM __ct_receipts").fetchone() == (0,)

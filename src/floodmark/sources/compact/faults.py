@@ -29,8 +29,11 @@ class OtherKeyError(Exception):
 GAPS = frozenset({Verdict.EXPIRED, Verdict.INSTANCE_REPLACED, Verdict.AHEAD_OF_SOURCE})
 """The verdicts after which all rows of the device are to be read."""
 _READ_AGAIN = "Read the device as a whole again (floodmark source reload-device, or on_gap: repair)."
+_COPY_AGAIN = "Copy the file from the device again, or restore it there."
 _ENABLE = "Enable the tracking of the table on the device (ChangeTracking.enable_tracking)."
-ERRORS = (TrackingError, sqlite3.Error, OSError, ValueRefusedError, OtherKeyError)
+_FORGED = (ValueError, TypeError, LookupError, AttributeError)
+"""What values lead to that neither SQLite nor the tracking wrote into the tracking's own tables."""
+ERRORS = (TrackingError, sqlite3.Error, OSError, ValueRefusedError, OtherKeyError, *_FORGED)
 _CANNOT_OPEN = ("SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_READONLY", "SQLITE_AUTH")
 
 
@@ -54,6 +57,10 @@ def explain_fault(error: Exception, file: Path, mark: DeviceMark | None) -> Faul
         return _of_sqlite(error, file)
     if isinstance(error, ValueRefusedError):
         return Fault(Verdict.REFUSED, f"{error}.", "Correct the row on the device; the next run reads it again.")
+    if isinstance(error, _FORGED):
+        # The text of the error may hold a value.
+        what = type(error).__name__
+        return Fault(Verdict.DAMAGED, f"{file} has values that the tracking did not write ({what}).", _COPY_AGAIN)
     return Fault(Verdict.NO_PERMISSION, f"{file} cannot be read ({error}).", "Let Floodmark's user read and write it.")
 
 
@@ -63,7 +70,7 @@ BY_CLASS: tuple[tuple[type[Exception], Verdict, str], ...] = (
     (AnchorReplacedError, Verdict.INSTANCE_REPLACED, _READ_AGAIN),
     (AnchorExpiredError, Verdict.EXPIRED, _READ_AGAIN),
     (AnchorRewoundError, Verdict.AHEAD_OF_SOURCE, _READ_AGAIN),
-    (DamagedFileError, Verdict.DAMAGED, "Copy the file from the device again, or restore it there."),
+    (DamagedFileError, Verdict.DAMAGED, _COPY_AGAIN),
     (TrackingArgumentError, Verdict.INSTANCE_MISSING, _ENABLE),
     (InvalidOperationError, Verdict.INSTANCE_MISSING, _ENABLE),
     (TrackingError, Verdict.REFUSED, "The documentation of compact_tracking lists what is not supported."),
@@ -93,8 +100,13 @@ def _of_sqlite(error: sqlite3.Error, file: Path) -> Fault:
             f"{file} cannot be opened ({error}).",
             "Let Floodmark's user read and write the file and its folder, or ship copies (shipped: true).",
         )
-    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR")) or type(error) is sqlite3.DatabaseError:
+    if name.startswith(("SQLITE_INTERRUPT", "SQLITE_TOOBIG")):
         return Fault(
-            Verdict.DAMAGED, f"{file} is damaged ({error}).", "Copy it from the device again, or restore it there."
+            Verdict.DAMAGED,
+            f"{file} was given up: its own SQL (a view, a trigger or a generated column) ran too long, or made values"
+            " much longer than the file.",
+            "Examine the file on the device. The next run tries again.",
         )
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR")) or type(error) is sqlite3.DatabaseError:
+        return Fault(Verdict.DAMAGED, f"{file} is damaged ({error}).", _COPY_AGAIN)
     return Fault(Verdict.REFUSED, f"{file} cannot be read ({error}).", "The log of the load has the details.")

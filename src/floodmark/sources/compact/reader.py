@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -24,6 +25,7 @@ from compact_tracking import (
     DamagedFileError,
     Operation,
     Snapshot,
+    guard,
     open_shipped,
     open_snapshot,
 )
@@ -49,6 +51,9 @@ from floodmark.sync.ports.reader import RowShape
 
 _LOG = logging.getLogger(__name__)
 _LOCK_SECONDS = 5.0
+_SPARE_BYTES = 64 * 1024 * 1024
+_LONGER = 16
+"""Rows may be this many times as long as their file, and ``_SPARE_BYTES`` more."""
 DEVICES_AT_ONCE = 64
 """The devices whose rows are in memory at the same time."""
 _Found = tuple[list[pa.RecordBatch], MemberRead]
@@ -139,12 +144,12 @@ class CompactReader:
             names = snapshot.read_columns(table)
             self._require_key(snapshot, table)
             if mark is None:
-                rows = list(snapshot.read_rows(table))
+                rows = list(_bounded(snapshot.read_rows(table), file))
                 found = list(batches.build(device, names, rows, change.Operation.INSERT))
             else:
                 # An earlier attempt, or a reload, may have brought a row that is gone since.
                 changes = list(snapshot.enumerate_changes(table, mark.anchor, with_passing=True))
-                kept = [each.row for each in changes if each.row is not None]
+                kept = list(_bounded((each.row for each in changes if each.row is not None), file))
                 gone = [each.key for each in changes if each.operation is Operation.DELETE]
                 found = [
                     *batches.build(device, names, kept, change.Operation.UPDATE),
@@ -180,6 +185,7 @@ class CompactReader:
         if self.fleet.is_shipped or not self.fleet.purge_after_days:
             return
         with closing(sqlite3.connect(file, isolation_level=None, timeout=_LOCK_SECONDS)) as connection:
+            guard(connection, file)
             ChangeTracking(connection).purge_consumed(self.fleet.purge_after_days)
 
     def read_chunk_bounds(self) -> Sequence[Bound]:
@@ -210,10 +216,12 @@ class CompactReader:
         opened = open_file(file, is_shipped=self.fleet.is_shipped)
         with opened as connection, closing(sqlite3.connect(":memory:")) as copy:
             connection.backup(copy)
+            guard(copy, file)
             has = {name.lower() for (name,) in copy.execute("SELECT name FROM pragma_table_xinfo(?)", (table,))}
             names = [name for name in names if name.lower() in has]
             columns = ", ".join(quote_name(name) for name in names)
-            return names, copy.execute(f"SELECT {columns} FROM {quote_name(table)}").fetchall()  # noqa: S608
+            rows = copy.execute(f"SELECT {columns} FROM {quote_name(table)}")  # noqa: S608
+            return names, list(_bounded(rows, file))
 
     def _batches(self, at: Position | None) -> RowBatches:
         return RowBatches(self.plan.feed.table, self.plan.temporal, at)
@@ -222,6 +230,16 @@ class CompactReader:
 def quote_name(name: str) -> str:
     """Return a quoted identifier of SQLite."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def _bounded(rows: Iterable[tuple[Any, ...]], file: Path) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows. Raises DamagedFileError where they are much longer than the file: generated columns made them."""
+    left = _SPARE_BYTES + _LONGER * file.stat().st_size
+    for row in rows:
+        left -= sum(len(value) for value in row if isinstance(value, (str, bytes)))
+        if left < 0:
+            raise DamagedFileError("the rows of the table are much longer than the file")
+        yield row
 
 
 def _require_whole(snapshot: Snapshot) -> None:

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from compact_tracking import TrackingKeyType
+from compact_tracking import TrackingKeyType, guard
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import EXACT_COLLATION, SourceColumn, SourceTable, TableName
 from floodmark.sources.compact.types import source_column
@@ -21,8 +21,10 @@ from floodmark.sources.compact.types import source_column
 DEVICE_COLUMN = "__device"
 _SCHEMA = "main"
 _OWN = ("__sysInsertTxBsn", "__sysChangeTxBsn", "__sysTrackingContext")
-_TRACKED = "SELECT __sysTName, __sysTrackType FROM __sysOCSTrackedObjects"
-_HAS_TRACKING = "SELECT 1 FROM sqlite_master WHERE type = 'view' AND name = '__sysOCSTrackedObjects'"
+_TRACKED = "SELECT name, key_type FROM main.__ct_tables"
+_HAS_TRACKING = """SELECT 1 FROM main.sqlite_master
+    WHERE type = 'table' AND name = '__ct_tables' AND sql LIKE 'CREATE TABLE%'"""
+"""Only a table: a view is SQL of the file's own, which may never end."""
 _COLUMNS = "SELECT name, type, pk, \"notnull\" FROM pragma_table_xinfo(?, 'main') ORDER BY cid"
 
 
@@ -38,9 +40,10 @@ class DeviceTable:
 
 @contextmanager
 def open_file(file: Path, *, is_shipped: bool) -> Iterator[sqlite3.Connection]:
-    """Open a device's file for reading. Raises sqlite3.Error."""
+    """Open a device's file for reading, with limits (``compact_tracking.guard``). Raises sqlite3.Error."""
     mode = "mode=ro&immutable=1" if is_shipped else "mode=ro"
     with closing(sqlite3.connect(f"{file.absolute().as_uri()}?{mode}", uri=True, timeout=1)) as connection:
+        guard(connection, file)
         yield connection
 
 
@@ -55,7 +58,7 @@ def describe_tables(connection: sqlite3.Connection, names: Iterable[str]) -> dic
     wanted = {name.lower() for name in names}
     if not connection.execute(_HAS_TRACKING).fetchone():
         return {}
-    tracked = {name.lower(): (name, kind) for name, kind in connection.execute(_TRACKED)}
+    tracked = {str(name).lower(): (name, kind) for name, kind in connection.execute(_TRACKED)}
     return {
         folded: _describe(name, kind, connection.execute(_COLUMNS, (name,)).fetchall())
         for folded, (name, kind) in tracked.items()
