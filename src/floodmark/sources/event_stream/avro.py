@@ -6,15 +6,13 @@ So a reading counts only if the positions in the log and the time around the fie
 
 from __future__ import annotations
 
-import lzma
 import re
 import struct
-import zlib
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 
-from fastavro import reader, schemaless_reader
+from fastavro import block_reader, schemaless_reader
 from fastavro.schema import SchemaParseException
 
 from floodmark.sources.event_stream.faults import PoisonError
@@ -37,8 +35,6 @@ _FAULTS = (
     RecursionError,
     StopIteration,
     struct.error,
-    zlib.error,
-    lzma.LZMAError,
     SchemaParseException,
 )
 """The exceptions of fastavro on bytes that are no datum of a schema."""
@@ -81,16 +77,24 @@ def _read_datum(octets: bytes, schema: Schema) -> Mapping[str, Any] | None:
 
 
 def _read_container(body: bytes) -> Mapping[str, Any]:
-    """Return the one record of an object container file."""
+    """Return the one record of an object container file.
+
+    Nothing is unpacked, and no record is read before the file shows that it has one: a file of some bytes may declare
+    any number of them, or a schema that takes no byte for a million of values.
+    """
+    source = BytesIO(body)
     try:
-        found = reader(BytesIO(body))
-        # A file may bring a schema that takes no byte for a million of values.
-        records = list(found) if _is_flat(found.writer_schema) else []
+        blocks = block_reader(source)
+        if blocks.codec != "null":
+            raise PoisonError("the message is an Avro container with compressed blocks")
+        block = next(blocks)
+        if block.num_records == 1 and source.tell() == len(body) and _is_flat(blocks.writer_schema):
+            [record] = block
+            if isinstance(record, dict):
+                return record
     except _FAULTS:
         raise PoisonError("the message is an Avro container that cannot be read") from None
-    if len(records) != 1 or not isinstance(records[0], dict):
-        raise PoisonError("the message is an Avro container without exactly one record of the format")
-    return records[0]
+    raise PoisonError("the message is an Avro container without exactly one record of the format")
 
 
 def _is_flat(schema: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tracemalloc
 from dataclasses import replace
 from io import BytesIO
 from random import Random
@@ -247,6 +248,45 @@ def test_container_with_a_schema_of_its_own_is_not_read() -> None:
     writer(file, parse_schema(items), [{"a": [None] * 3}])
     with pytest.raises(PoisonError, match="exactly one record"):
         parse_envelope(file.getvalue())
+
+
+@pytest.mark.parametrize("codec", ["deflate", "bzip2", "xz"])
+def test_compressed_container_is_refused_before_it_is_unpacked(codec: str) -> None:
+    (body,) = encode_change(some_change(), MessageForm(is_avro=True), numbered_ids())
+    envelope: Any = schemaless_reader(BytesIO(body), ENVELOPE_SCHEMA, None)
+    file = BytesIO()
+    writer(file, ENVELOPE_SCHEMA, [envelope | {"data": bytes(1 << 24)}], codec=codec)
+    assert read_within(1 << 20, file.getvalue()) == "the message is an Avro container with compressed blocks"
+
+
+def test_container_with_many_records_is_refused_before_they_are_read() -> None:
+    schema = parse_schema({"type": "record", "name": "X", "fields": [{"name": "a", "type": "null"}]})
+    file = BytesIO()
+    writer(file, schema, [{"a": None}] * 100_000)
+    assert "exactly one record" in read_within(1 << 20, file.getvalue())
+    one = BytesIO()
+    writer(one, schema, [{"a": None}])
+    assert "exactly one record" in read_within(1 << 20, one.getvalue() + b"left over")
+
+
+def test_size_that_a_container_or_a_datum_declares_reserves_no_memory() -> None:
+    file = BytesIO()
+    writer(file, ENVELOPE_SCHEMA, [])
+    huge = b"\xfe\xff\xff\xff\xff\x3f"  # a long of 40 bits
+    assert "cannot be read" in read_within(1 << 20, file.getvalue() + b"\x02" + huge + b"rest")
+    assert "neither" in read_within(1 << 20, huge + b"rest")
+
+
+def read_within(limit_bytes: int, body: bytes) -> str:
+    """Return the fault of a message, whose reading takes no more memory than a limit."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(PoisonError) as fault:
+            parse_envelope(body)
+        assert tracemalloc.get_traced_memory()[1] < limit_bytes
+    finally:
+        tracemalloc.stop()
+    return str(fault.value)
 
 
 def test_avro_with_bytes_left_is_poison() -> None:
