@@ -162,6 +162,62 @@ def test_update_of_a_key_moves_the_row(rig: StreamRig) -> None:
     assert rig.differing() == []
 
 
+def pass_keys_on(rig: StreamRig, expression: str, new_keys: dict[int, int]) -> list[bytes]:
+    """Give rows other keys by one statement, as if no index of the server knew the key. Return the messages."""
+    rig.log.key = ""
+    rig.client.run(f"UPDATE dbo.Orders SET Id = {expression}")
+    rows = dict(rig.rows)
+    rig.rows = {new: rows[old] | {"Id": str(new)} for old, new in new_keys.items()}
+    return rig.log.commit(*((rows[old], rig.rows[new]) for old, new in new_keys.items()))
+
+
+@pytest.mark.parametrize(
+    ("expression", "new_keys"),
+    [("Id + 1", {1: 2, 2: 3, 3: 4}), ("4 - Id", {1: 3, 2: 2, 3: 1}), ("Id % 3 + 1", {3: 1, 2: 3, 1: 2})],
+)
+def test_keys_that_one_statement_passes_from_row_to_row_stay_alive(
+    rig: StreamRig, expression: str, new_keys: dict[int, int]
+) -> None:
+    rig.stream(*rig.change((1, "1.00", "one"), (2, "2.00", "two"), (3, "3.00", "three")))
+    rig.sync()
+    rig.stream(*pass_keys_on(rig, expression, new_keys))
+    rig.sync()
+    assert (rig.stopped(), rig.differing()) == ({}, [])
+
+
+@pytest.mark.parametrize("split", [1, 2])
+@pytest.mark.parametrize("reverses", [False, True])
+def test_transaction_that_passes_keys_on_and_is_read_in_two_windows_leaves_its_table_out(
+    rig: StreamRig, split: int, *, reverses: bool
+) -> None:
+    rig.sync()
+    rig.stream(*rig.change((1, "1.00", "one"), (2, "2.00", "two"), (3, "3.00", "three")))
+    rig.sync()
+    messages = pass_keys_on(rig, "Id + 1", {1: 2, 2: 3, 3: 4})
+    if reverses:
+        messages.reverse()
+    rig.stream(*messages[:split])
+    rig.sync()
+    rig.stream(*messages[split:])
+    rig.sync()
+    assert set(rig.stopped().values()) == {Verdict.EXPIRED}
+    rig.reload()
+    assert (rig.stopped(), rig.differing()) == ({}, [])
+    rig.stream(*messages)
+    rig.sync()
+    assert (rig.stopped(), rig.differing()) == ({}, [])
+
+
+def test_update_of_a_declared_key_that_comes_in_a_later_window_is_merged(rig: StreamRig) -> None:
+    rig.stream(*rig.change((1, "1.00", "one"), (2, "2.00", "two")))
+    rig.sync()
+    rig.stream(*pass_keys_on(rig, "Id + 2", {1: 3, 2: 4}))
+    rig.sync()
+    rig.stream(*pass_keys_on(rig, "Id + 2", {3: 5, 4: 6}))
+    rig.sync()
+    assert (rig.stopped(), rig.differing()) == ({}, [])
+
+
 def test_segments_that_never_arrive_go_to_quarantine_and_the_table_is_loaded_again(
     rig: StreamRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

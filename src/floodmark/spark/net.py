@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame
 
 from floodmark.core.change import Operation
 from floodmark.core.naming import LSN_COLUMN, OPERATION_COLUMN, keep_column
+from floodmark.core.position import POSITION_BYTES
 from floodmark.core.window.columns import ValueColumn
 from floodmark.sync.ports.reader import RowShape
 
@@ -132,8 +133,9 @@ class _Collapse:
         if len(suspects) == 0:
             return ends
         came, left = (rows.take(pa.array(ends[suspects] - back)) for back in (1, 0))
-        # A statement is part of one transaction.
-        another = ~_differ(came, left, (self.shape.position,)) & _differ(came, left, self.compared, self.not_null)
+        # A statement is part of one transaction. A position may have a place in it, behind the LSN of the commit.
+        commits = (pc.binary_slice(rows.column(self.shape.position), 0, POSITION_BYTES) for rows in (came, left))
+        another = _numpy(pc.equal(*commits)) & _differ(came, left, self.compared, self.not_null)
         lasting = ends.copy()
         lasting[suspects[another]] -= 1
         return lasting

@@ -14,7 +14,7 @@ from floodmark.core.window.plan import TablePlan
 from floodmark.sources.event_stream.epochs import Epoch, EpochWatch, epochs_of_partitions
 from floodmark.sources.event_stream.joining import StreamMessage
 from floodmark.sources.event_stream.marks import MOST_CARRIED_BYTES, CarriedSegment, LoadedCommit, PartitionMark
-from floodmark.sources.event_stream.rows import EventRow
+from floodmark.sources.event_stream.rows import EventRow, TableForm
 from floodmark.sources.event_stream.table_rows import TableRows
 
 _LOG = logging.getLogger(__name__)
@@ -46,6 +46,8 @@ class PassState:
     """By partition."""
     loaded: LoadedCommit | None = None
     """What the last load of the whole table has read."""
+    newest_lsn: bytes = b""
+    """The newest commit LSN of which earlier windows have read events of the table."""
     is_refused: bool = False
     """Whether the window goes on without the table."""
     _quarantined: dict[int, list[QuarantinedMessage]] = field(default_factory=dict)
@@ -73,6 +75,7 @@ class PassState:
             {number: end for number, end in ends.items() if only is None or number in only},
             {number: EpochWatch(epoch) for number, epoch in epochs.items()},
             next((mark.loaded for mark in marks.values() if mark.loaded), None),
+            max((mark.epoch.lsn for mark in marks.values() if mark.epoch), default=b""),
         )
 
     @property
@@ -94,6 +97,25 @@ class PassState:
         # Nearly all events are newer: for them the call would cost more than the comparison.
         lsn, covers = loaded.lsn, loaded.covers
         return [row for row in own if row.commit_lsn > lsn or not covers(row.commit_lsn, row.committed_at)]
+
+    def find_late_moves(self, partition: int, form: TableForm, rows: Iterable[EventRow]) -> None:
+        """Note that rows may be lost where an earlier window has read another part of a commit that changed keys.
+
+        One statement may pass keys on from row to row. The image of a row that gives up a key does not say whether
+        another row has it by then: that needs all changes of the commit (``spark.net``). A server that knows the key
+        writes no such pairs.
+        """
+        key = self.plan.feed.table.key
+        places = [place for place, each in enumerate(form.columns) if each.name in key]
+        for row in rows:
+            if row.commit_lsn > self.newest_lsn or row.old is None or row.current is None:
+                continue
+            is_moved = any(row.old[place] != row.current[place] for place in places)
+            if is_moved and {name for name, _ in row.key} != set(key):
+                self._lost[partition] = (
+                    "rows may be lost: a transaction gave rows other keys, its events came in several windows,"
+                    " and the table has no primary key"
+                )
 
     def _covering(self) -> LoadedCommit | None:
         """Return up to where the load has read all rows; None where the source hides some from the login."""

@@ -154,6 +154,7 @@ class StreamPass:
             own = state.select_unread(chunk.partition, own)
             if not own:
                 continue
+            state.find_late_moves(chunk.partition, form, own)
             try:
                 yield from self._build_own(state, chunk, form, own)
             except ConfigError as error:
