@@ -108,6 +108,44 @@ def test_events_of_the_stream_before_come_again_after_the_load(rig: StreamRig) -
     assert (rig.stopped(), rig.differing()) == ({}, [])
 
 
+def turn_the_clock_back(rig: StreamRig) -> None:
+    rig.log = replace(rig.log, began_at=rig.log.began_at - timedelta(minutes=2))
+
+
+def test_clock_that_steps_back_after_an_epoch_has_begun_loses_no_change(rig: StreamRig) -> None:
+    loaded(rig)
+    begin_again(rig, guid=str(uuid.uuid4()))
+    rig.stream(*rig.change((3, "6.00", "first of the new stream")))
+    rig.sync()
+    assert_repaired(rig)
+    turn_the_clock_back(rig)
+    rig.stream(*rig.change((1, "8.00", "updated")), *rig.change(2), *rig.change((5, "5.00", "inserted")))
+    rig.sync()
+    assert (rig.stopped(), rig.quarantined(), rig.differing()) == ({}, [], [])
+    rig.reload()
+    rig.stream(*rig.change((1, "9.00", "updated again")))
+    rig.sync()
+    assert (rig.stopped(), rig.quarantined(), rig.differing()) == ({}, [], [])
+
+
+def test_event_of_which_nothing_shows_the_epoch_goes_to_quarantine(rig: StreamRig) -> None:
+    rig.log.commits = itertools.count(1000)
+    loaded(rig)
+    begin_again(rig, guid=rig.log.guid, commits=10)
+    rig.stream(*rig.change((3, "6.00", "first of the new stream")))
+    rig.sync()
+    assert_repaired(rig)
+    turn_the_clock_back(rig)
+    messages = rig.change((1, "8.00", "updated"))
+    rig.stream(*messages)
+    rig.sync()
+    [(*_, reason, body)] = rig.quarantined()
+    assert reason.startswith("the event is older than the stream in use, by its commit time")
+    assert [body] == messages
+    rig.reload()
+    assert (rig.stopped(), rig.differing()) == ({}, [])
+
+
 def test_identifiers_that_differ_from_message_to_message_are_no_epochs(rig: StreamRig) -> None:
     rig.sync()
     for key in range(1, 7):

@@ -47,18 +47,22 @@ class Epoch:
     is_marked: bool = False
     """Whether two commits had the same identifier. Until then it may be another one in each message, and shows
     nothing."""
+    is_named: bool = False
+    """Whether the epoch before had another identifier. Then an event with this one is never older: the clock of the
+    server may have been set back since."""
 
     @classmethod
     def parse(cls, found: Sequence[str | bool | None]) -> Epoch:
         """Return the epoch that ``to_list`` gave."""
-        guid, lsn, at, begins_at, is_marked = found
+        guid, lsn, at, begins_at, is_marked, *later = found
         begin = datetime.fromisoformat(str(begins_at)) if begins_at else None
-        return cls(str(guid), bytes.fromhex(str(lsn)), datetime.fromisoformat(str(at)), begin, bool(is_marked))
+        newest = bytes.fromhex(str(lsn)), datetime.fromisoformat(str(at))
+        return cls(str(guid), *newest, begin, bool(is_marked), later == [True])
 
     def to_list(self) -> list[str | bool | None]:
         """Return the fields for the ledger."""
         begin = self.begins_at.isoformat() if self.begins_at else None
-        return [self.guid, self.lsn.hex(), self.at.isoformat(), begin, self.is_marked]
+        return [self.guid, self.lsn.hex(), self.at.isoformat(), begin, self.is_marked, self.is_named]
 
     def is_before(self, event: Dated) -> bool:
         """Return whether an event is of a later epoch."""
@@ -69,8 +73,10 @@ class Epoch:
         return event.commit_lsn < self.lsn and event.committed_at - self.at > EPOCH_SLACK
 
     def is_after(self, event: Dated) -> bool:
-        """Return whether an event is of an earlier epoch."""
-        return self.begins_at is not None and event.committed_at < self.begins_at
+        """Return whether an event is of an earlier epoch, as far as anything shows it."""
+        if self.begins_at is None or event.committed_at >= self.begins_at:
+            return False
+        return not (self.is_named and event.guid == self.guid)
 
     def take(self, event: Dated) -> None:
         """Add an event."""
@@ -107,10 +113,15 @@ class EpochWatch:
             return False
         elif known.is_before(event):
             self.later = begin_epoch(event, event.committed_at)
+            self.later.is_named = event.guid != known.guid
             return False
         else:
             known.take(event)
         return True
+
+    def is_older(self, event: Dated) -> bool:
+        """Return whether an event that does not belong is older than the epoch of the mark."""
+        return self.known is not None and self.known.is_after(event)
 
 
 def epochs_of_partitions(known: Mapping[int, Epoch | None], partitions: Iterable[int]) -> Mapping[int, Epoch | None]:

@@ -16,11 +16,13 @@ from floodmark.sources.event_stream.joining import StreamMessage
 from floodmark.sources.event_stream.marks import MOST_CARRIED_BYTES, CarriedSegment, LoadedCommit, PartitionMark
 from floodmark.sources.event_stream.rows import EventRow, TableForm
 from floodmark.sources.event_stream.table_rows import TableRows
+from floodmark.sources.event_stream.transport import RawMessage
 
 _LOG = logging.getLogger(__name__)
 SEGMENTS_WITHIN = timedelta(hours=1)
 """The time within which all segments of an event must arrive."""
 REPLACED = "the stream was set up again, and changes in between are lost: other events arrive"
+_OLDER = "the event is older than the stream in use, by its commit time, and no identifier shows which stream it is of"
 _MOST_BODIES_BYTES = 16 << 20
 """The bytes of messages in quarantine that one pass keeps for a table."""
 _TABLE = re.compile(r'"schema"\s*:\s*"((?:[^"\\]|\\.)*)"\s*,\s*"tbl"\s*:\s*"((?:[^"\\]|\\.)*)"')
@@ -83,20 +85,28 @@ class PassState:
         """Return the epochs of the table's events."""
         return [each for watch in self.watches.values() for each in (watch.known, watch.later) if each is not None]
 
-    def select_unread(self, partition: int, rows: Iterable[EventRow]) -> list[EventRow]:
+    def select_unread(self, partition: int, messages: Sequence[RawMessage], rows: Iterable[EventRow]) -> list[EventRow]:
         """Return the rows of the epoch that the marks have, without those that a load has read.
 
-        Rows of another epoch are in the load that must follow. An event that the load has read may come after it: it
-        came by a slower partition, or again. The row that it changed may be deleted since, and nothing in the target
-        shows that.
+        Rows of a later epoch are in the load that must follow. Older ones go to quarantine, unless a load has them. An
+        event that the load has read may come after it: it came by a slower partition, or again. The row that it changed
+        may be deleted since, and nothing in the target shows that.
         """
-        belongs, loaded = self.watches[partition].belongs, self._covering()
-        own = [row for row in rows if belongs(row)]
-        if loaded is None:
-            return own
-        # Nearly all events are newer: for them the call would cost more than the comparison.
-        lsn, covers = loaded.lsn, loaded.covers
-        return [row for row in own if row.commit_lsn > lsn or not covers(row.commit_lsn, row.committed_at)]
+        watch, loaded = self.watches[partition], self._covering()
+        own: list[EventRow] = []
+        others: list[EventRow] = []
+        belongs = watch.belongs
+        for row in rows:
+            (own if belongs(row) else others).append(row)
+        if loaded is not None:
+            # Nearly all events are newer: for them the call would cost more than the comparison.
+            lsn, covers = loaded.lsn, loaded.covers
+            own = [row for row in own if row.commit_lsn > lsn or not covers(row.commit_lsn, row.committed_at)]
+            others = [row for row in others if not covers(row.commit_lsn, row.committed_at)]
+        older = [messages[row.place] for row in others if watch.is_older(row)]
+        if older:
+            self.quarantine([(partition, each.offset, each.body) for each in older], _OLDER)
+        return own
 
     def find_late_moves(self, partition: int, form: TableForm, rows: Iterable[EventRow]) -> None:
         """Note that rows may be lost where an earlier window has read another part of a commit that changed keys.

@@ -143,8 +143,7 @@ class _Begin:
         rows_at, loaded = None, None
         if tail is not None:
             epochs = epochs_of_load(marks.epochs, tail.of_table(name), ends, is_marked=is_marked or tail.is_marked)
-            since = next((epoch.begins_at for epoch in epochs.values()), None)
-            newest = tail.newest(since)
+            newest = tail.newest(next(iter(epochs.values()), None))
             rows_at = end_of_commit(newest.commit_lsn) if newest else LOWEST
             loaded = LoadedCommit(newest.commit_lsn, newest.committed_at) if newest else None
         found = {

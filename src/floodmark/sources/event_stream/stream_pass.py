@@ -151,7 +151,7 @@ class StreamPass:
                 for row in found
                 if is_joined or state.has_in_window(chunk.partition, chunk.messages[row.place].offset)
             ]
-            own = state.select_unread(chunk.partition, own)
+            own = state.select_unread(chunk.partition, chunk.messages, own)
             if not own:
                 continue
             state.find_late_moves(chunk.partition, form, own)

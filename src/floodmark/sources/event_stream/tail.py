@@ -13,6 +13,7 @@ from floodmark.core.schema import TableName
 from floodmark.sources.event_stream.batches import BatchDecoder
 from floodmark.sources.event_stream.defaults import EPOCH_SLACK
 from floodmark.sources.event_stream.envelope import Envelope
+from floodmark.sources.event_stream.epochs import Epoch
 from floodmark.sources.event_stream.faults import EventFaultError
 from floodmark.sources.event_stream.transport import EventStream, PartitionEnds, RawMessage, StreamGapError
 
@@ -50,14 +51,14 @@ class Tail:
         """Return the events of a table with their partitions."""
         return [(each.partition, each) for each in self.events if each.table == name.folded]
 
-    def newest(self, since: datetime | None) -> TailEvent | None:
+    def newest(self, epoch: Epoch | None) -> TailEvent | None:
         """Return the event with the newest commit LSN of the last epoch, None where there is no event.
 
-        since: the time at which that epoch begins, as far as it is known.
+        epoch: that epoch, as far as it is known.
         """
         newest: TailEvent | None = None
         for each in self.events:
-            if since is not None and each.committed_at < since:
+            if epoch is not None and epoch.is_after(each):
                 continue
             if newest is None or each.commit_lsn >= newest.commit_lsn:
                 newest = each

@@ -70,6 +70,28 @@ def test_events_after_the_beginning_of_an_epoch_are_in_it_whatever_their_lsn() -
     assert (watch.later.lsn, watch.later.begins_at) == ((9).to_bytes(10), NOON + timedelta(seconds=60))
 
 
+def test_event_of_the_identifier_that_began_an_epoch_is_never_older() -> None:
+    watch = EpochWatch(marked(5, 0))
+    assert not watch.belongs(event(6, 60, "b"))
+    next_window = EpochWatch(Epoch.parse(watch.later.to_list() if watch.later else []))
+    assert next_window.belongs(event(7, 50, "b"))
+    assert not next_window.belongs(event(4, 50, "a"))
+    assert next_window.is_older(event(4, 50, "a"))
+
+
+def test_identifier_shows_nothing_in_an_epoch_that_began_with_a_lower_lsn() -> None:
+    watch = EpochWatch(marked(500, 0))
+    assert not watch.belongs(event(6, 60))
+    next_window = EpochWatch(watch.later)
+    assert not next_window.belongs(event(400, 50))
+    assert next_window.is_older(event(400, 50))
+
+
+def test_epoch_of_an_earlier_ledger_has_no_identifier_of_its_own() -> None:
+    text = ["b", "00000000000000000005", NOON.isoformat(), NOON.isoformat(), True]
+    assert not Epoch.parse(text).is_named
+
+
 def test_mark_keeps_its_epoch_and_its_load() -> None:
     epoch = begin_epoch(event(5, 0.5), NOON)
     for each in (epoch, marked(5, 0)):
@@ -82,7 +104,7 @@ def test_load_begins_with_the_newest_epoch_and_ignores_what_is_older() -> None:
     tail = Tail(own)
     epochs = epochs_of_load([marked(5, 0)], tail.of_table(TABLE), [0, 1], is_marked=False)
     assert {number: (each.guid, each.lsn[-1]) for number, each in epochs.items()} == {0: ("b", 3), 1: ("b", 0)}
-    assert tail.newest(epochs[0].begins_at) == own[-1]
+    assert tail.newest(epochs[0]) == own[-1]
     assert not EpochWatch(epochs[1]).belongs(own[0])
     assert epochs_of_load([], [], [0], is_marked=True) == {}
 
