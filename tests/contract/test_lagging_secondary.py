@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator, running_emulator
 from floodmark.cli.main import app
-from floodmark.core.errors import SourceAdminError, SourceBehindError
+from floodmark.core.errors import ConfigError, SourceAdminError, SourceBehindError
 from floodmark.core.lsn import Lsn
 from floodmark.core.policies import OnGap
 from floodmark.postgres.connection import WarehouseConnection
@@ -28,6 +28,7 @@ from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
 from in_process_stager import InProcessStager
 from row_verification import reading
+from stream_rig import stream_rig
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}
@@ -246,6 +247,30 @@ def test_commands_report_a_secondary_that_lags_and_conclude_nothing_from_it(rig:
     assert "read-only replica" in examined.output
     rig.database.run("EXEC emulator.release_secondary")
     assert cli.invoke(app, ["verify", "shop"]).exit_code == 0
+
+
+def test_streamed_table_is_read_from_the_primary_only(
+    group: Emulator, database: WarehouseConnection, tmp_path: Path
+) -> None:
+    """The stream may have changes that a secondary lacks, and events that a load seems to have read are not merged."""
+    with stream_rig(group, database, tmp_path) as rig:
+        primary = rig.at
+        secondary = replace(primary, application_intent="ReadOnly")
+        rig.stream(*rig.change((1, "1.00", "old"), (2, "2.00", "gone")))
+        rig.client.run("EXEC emulator.hold_secondary")
+        rig.stream(*rig.change((1, "9.00", "changed"), 2, (3, "3.00", "new")))
+        rig.at = secondary
+        with pytest.raises(ConfigError, match="reads a copy of the database that cannot be written"):
+            rig.sync()
+        rig.at = primary
+        opened = rig.open()
+        rig.at = secondary
+        with pytest.raises(ConfigError, match="reads a copy of the database that cannot be written"):
+            rig.load(opened)
+        rig.client.run("EXEC emulator.release_secondary")
+        rig.at = primary
+        rig.sync()
+        assert rig.differing() == []
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -22,6 +22,7 @@ from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.sources.event_stream.connection import StreamConnection
 from floodmark.sources.event_stream.divided_pass import unite_reads
 from floodmark.sources.event_stream.pass_state import PassState
+from floodmark.sources.event_stream.source import require_primary
 from floodmark.sources.event_stream.stream_pass import Found, StreamPass
 from floodmark.sources.event_stream.table_rows import MASK, OPERATION, OWN_COLUMNS, POSITION
 from floodmark.sources.event_stream.transport import EventStream
@@ -77,7 +78,8 @@ class EventReader(SqlServerReader):
             yield found
 
     def require_end(self, session: SourceSession) -> None:
-        """Accept any state of the database: a change that it does not have yet comes with a later window."""
+        """Require the primary, which has every change that was streamed. A newer one comes with a later window."""
+        require_primary(session, str(self.plan.source))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from floodmark.core.errors import ConfigError
 from floodmark.core.lsn import LsnAbsence
 from floodmark.core.position import Position
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
@@ -89,6 +90,7 @@ class EventStreamSource:
         is_marked = any(epoch.is_marked for each in compared.values() for epoch in each.epochs)
         with connect(self._connection.database, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
             [(database, taken_at, *names)] = session.fetch(read_sql("read_streamed_database"))
+            require_primary(session, f"database {database}")
             catalog = _read_tables(session, tables)
         begins = {name: _Begin.of(name, ends, compared[name], tail, is_marked=is_marked) for name in tables}
         return SourceSnapshot(
@@ -104,6 +106,21 @@ class EventStreamSource:
             identity=build_identity(database, *names),
             is_synchronous=True,
             words=STREAM_WORDS,
+        )
+
+
+def require_primary(session: SourceSession, subject: str) -> None:
+    """Raise ConfigError for a session with a readable secondary.
+
+    It may lack changes that the stream has already. A load counts them as read, so they would never come.
+    """
+    [(updateability,)] = session.fetch("SELECT CAST(DATABASEPROPERTYEX(DB_NAME(), N'Updateability') AS nvarchar(128))")
+    if updateability == "READ_ONLY":
+        raise ConfigError(
+            subject,
+            "the connection reads a copy of the database that cannot be written, as a readable secondary. It may lack"
+            " changes that are in the stream already.",
+            "Let the connection lead to the primary: without application_intent ReadOnly, to another host.",
         )
 
 
