@@ -10,18 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from change_log import ChangeLog
 from emulator_process import Emulator
 from floodmark.core.errors import ConfigError, OperatorError, SourceUnavailableError, UnknownFormatError
 from floodmark.core.policies import OnGap, SecurityFiltered
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.source.snapshot import Verdict
 from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sources.event_stream import kafka_stream, pass_state, source
+from floodmark.sources.event_stream import kafka_stream, pass_state, source, tail
 from floodmark.sources.event_stream.kafka_topic import KafkaTopic
 from floodmark.sources.event_stream.options import StreamOptions
 from mock_broker import mock_broker
 from sqlserver_emulator.event_stream.encoding import MessageForm
-from stream_rig import ORDERS, StreamRig, stream_rig
+from stream_rig import COLUMNS, ORDERS, StreamRig, stream_rig
 
 
 @pytest.fixture
@@ -269,6 +270,46 @@ def test_events_of_a_row_that_was_deleted_before_the_load_do_not_bring_it_back(
     rig.sync()
     assert rig.differing() == []
     rig.stream(*rig.change((1, "3.00", "here again")), *insert)
+    rig.sync()
+    assert rig.differing() == []
+
+
+def write_elsewhere(rig: StreamRig, count: int) -> None:
+    """Write events of another database to the topic."""
+    log = ChangeLog("Elsewhere", COLUMNS, "Id")
+    rig.stream(*(body for _ in range(count) for body in log.commit(({}, {"Id": "1", "Amount": None, "Note": None}))))
+
+
+def test_load_finds_its_position_behind_many_events_of_another_database(rig: StreamRig) -> None:
+    insert = rig.change((1, "1.00", "gone"), (2, "1.00", "old"))
+    rig.stream(*rig.change(1), *rig.change((2, "2.00", "new")))
+    write_elsewhere(rig, 1500)
+    rig.sync()
+    rig.stream(*insert)  # another partition was slower
+    rig.sync()
+    assert rig.differing() == []
+
+
+@pytest.mark.parametrize("loads_again", [False, True])
+def test_load_without_a_position_in_sight_waits_for_an_event(
+    rig: StreamRig, monkeypatch: pytest.MonkeyPatch, *, loads_again: bool
+) -> None:
+    monkeypatch.setattr(tail, "_MOST_MESSAGES", 100)
+    if loads_again:
+        rig.sync()
+    insert = rig.change((1, "1.00", "gone"), (2, "1.00", "old"))
+    rig.stream(*rig.change(1), *rig.change((2, "2.00", "new")))
+    write_elsewhere(rig, 1500)
+    if loads_again:
+        with pytest.raises(ConfigError, match="is not in sight"):
+            rig.reload()
+        rig.sync()
+    else:
+        with pytest.raises(ConfigError, match=r"dbo\.Orders: not_plannable: .* is not in sight"):
+            rig.sync()
+    rig.stream(*rig.change((3, "3.00", "in sight")))
+    (rig.reload if loads_again else rig.sync)()
+    rig.stream(*insert)
     rig.sync()
     assert rig.differing() == []
 

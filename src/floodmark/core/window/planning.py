@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
+from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError, TableNotPlannableError
 from floodmark.core.interval import Interval
 from floodmark.core.policies import NetSource, OnGap, SecurityFiltered
 from floodmark.core.position import Position
@@ -190,6 +190,8 @@ def plan_table(
     for column in instance.table.stored_columns:
         warehouse_type(instance.table, column, settings.temporal)
     after = watermark or (instance.start_lsn if instance.member_column else None)
+    if after is None and (fault := table_snapshot.load_fault):
+        raise TableNotPlannableError(str(settings.source), fault.cause, fault.hint)
     return TablePlan(
         source=settings.source,
         target=settings.target,

@@ -57,6 +57,12 @@ _NEVER_STREAMED = frozenset(
     }
 )
 """The types of columns that the server leaves out of events (docs/reference/event_stream.md, "Columns")."""
+_NOT_IN_SIGHT = FeedFault(
+    Verdict.NOT_PLANNABLE,
+    "the newest event of the database is not in sight: the messages at the end of the stream are of other databases."
+    " Rows of a load would have no position that is newer than events that come late.",
+    "Change a row of a streamed table, which a heartbeat does by itself, or give the database a topic of its own.",
+)
 
 
 class EventStreamSource:
@@ -151,6 +157,8 @@ class _Begin:
     rows_at: bytes | None
     """The position that all rows have at least that are read from now on (ADR 65). It is that of the newest commit at
     the end of the stream: it was committed before it was streamed."""
+    fault: FeedFault | None
+    """Why this position is not known."""
 
     @classmethod
     def of(
@@ -166,7 +174,8 @@ class _Begin:
         found = {
             number: PartitionMark(end.high, epoch=epochs.get(number), loaded=loaded) for number, end in ends.items()
         }
-        return cls(tuple(MemberMark(str(number), str(mark)) for number, mark in found.items()), rows_at)
+        fault = _NOT_IN_SIGHT if tail and tail.has_limit else None
+        return cls(tuple(MemberMark(str(number), str(mark)) for number, mark in found.items()), rows_at, fault)
 
 
 def find_faults(marks: Mapping[int, PartitionMark], ends: Mapping[int, PartitionEnds]) -> Iterator[FeedFault]:
@@ -231,6 +240,7 @@ class _Tables:
             ends=begin.ends,
             rows_at=begin.rows_at,
             fault=marks.fault,
+            load_fault=begin.fault,
         )
 
     def _columns_of(self, table: FoundTable) -> tuple[SourceColumn, ...]:

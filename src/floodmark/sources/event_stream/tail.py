@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from json import loads
@@ -18,7 +19,10 @@ from floodmark.sources.event_stream.faults import EventFaultError
 from floodmark.sources.event_stream.transport import EventStream, PartitionEnds, RawMessage, StreamGapError
 
 _MESSAGES = 200
-"""The messages at the end of a partition that are read."""
+"""The messages at the end of a partition that are read first."""
+_MOST_MESSAGES = 100_000
+"""The messages at the end of a partition that are read at most, until one is an event of the database. A change that
+another one has passed by does not come later than that."""
 _TEXT = r'("(?:[^"\\]|\\.)*")'
 _NAMES = re.compile(rf'"db"\s*:\s*{_TEXT}\s*,\s*"schema"\s*:\s*{_TEXT}\s*,\s*"tbl"\s*:\s*{_TEXT}')
 
@@ -40,6 +44,8 @@ class Tail:
 
     events: Sequence[TailEvent] = ()
     """In the order of their commit times. In an epoch, LSNs grow with them."""
+    has_limit: bool = False
+    """Whether the stream may have earlier events of the database, and there is none in sight."""
 
     @property
     def is_marked(self) -> bool:
@@ -69,20 +75,28 @@ class Tail:
 
 def read_tail(stream: EventStream, ends: Mapping[int, PartitionEnds], database: str) -> Tail:
     """Return the last events of a database before some ends."""
-    found = [event for number, end in ends.items() for event in _read_partition(stream, number, end, database)]
-    return Tail(sorted(found, key=lambda each: (each.committed_at, each.commit_lsn)))
+    found, has_limit = [], False
+    for number, end in ends.items():
+        begin, high = max(end.low, end.high - _MESSAGES), end.high
+        while not (events := _read_events(stream, number, (begin, high), database)) and begin > end.low:
+            if end.high - begin >= _MOST_MESSAGES:
+                has_limit = True
+                break
+            # In a topic of several databases, the last messages may all be of others.
+            begin, high = max(end.low, end.high - (end.high - begin) * 4), begin
+        found += events
+    return Tail(sorted(found, key=lambda each: (each.committed_at, each.commit_lsn)), has_limit and not found)
 
 
-def _read_partition(stream: EventStream, number: int, end: PartitionEnds, database: str) -> Iterator[TailEvent]:
-    begin, decoder = max(end.low, end.high - _MESSAGES), BatchDecoder()
-    try:
-        messages = [each for found in stream.read(number, begin, end.high) for each in found]
-    except StreamGapError:
-        return  # removed meanwhile; a later commit is not among them
-    for each in messages[-_MESSAGES:]:
-        for name, event in _events(decoder, number, each):
-            if name.casefold() == database.casefold():
-                yield event
+def _read_events(stream: EventStream, number: int, offsets: tuple[int, int], database: str) -> list[TailEvent]:
+    decoder, found = BatchDecoder(), []
+    with suppress(StreamGapError):  # removed meanwhile; a later commit is not among them
+        for messages in stream.read(number, *offsets):
+            for each in messages:
+                for name, event in _events(decoder, number, each):
+                    if name.casefold() == database.casefold():
+                        found.append(event)
+    return found
 
 
 def _events(decoder: BatchDecoder, number: int, message: RawMessage) -> Iterator[tuple[str, TailEvent]]:
