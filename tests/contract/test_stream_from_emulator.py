@@ -9,6 +9,7 @@ import pytest
 
 from emulated_stream import EmulatedStream, emulated_stream
 from emulator_process import Emulator, running_emulator
+from floodmark.core.errors import ConfigError
 from floodmark.postgres.connection import WarehouseConnection
 from stream_rig import ORDERS
 
@@ -95,6 +96,33 @@ def test_order_of_a_delivery_and_its_partitions_do_not_matter(
     assert rig.query('SELECT "Id", "Amount"::int FROM shop.orders WHERE NOT __deleted ORDER BY 1') == [
         *((0, 9), (1, 11), (2, 2))
     ]
+
+
+def test_events_in_part_are_read_where_those_of_a_row_are_in_order(stream: EmulatedStream) -> None:
+    rig = stream.rig
+    stream.begin(scheme="Table", has_all_columns=False)
+    rig.sync()
+    stream.deliver("UPDATE dbo.Orders SET Amount = 9", "UPDATE dbo.Orders SET Note = N'new'")
+    rig.sync()
+    assert (rig.differing(), rig.quarantined()) == ([], [])
+
+
+@pytest.mark.parametrize("scheme", ["None", "Column', @partition_key_column_name = N'Amount"])
+def test_events_in_part_are_refused_where_those_of_a_row_may_come_in_any_order(
+    stream: EmulatedStream, scheme: str
+) -> None:
+    rig = stream.rig
+    stream.begin(scheme=scheme, has_all_columns=False)
+    with pytest.raises(ConfigError, match=r"leave out columns, and stream group g spreads the events of a row"):
+        rig.sync()
+    with pytest.raises(ConfigError, match=r"leave out columns, and stream group g spreads the events of a row"):
+        rig.reload()
+    add, remove = (
+        f"EXEC sys.sp_{verb}_event_stream_group N'g', N'dbo.Orders'" for verb in ("add_object_to", "remove_object_from")
+    )
+    stream.deliver(remove, add, "UPDATE dbo.Orders SET Amount = 9", "UPDATE dbo.Orders SET Note = N'new'")
+    rig.sync()
+    assert (rig.differing(), rig.quarantined()) == ([], [])
 
 
 def test_delivery_that_is_made_twice_counts_once(stream: EmulatedStream) -> None:

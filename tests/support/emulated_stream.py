@@ -27,14 +27,17 @@ class EmulatedStream:
 
     rig: StreamRig
 
-    def begin(self, encoding: str = "JSON", scheme: str = "None") -> None:
+    def begin(self, encoding: str = "JSON", scheme: str = "None", *, has_all_columns: bool = True) -> None:
         """Stream the table in the smallest messages, and deliver its first row."""
         self.rig.client.run(
             "EXEC sys.sp_create_event_stream_group N'g', N'AzureEventHubsApacheKafka',"
             f" N'floods.servicebus.windows.net/{self.rig.log.database}', N'c', @max_message_size_kb = 128,"
             f" @partition_key_scheme = N'{scheme}', @encoding = N'{encoding}'"
         )
-        self.rig.client.run("EXEC sys.sp_add_object_to_event_stream_group N'g', N'dbo.Orders'")
+        self.rig.client.run(
+            "EXEC sys.sp_add_object_to_event_stream_group N'g', N'dbo.Orders',"
+            f" @include_all_columns = {int(has_all_columns)}"
+        )
         self.deliver("INSERT dbo.Orders VALUES (0, 0, N'first')")
 
     def deliver(self, *statements: str) -> None:

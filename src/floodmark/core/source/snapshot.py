@@ -106,6 +106,8 @@ class TableSnapshot:
     window's end."""
     fault: FeedFault | None = None
     """Why the changes after the marks cannot be read; None where they can, or where no marks were given."""
+    plan_fault: FeedFault | None = None
+    """Why the table can be neither read nor loaded, as its kind of source found out itself."""
     load_fault: FeedFault | None = None
     """Why the table cannot be loaded as a whole, as its kind of source found out itself."""
 

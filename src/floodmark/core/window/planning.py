@@ -190,7 +190,7 @@ def plan_table(
     for column in instance.table.stored_columns:
         warehouse_type(instance.table, column, settings.temporal)
     after = watermark or (instance.start_lsn if instance.member_column else None)
-    if after is None and (fault := table_snapshot.load_fault):
+    if fault := table_snapshot.plan_fault or (None if after else table_snapshot.load_fault):
         raise TableNotPlannableError(str(settings.source), fault.cause, fault.hint)
     return TablePlan(
         source=settings.source,

@@ -215,6 +215,7 @@ class _Tables:
         found = find_table(self._tables, name)
         if found is None:
             return TableSnapshot(name, False, None, LsnAbsence.NULL)
+        options = self._options.get(found.object_id, WHOLE)
         return TableSnapshot(
             table=name,
             exists=True,
@@ -224,7 +225,7 @@ class _Tables:
                     found.name,
                     self._columns_of(found),
                     self._key_of(found),
-                    is_partial=self._options.get(found.object_id, WHOLE).is_partial,
+                    is_partial=options.is_partial,
                 ),
                 start_lsn=Version.of(0),
                 supports_net_changes=False,
@@ -240,6 +241,7 @@ class _Tables:
             ends=begin.ends,
             rows_at=begin.rows_at,
             fault=marks.fault,
+            plan_fault=options.fault,
             load_fault=begin.fault,
         )
 
