@@ -176,6 +176,23 @@ def test_events_of_another_database_do_not_give_rows_of_a_load_their_position(ri
     assert rig.differing() == []
 
 
+@pytest.mark.parametrize("years", [0, 80])
+def test_event_with_a_position_beyond_the_log_does_not_stop_what_follows(rig: StreamRig, years: int) -> None:
+    """A damaged or forged event is the newest one at a load: the changes after it have lower LSNs, or earlier times."""
+    rig.stream(*rig.change((1, "1.00", "one"), (2, "2.00", "two")))
+    commit = 1 << 40
+    began_at = rig.log.began_at + timedelta(days=365 * years) - timedelta(milliseconds=commit)
+    beyond = replace(rig.log, table="Others", commits=itertools.count(commit), began_at=began_at)
+    rig.stream(*beyond.commit(({}, {"Id": "1", "Amount": None, "Note": None})))
+    rig.sync()
+    rig.log = replace(rig.log, began_at=rig.log.began_at + timedelta(minutes=1))
+    rig.stream(*rig.change((1, "9.00", "changed"), (3, "3.00", "three")), *rig.change(2))
+    rig.sync()
+    if years == 0:
+        assert_repaired(rig)
+    assert (rig.stopped(), rig.differing()) == ({}, [])
+
+
 def test_table_that_was_removed_from_its_group_and_added_again_is_loaded_again(
     open_dir: Path, database: WarehouseConnection
 ) -> None:

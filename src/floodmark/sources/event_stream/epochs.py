@@ -112,12 +112,17 @@ class EpochWatch:
             later.take(event)
             return False
         elif known.is_before(event):
-            self.later = begin_epoch(event, event.committed_at)
-            self.later.is_named = event.guid != known.guid
+            self.begin(event)
             return False
         else:
             known.take(event)
         return True
+
+    def begin(self, event: Dated) -> None:
+        """Begin another epoch, unless one has begun."""
+        if self.later is None:
+            self.later = begin_epoch(event, event.committed_at)
+            self.later.is_named = self.known is not None and event.guid != self.known.guid
 
     def is_older(self, event: Dated) -> bool:
         """Return whether an event that does not belong is older than the epoch of the mark."""

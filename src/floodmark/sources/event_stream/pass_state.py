@@ -92,18 +92,25 @@ class PassState:
         event that the load has read may come after it: it came by a slower partition, or again. The row that it changed
         may be deleted since, and nothing in the target shows that.
         """
-        watch, loaded = self.watches[partition], self._covering()
+        watch, loaded = self.watches[partition], self.loaded
+        belongs, newest = watch.belongs, loaded.lsn if loaded else b""
         own: list[EventRow] = []
         others: list[EventRow] = []
-        belongs = watch.belongs
         for row in rows:
-            (own if belongs(row) else others).append(row)
-        if loaded is not None:
-            # Nearly all events are newer: for them the call would cost more than the comparison.
-            lsn, covers = loaded.lsn, loaded.covers
-            own = [row for row in own if row.commit_lsn > lsn or not covers(row.commit_lsn, row.committed_at)]
-            others = [row for row in others if not covers(row.commit_lsn, row.committed_at)]
-        older = [messages[row.place] for row in others if watch.is_older(row)]
+            if not belongs(row):
+                others.append(row)
+            # Nearly all events are newer: for them a call would cost more than the comparison.
+            elif row.commit_lsn > newest:
+                own.append(row)
+            elif loaded is not None and not loaded.covers(row.commit_lsn, row.committed_at):
+                watch.begin(row)  # newer, with a lower LSN: it would lose against the rows of the load
+            elif self.plan.keeps_unread:
+                own.append(row)
+        older = [
+            messages[row.place]
+            for row in others
+            if watch.is_older(row) and not self._covers(row.commit_lsn, row.committed_at)
+        ]
         if older:
             self.quarantine([(partition, each.offset, each.body) for each in older], _OLDER)
         return own
@@ -127,9 +134,9 @@ class PassState:
                     " and the table has no primary key"
                 )
 
-    def _covering(self) -> LoadedCommit | None:
-        """Return up to where the load has read all rows; None where the source hides some from the login."""
-        return None if self.plan.keeps_unread else self.loaded
+    def _covers(self, commit_lsn: bytes, committed_at: datetime) -> bool:
+        """Return whether the load has read all rows of a commit, which it has not if the source hides some of them."""
+        return self.loaded is not None and not self.plan.keeps_unread and self.loaded.covers(commit_lsn, committed_at)
 
     def has_in_window(self, partition: int, offset: int) -> bool:
         """Return whether a message belongs to the window of the table."""
@@ -197,8 +204,8 @@ class PassState:
 
     def _may_be_own(self, group: Sequence[StreamMessage]) -> bool:
         """Return whether the event of some segments may be an unread one of the table: its first segment names it."""
-        first, loaded = group[0].envelope, self._covering()
-        if loaded is not None and loaded.covers(first.logical_id.commit_lsn.value, first.time):
+        first = group[0].envelope
+        if self._covers(first.logical_id.commit_lsn.value, first.time):
             return False
         name = self.plan.feed.table.name
         for each in group:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from json import loads
 from typing import NamedTuple
 
@@ -23,6 +23,8 @@ _MESSAGES = 200
 _MOST_MESSAGES = 100_000
 """The messages at the end of a partition that are read at most, until one is an event of the database. A change that
 another one has passed by does not come later than that."""
+_AHEAD = timedelta(days=1)
+"""The time by which the clock of a server may be ahead. An event beyond it is damaged: all others would be older."""
 _TEXT = r'("(?:[^"\\]|\\.)*")'
 _NAMES = re.compile(rf'"db"\s*:\s*{_TEXT}\s*,\s*"schema"\s*:\s*{_TEXT}\s*,\s*"tbl"\s*:\s*{_TEXT}')
 
@@ -89,12 +91,12 @@ def read_tail(stream: EventStream, ends: Mapping[int, PartitionEnds], database: 
 
 
 def _read_events(stream: EventStream, number: int, offsets: tuple[int, int], database: str) -> list[TailEvent]:
-    decoder, found = BatchDecoder(), []
+    decoder, found, latest = BatchDecoder(), [], datetime.now(UTC) + _AHEAD
     with suppress(StreamGapError):  # removed meanwhile; a later commit is not among them
         for messages in stream.read(number, *offsets):
             for each in messages:
                 for name, event in _events(decoder, number, each):
-                    if name.casefold() == database.casefold():
+                    if name.casefold() == database.casefold() and event.committed_at < latest:
                         found.append(event)
     return found
 
