@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from traceback import format_exc
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from floodmark.core.errors import ConfigError, FloodmarkError, UnknownFormatError, WindowExpiredError
+from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError, UnknownFormatError, WindowExpiredError
 from floodmark.core.window.plan import TablePlan
 from floodmark.sources.event_stream.batches import BatchDecoder, DecodedBatch
 from floodmark.sources.event_stream.change import parse_change
@@ -160,6 +161,9 @@ class StreamPass:
             except ConfigError as error:
                 state.is_refused = True
                 yield state.number, error
+            except Exception as found:  # noqa: BLE001  (a bug that one table shows must not stop the others)
+                state.is_refused = True
+                yield state.number, _bug(state.plan, found)
 
     def _build_own(self, state: PassState, chunk: _Chunk, form: TableForm, rows: Sequence[EventRow]) -> Iterator[Found]:
         for each in state.rows.build(form, rows):
@@ -217,3 +221,9 @@ def chunk_messages(messages: Iterable[Sequence[RawMessage]]) -> Iterator[list[Ra
                 held, held_bytes = [], 0
     if held:
         yield held
+
+
+def _bug(plan: TablePlan, found: Exception) -> FloodmarkBugError:
+    cause = f"its events cannot be read ({type(found).__name__})."
+    hint = "The log of the job has the details. A load of the whole table goes past them (floodmark reload)."
+    return FloodmarkBugError(str(plan.source), cause, hint, format_exc())

@@ -22,6 +22,7 @@ from floodmark.sources.event_stream.envelope import EventOperation
 from floodmark.sources.event_stream.faults import PoisonError
 from floodmark.sources.event_stream.positions import change_position
 from floodmark.sources.event_stream.rows import EventRow, TableForm, Values
+from floodmark.sources.event_stream.values import has_form_of
 from floodmark.sync.ports.arrow import arrow_type
 
 POSITION = "__position"
@@ -56,6 +57,7 @@ class TableRows:
         self._table = table
         self._temporal = temporal
         self._columns = value_columns(table, temporal)
+        self._present = {column.name: column for column in table.stored_columns}
         fields = [pa.field(column.name, arrow_type(column.type)) for column in self._columns]
         self.schema = pa.schema([*_OWN_FIELDS, *fields])
 
@@ -135,13 +137,11 @@ class TableRows:
 
     def _array(self, column: ValueColumn, written: SourceColumn, texts: Sequence[str | None]) -> pa.Array:
         """Return a column of a batch. ``written``: the column when the events were written."""
-        kind = arrow_type(column.type)
-        found = build_array(texts, written, column.type, self._temporal)
-        try:
-            # Where the column had another type when the event was written.
-            return found if found.type == kind else found.cast(kind)
-        except pa.ArrowInvalid:
-            raise PoisonError(f"column {column.name} has a value that does not fit its present type") from None
+        present = self._present[column.name]
+        if not has_form_of(written, present) and any(text is not None for text in texts):
+            cause = f"had type {written.declared_type} when the event was written, and is {present.declared_type} now"
+            raise PoisonError(f"column {column.name} {cause}")
+        return build_array(texts, present, column.type, self._temporal)
 
     def _mask(self, form: TableForm) -> bytes | None:
         """Return the columns that events have, in the form of an update mask; None for tables with whole events."""

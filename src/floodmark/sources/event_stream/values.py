@@ -47,6 +47,16 @@ class ValueForm:
     """Returns the one form in which a value is written."""
 
 
+def has_form_of(written: SourceColumn, present: SourceColumn) -> bool:
+    """Return whether texts of a column are read as its present type.
+
+    written: the column when the texts were written. Other conversions have rules of the server, such as a style of
+    dates.
+    """
+    families = (_FAMILIES.get(each.type_name, each.type_name) for each in (written, present))
+    return len(set(families)) == 1
+
+
 def value_reader(column: SourceColumn, as_type: WarehouseType, temporal: TemporalPolicy) -> Callable[[str | None], Any]:
     """Return the function that makes of a text the value of a batch. It raises PoisonError, naming the column.
 
@@ -249,6 +259,14 @@ FORMS: dict[str, ValueForm] = {
     "datetimeoffset": ValueForm(_offset_reader, _write_offset),
 }
 """Every SQL type that an event can carry, by its lower-case name."""
+_FAMILIES = {
+    **dict.fromkeys(("bit", "tinyint", "smallint", "int", "bigint"), "number"),
+    **dict.fromkeys(("decimal", "numeric", "money", "smallmoney", "float", "real"), "number"),
+    **dict.fromkeys(("char", "varchar", "nchar", "nvarchar", "sysname"), "text"),
+    **dict.fromkeys(("binary", "varbinary"), "binary"),
+    **dict.fromkeys(("date", "smalldatetime", "datetime", "datetime2"), "moment"),
+}
+"""The types whose texts each other's readers take, with the same meaning. Any other type is alone."""
 
 
 def _read_date(text: str) -> date:

@@ -1,8 +1,15 @@
-"""Columns of batches have the values that are read one by one, and keep halves of surrogate pairs as bytes."""
+"""Columns of batches have the values that are read one by one, and keep halves of surrogate pairs as bytes.
+
+Values of another type than the present one are read as the present one, or set aside.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,9 +20,13 @@ from floodmark.core.policies import TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.types import WarehouseType, warehouse_type
 from floodmark.sources.event_stream.arrays import FEWEST_IN_BULK, build_array
+from floodmark.sources.event_stream.change import EventColumn
 from floodmark.sources.event_stream.declared import parse_column
+from floodmark.sources.event_stream.envelope import EventOperation
 from floodmark.sources.event_stream.faults import PoisonError
 from floodmark.sources.event_stream.plain_texts import read_plain_texts
+from floodmark.sources.event_stream.rows import EventRow, TableForm
+from floodmark.sources.event_stream.table_rows import BadRow, TableRows
 from floodmark.sources.event_stream.values import value_reader
 from floodmark.sync.ports.arrow import arrow_type
 
@@ -143,3 +154,81 @@ def test_columns_have_the_types_of_the_pipeline() -> None:
     assert build("datetimeoffset(7)", [None]).type == pa.timestamp("us", tz="UTC")
     with pytest.raises(PoisonError, match="column c"):
         build("bit", ["2"])
+
+
+def rows_written_as(written: str, present: str, texts: Sequence[str | None]) -> list[Any]:
+    """Return the values of a column that had another type when the events were written, and the rows set aside."""
+    key, now = parse_column("Id", "int", 0), parse_column("c", present, 1)
+    table = SourceTable(TableName("dbo", "T"), (key, now), ("Id",))
+    columns = (EventColumn("Id", "int", 0, key), EventColumn("c", written, 1, parse_column("c", written, 1)))
+    rows = [
+        EventRow(
+            place,
+            datetime(2026, 3, 1, tzinfo=UTC),
+            (7).to_bytes(10),
+            place,
+            EventOperation.INSERT,
+            (),
+            None,
+            (str(place), text),
+            frozenset(),
+            frozenset(),
+            0,
+            "guid",
+        )
+        for place, text in enumerate(texts)
+    ]
+    found: list[Any] = []
+    for each in TableRows(table, POLICY).build(TableForm("Shop", "dbo", "T", columns), rows):
+        found += [each] if isinstance(each, BadRow) else each.column("c").to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("times", [1, FEWEST_IN_BULK])
+@pytest.mark.parametrize(
+    ("written", "present", "text", "expected"),
+    [
+        ("int", "bigint", "7", 7),
+        ("bigint", "int", "7", 7),
+        ("decimal(9,2)", "float", "1.50", 1.5),
+        ("float", "decimal(9,2)", "1.5", Decimal("1.50")),
+        ("decimal(18,4)", "decimal(9,2)", "1.5000", Decimal("1.50")),
+        ("bit", "int", "1", 1),
+        ("int", "bit", "0", False),
+        ("varchar(9)", "nvarchar(20)", "abc", "abc"),
+        ("date", "datetime2(7)", "2026-03-01", datetime(2026, 3, 1)),
+        ("int", "nvarchar(20)", None, None),
+    ],
+)
+def test_values_of_another_type_are_read_as_the_present_type(
+    written: str, present: str, text: str | None, expected: object, times: int
+) -> None:
+    assert rows_written_as(written, present, [text] * times) == [expected] * times
+
+
+@pytest.mark.parametrize("times", [1, FEWEST_IN_BULK])
+@pytest.mark.parametrize(
+    ("written", "present", "text"),
+    [
+        ("bigint", "int", "4294967296"),
+        ("decimal(18,4)", "decimal(9,2)", "1.2345"),
+        ("float", "int", "1.5"),
+        ("int", "bit", "5"),
+        ("nvarchar(20)", "int", "5"),
+        ("int", "nvarchar(20)", "5"),
+        ("bit", "nvarchar(20)", "1"),
+        ("datetime2(3)", "nvarchar(40)", "2026-03-01 12:00:00.000"),
+        ("datetime2(3)", "date", "2026-03-01 12:00:00.000"),
+        ("bigint", "datetime2(7)", "5"),
+        ("varbinary(9)", "varchar(9)", "0x4142"),
+        ("uniqueidentifier", "nvarchar(40)", "6F9619FF-8B86-D011-B42D-00C04FC964FF"),
+        ("datetimeoffset(0)", "datetime2(0)", "2026-03-01 12:00:00 +02:00"),
+        ("nvarchar(20)", "bit", "1"),
+    ],
+)
+def test_value_that_has_no_certain_form_in_the_present_type_is_set_aside(
+    written: str, present: str, text: str, times: int
+) -> None:
+    found = rows_written_as(written, present, [text] * times + [None])
+    assert [isinstance(each, BadRow) for each in found] == [True] * times + [False]
+    assert text not in found[0].reason.replace(written, "").replace(present, "")
