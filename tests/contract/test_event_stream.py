@@ -350,7 +350,9 @@ def test_message_of_another_version_stops_the_pipeline(rig: StreamRig) -> None:
     assert rig.query("SELECT count(*) FROM shop.orders") == [(0,)]
 
 
-def test_messages_that_are_no_events_go_to_quarantine_and_the_others_are_merged(rig: StreamRig) -> None:
+def test_messages_that_are_no_events_go_to_quarantine_and_the_others_are_merged(
+    rig: StreamRig, caplog: pytest.LogCaptureFixture
+) -> None:
     rig.sync()
     good = rig.change((1, "1.00", "one"))
     bad_value = [body.replace(b"2.00", b"zwei") for body in rig.log.commit(({}, {"Id": "2", "Amount": "2.00"}))]
@@ -363,6 +365,8 @@ def test_messages_that_are_no_events_go_to_quarantine_and_the_others_are_merged(
     assert [body for *_, body in found] == [b"not an event", *bad_value]
     assert "zwei" not in "".join(reason for _, _, reason, _ in found)
     assert rig.query("SELECT DISTINCT topic FROM floodmark.quarantined_messages") == [("hub",)]
+    assert caplog.text.count("Message 1 of hub/0 is in floodmark.quarantined_messages") == 1
+    assert "zwei" not in caplog.text
 
 
 def test_messages_that_the_stream_has_lost_leave_the_table_out_until_it_is_loaded_again(rig: StreamRig) -> None:

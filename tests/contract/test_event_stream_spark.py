@@ -115,3 +115,21 @@ def test_partitions_are_read_by_several_tasks(
     rig.sync()
     assert rig.differing() == []
     assert rig.sync().window_id is None
+
+
+@pytest.mark.parametrize("most_changes", [250_000, 0])
+def test_message_of_no_known_table_is_kept_although_a_table_is_refused(
+    rig: StreamRig, most_changes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Orders would report it first, and leaves the window by an event of another partition."""
+    monkeypatch.setattr(shared_pass, "MOST_CHANGES", most_changes)
+    rig.sync()
+    rig.log.columns = rig.log.columns[1:]
+    refusing = replace(rig.log, key="").commit(({}, {"Amount": "1.00", "Note": None}))
+    rig.client.run("INSERT dbo.Lines VALUES (1, N'a', NULL)")
+    rig.capture.write(0, [b"nothing"])
+    rig.capture.write(1, [*refusing, *lines_log(rig).commit(({}, {"Id": "1", "V": "a", "W": None}))])
+    rig.sync()
+    assert rig.ledger.list_stopped("streamed")[0].verdict is Verdict.REFUSED
+    assert rig.query('SELECT "Id" FROM shop.lines') == [(1,)]
+    assert [body for *_, body in rig.quarantined()] == [b"nothing"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,14 +17,15 @@ from floodmark.sources.event_stream.rows import EventRow, TableForm
 from floodmark.sources.event_stream.table_rows import TableRows
 from floodmark.sources.event_stream.transport import RawMessage
 
-_LOG = logging.getLogger(__name__)
 SEGMENTS_WITHIN = timedelta(hours=1)
 """The time within which all segments of an event must arrive."""
 REPLACED = "the stream was set up again, and changes in between are lost: other events arrive"
 _OLDER = "the event is older than the stream in use, by its commit time, and no identifier shows which stream it is of"
-_MOST_BODIES_BYTES = 16 << 20
-"""The bytes of messages in quarantine that one pass keeps for a table."""
+MOST_BODIES_BYTES = 16 << 20
+"""The bytes of messages in quarantine that one pass keeps."""
 _TABLE = re.compile(r'"schema"\s*:\s*"((?:[^"\\]|\\.)*)"\s*,\s*"tbl"\s*:\s*"((?:[^"\\]|\\.)*)"')
+Place = tuple[int, int, bytes | None]
+"""A message: partition, offset and body."""
 
 
 @dataclass
@@ -50,6 +50,8 @@ class PassState:
     """What the last load of the whole table has read."""
     newest_lsn: bytes = b""
     """The newest commit LSN of which earlier windows have read events of the table."""
+    most_bytes: int = MOST_BODIES_BYTES
+    """The bytes of messages in quarantine that are kept."""
     is_refused: bool = False
     """Whether the window goes on without the table."""
     _quarantined: dict[int, list[QuarantinedMessage]] = field(default_factory=dict)
@@ -142,20 +144,19 @@ class PassState:
         """Return whether a message belongs to the window of the table."""
         return self.begins[partition] <= offset < self.ends[partition]
 
-    def quarantine(self, messages: Iterable[tuple[int, int, bytes | None]], reason: str) -> None:
-        """Set messages aside: partition, offset and body of each. The reason contains no value of a row."""
+    def quarantine(self, messages: Iterable[Place], reason: str) -> None:
+        """Set messages of the table aside. The reason contains no value of a row."""
         for partition, offset, body in messages:
             self._kept_bytes += len(body or b"")
-            kept = body if self._kept_bytes <= _MOST_BODIES_BYTES else None
+            kept = body if self._kept_bytes <= self.most_bytes else None
             message = QuarantinedMessage(str(offset), reason, kept, self.topic)
             self._quarantined.setdefault(partition, []).append(message)
-            _LOG.warning(
-                "Message %s of partition %s of topic %s went to floodmark.quarantined_messages: %s.",
-                offset,
-                partition,
-                self.topic,
-                reason,
-            )
+
+    def has_unread(self, partition: int, offset: int) -> bool:
+        """Return whether a message belongs to the window of the table, or to an event that the table waits for."""
+        mark = self.marks.get(partition)
+        is_carried = mark is not None and any(each.offset == offset for each in mark.carried)
+        return is_carried or (partition in self.ends and self.has_in_window(partition, offset))
 
     def carry(self, groups: Sequence[Sequence[StreamMessage]], now: datetime) -> dict[int, list[CarriedSegment]]:
         """Return the segments to carry, by partition. Those that came too long ago go to quarantine.

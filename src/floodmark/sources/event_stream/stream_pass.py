@@ -22,7 +22,7 @@ from floodmark.sources.event_stream.change import parse_change
 from floodmark.sources.event_stream.envelope import parse_envelope
 from floodmark.sources.event_stream.faults import PoisonError, UnknownVersionError
 from floodmark.sources.event_stream.joining import FaultyGroup, JoinedEvent, Outcome, SegmentJoiner, StreamMessage
-from floodmark.sources.event_stream.pass_state import PassState
+from floodmark.sources.event_stream.pass_state import MOST_BODIES_BYTES, PassState, Place
 from floodmark.sources.event_stream.rows import EventRow, TableForm, event_row, table_form
 from floodmark.sources.event_stream.table_rows import BadRow
 from floodmark.sources.event_stream.transport import EventStream, RawMessage, StreamGapError
@@ -58,6 +58,8 @@ class StreamPass:
         self._states = [
             PassState.of(number, plan, self.stream.topic, self.only) for number, plan in self.tables.items()
         ]
+        for state in self._states:
+            state.most_bytes = MOST_BODIES_BYTES // len(self._states)
         self._by_name = {state.plan.feed.table.name.folded: state for state in self._states}
         self._share_evidence()
 
@@ -126,7 +128,7 @@ class StreamPass:
             message = StreamMessage(self.stream.topic, chunk.partition, offset, bodies[place], envelope)
             yield from self._join(message)
         for place, fault in batch.faults:
-            self._quarantine(chunk.partition, chunk.messages[place], str(fault))
+            self._quarantine([(chunk.partition, chunk.messages[place].offset, chunk.messages[place].body)], str(fault))
 
     def _decode(self, bodies: Sequence[bytes]) -> DecodedBatch:
         try:
@@ -197,15 +199,15 @@ class StreamPass:
         yield from self._build(chunk, {table_form(change): [event_row(0, change)]}, is_joined=True)
 
     def _quarantine_group(self, messages: Iterable[StreamMessage], reason: str) -> None:
-        for each in messages:
-            self._quarantine(each.partition, RawMessage(each.offset, each.body), reason)
+        self._quarantine([(each.partition, each.offset, each.body) for each in messages], reason)
 
-    def _quarantine(self, partition: int, message: RawMessage, reason: str) -> None:
-        """Set a message aside of which nobody knows the table. One of the tables reports it for all."""
+    def _quarantine(self, messages: Sequence[Place], reason: str) -> None:
+        """Set messages aside of which nobody knows the table.
+
+        Each table reports them whose mark moves past them: any of the others may leave the window.
+        """
         for state in self._states:
-            if not state.is_refused:
-                state.quarantine([(partition, message.offset, message.body)], reason)
-                return
+            state.quarantine([each for each in messages if state.has_unread(each[0], each[1])], reason)
 
 
 def chunk_messages(messages: Iterable[Sequence[RawMessage]]) -> Iterator[list[RawMessage]]:

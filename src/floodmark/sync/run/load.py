@@ -145,14 +145,16 @@ class _WindowLoad:
                 "Correct the connection; nothing was merged.",
             )
         _LOG.info("The source still had all changes of the window when the read ended.")
+        members = self._members()
         self.ledger.record_reads(
             self.plan,
             {name: rows.read_rows for name, rows in self.staged.items()},
             snapshot.latest_commit_at,
             snapshot.max_lsn if isinstance(snapshot.max_lsn, Position) else None,
             snapshot.max_lsn_at,
-            members=self._members(),
+            members=members,
         )
+        _log_quarantined(members)
 
     def _members(self) -> dict[TableName, Sequence[MemberRead]]:
         """Return how members were read. The rows of a first load contain what changed before its ends."""
@@ -235,6 +237,14 @@ def _double_key(plan: WindowPlan, index: int, key: tuple[object, ...], rows: int
         "Declare columns that identify each row (key: [..] in pipelines.yaml).",
         f"({', '.join(map(str, key))})",
     )
+
+
+def _log_quarantined(members: Mapping[TableName, Sequence[MemberRead]]) -> None:
+    """Log the messages in quarantine, each once: several tables may report the same one."""
+    every = [(read.member, each) for reads in members.values() for read in reads for each in read.quarantined]
+    for member, each in {(member, each.topic, each.place): (member, each) for member, each in every}.values():
+        place = f"{each.place} of {each.topic}/{member}"
+        _LOG.warning("Message %s is in floodmark.quarantined_messages: %s.", place, each.reason)
 
 
 def _log_counts(name: TableName, rows: TableCounts) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -19,12 +20,14 @@ from floodmark.core.source.snapshot import CaptureInstance
 from floodmark.core.version import Version
 from floodmark.core.window.members import MemberRead
 from floodmark.core.window.plan import LoadKind, TablePlan
+from floodmark.sources.event_stream import stream_pass
 from floodmark.sources.event_stream.declared import parse_column
-from floodmark.sources.event_stream.marks import PartitionMark
+from floodmark.sources.event_stream.marks import CarriedSegment, PartitionMark
 from floodmark.sources.event_stream.stream_pass import StreamPass
 from floodmark.sources.event_stream.table_rows import TableRows
 from floodmark.sources.event_stream.transport import PartitionEnds, RawMessage
 from floodmark.sync.ports.members import noted
+from sqlserver_emulator.event_stream.encoding import MessageForm
 
 COLUMNS = (("Id", "int", 0), ("W", "int", 1))
 ORDERS, OTHERS = "Orders", "Others"
@@ -68,8 +71,14 @@ def insert(of: ChangeLog, key: int, w: str = "1") -> list[bytes]:
     return of.commit(({}, {"Id": str(key), "W": w}))
 
 
-def plan_of(name: str, stream: MemoryStream) -> TablePlan:
-    """Return the plan of a table that has read nothing, up to the present ends."""
+def insert_long(of: ChangeLog, key: int) -> list[bytes]:
+    """Return the segments of an event."""
+    of.columns, of.form = (*COLUMNS, ("Note", "nvarchar(max)", 2)), MessageForm(limit_bytes=2000)
+    return of.commit(({}, {"Id": str(key), "W": "1", "Note": "note " * 1000}))
+
+
+def plan_of(name: str, stream: MemoryStream, begin: int, carried: tuple[CarriedSegment, ...]) -> TablePlan:
+    """Return the plan of a table that has read each partition up to an offset, up to the present ends."""
     columns = tuple(parse_column(column, kind, place) for column, kind, place in COLUMNS)
     table = SourceTable(TableName("dbo", name), columns, ("Id",))
     feed = CaptureInstance(
@@ -91,16 +100,21 @@ def plan_of(name: str, stream: MemoryStream) -> TablePlan:
         net=NetSource.SPARK,
         temporal=TemporalPolicy.TRUNCATE,
         ends=tuple(MemberMark(str(number), str(PartitionMark(end.high))) for number, end in stream.read_ends().items()),
-        marks=tuple(MemberMark(str(number), str(PartitionMark(0))) for number in stream.bodies),
+        marks=tuple(MemberMark(str(number), str(PartitionMark(begin, carried))) for number in stream.bodies),
     )
 
 
-def run(*bodies: list[bytes], tables: Sequence[str] = (ORDERS, OTHERS), database: str = "Shop") -> Outcome:
+def run(
+    *bodies: list[bytes],
+    tables: Sequence[str] = (ORDERS, OTHERS),
+    begins: Mapping[str, int] = MappingProxyType({}),
+    carried: tuple[CarriedSegment, ...] = (),
+) -> Outcome:
     """Read the messages of partitions for tables."""
     stream = MemoryStream(dict(enumerate(bodies)))
-    plans = {number: plan_of(name, stream) for number, name in enumerate(tables)}
+    plans = {number: plan_of(name, stream, begins.get(name, 0), carried) for number, name in enumerate(tables)}
     outcome = Outcome({name: [] for name in tables})
-    for number, found in StreamPass(database, stream, plans).run():
+    for number, found in StreamPass("Shop", stream, plans).run():
         name = tables[number]
         if isinstance(found, FloodmarkError):
             outcome.errors[name] = found
@@ -134,3 +148,33 @@ def test_event_of_a_column_that_has_another_type_now_is_set_aside_and_the_others
     found = run([*insert(altered, 1, "one"), *insert(log(), 2), *insert(log(OTHERS), 3)])
     assert (found.keys, found.errors) == ({ORDERS: [2], OTHERS: [3]}, {})
     assert found.quarantined(ORDERS) == [("0", "0")]
+
+
+def test_message_of_no_known_table_is_reported_by_each_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = insert(log(OTHERS), 2)
+    keyless = ChangeLog("Shop", COLUMNS[1:], "", table=ORDERS)
+    refusing = keyless.commit(({}, {"W": "1"}))
+    found = run([b"no event"], [*refusing, *good])
+    assert found.errors.keys() == {ORDERS}
+    assert (found.keys[OTHERS], found.quarantined(OTHERS)) == ([2], [("0", "0")])
+    monkeypatch.setattr(stream_pass, "MOST_BODIES_BYTES", 12)
+    assert len(b"no event") < 12
+    found = run([b"no event"], good)
+    bodies = [each.body for reads in found.reads.values() for read in reads for each in read.quarantined]
+    assert bodies == [None, None]  # both together would be too long
+
+
+def test_message_is_reported_by_the_tables_that_have_not_read_it_before() -> None:
+    found = run([b"no event", *insert(log(), 1)], begins={ORDERS: 0, OTHERS: 1})
+    assert (found.quarantined(ORDERS), found.quarantined(OTHERS)) == ([("0", "0")], [])
+
+
+def test_faulty_segments_that_a_table_carries_are_reported_by_it() -> None:
+    first, second, *_ = insert_long(log(), 1)
+    other = second.replace(b"note ", b"nota ")
+    found = run([first, second, other], begins={ORDERS: 0, OTHERS: 2})
+    assert found.quarantined(ORDERS) == [("0", "0"), ("0", "1"), ("0", "2")]
+    assert found.quarantined(OTHERS) == [("0", "2")]
+    carried = (CarriedSegment(0, datetime.now(UTC), first), CarriedSegment(1, datetime.now(UTC), second))
+    found = run([first, second, other], begins={ORDERS: 2, OTHERS: 2}, carried=carried)
+    assert found.quarantined(OTHERS) == [("0", "0"), ("0", "1"), ("0", "2")]
