@@ -12,13 +12,15 @@ import pytest
 from benchmarks.java_packages import MissingPackagesError
 from emulator_process import Emulator
 from floodmark.core.doctor.stream_retention import RemovalRules, StreamRetention, UnreadMessages
-from floodmark.core.errors import SourceUnavailableError
+from floodmark.core.errors import ConfigError, SourceUnavailableError
 from floodmark.core.policies import OnGap
 from floodmark.core.source.snapshot import Verdict
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.sources.event_stream import kafka_stream
 from floodmark.sources.event_stream.facts import read_stream_facts
+from floodmark.sources.event_stream.kafka_stream import KafkaStream
 from floodmark.sources.event_stream.kafka_topic import KafkaTopic
+from floodmark.sources.event_stream.transport import StreamGapError
 from kafka_broker import KafkaBroker, kafka_broker
 from sqlserver_emulator.event_stream.encoding import MessageForm
 from stream_rig import ORDERS, PIPELINE, StreamRig, stream_rig
@@ -134,3 +136,26 @@ def test_doctor_reads_how_long_messages_are_kept_and_what_is_unread(rig: StreamR
     assert found.rules == RemovalRules(None)
     assert found.unread[ORDERS].gone == f"messages 2 to {ends[0].high - 1} of partition 0"
     assert [(each.partition, each.offset) for each in found.oldest] == [(1, 0)]
+
+
+def test_topic_that_is_written_in_transactions_is_refused_by_name(
+    broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a transaction has an offset, and no message. It is not one that is gone, and not one to come."""
+    monkeypatch.setattr(kafka_stream, "_TIMEOUT_SECONDS", 5.0)
+    broker.create_topic("holes", 2)
+    broker.send_in_transaction("holes", 0, [b"a", b"b"])
+    stream = KafkaStream(KafkaTopic(broker.servers, "holes"))
+    assert stream.read_ends()[0].high == 3
+    assert [each.body for found in stream.read(0, 0, 2) for each in found] == [b"a", b"b"]
+    with pytest.raises(ConfigError, match=r"partition 0 has no message 2, but later offsets: .* transactions"):
+        list(stream.read(0, 0, 3))
+    broker.send_in_transaction("holes", 0, [b"c"])
+    with pytest.raises(ConfigError, match="partition 0 has no message 2, but later offsets"):
+        list(stream.read(0, 1, 4))
+    broker.send("holes", [(0, b"d")])
+    broker.delete_records("holes", 0, 3)
+    with pytest.raises(StreamGapError, match="message 1 of partition 0 is no longer in the stream"):
+        list(stream.read(0, 1, 4))
+    assert list(stream.read(1, 0, 0)) == []
+    broker.delete_topic("holes")

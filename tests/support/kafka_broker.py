@@ -193,6 +193,18 @@ class KafkaBroker:
             producer.produce(topic, value=body, partition=partition)
         assert producer.flush(_CALL_SECONDS) == 0
 
+    def send_in_transaction(self, topic: str, partition: int, bodies: Iterable[bytes]) -> None:
+        """Send messages to a partition in one transaction."""
+        settings = self.settings | {"transactional.id": "test"}
+        producer = Producer(settings, logger=_SILENT)
+        producer.init_transactions(_CALL_SECONDS)
+        producer.begin_transaction()
+        for body in bodies:
+            producer.produce(topic, value=body, partition=partition)
+        producer.commit_transaction(_CALL_SECONDS)
+        # It waits until the end of the transaction is in the partition.
+        Producer(settings, logger=_SILENT).init_transactions(_CALL_SECONDS)
+
     def _partitions(self, name: str) -> dict[int, object]:
         found = AdminClient(self.settings, logger=_SILENT).list_topics(name, timeout=_CALL_SECONDS).topics[name]
         assert found.error is None or found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART, found.error

@@ -35,6 +35,14 @@ _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 
 
+class _HoleError(Exception):
+    """A partition has later offsets, and no message at this one."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset)
+        self.offset = offset
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaStream:
     """``transport.EventStream``."""
@@ -65,7 +73,10 @@ class KafkaStream:
             while expected < end:
                 # Not more than there are: the call would wait for others.
                 wanted = min(_BATCH_MESSAGES, end - expected)
-                found = self._take(consumer.consume(wanted, timeout=1.0), partition, expected, reports)
+                try:
+                    found = self._take(consumer.consume(wanted, timeout=1.0), partition, expected, reports)
+                except _HoleError as hole:
+                    raise self._explain_hole(consumer, partition, hole.offset) from None
                 if found:
                     expected, deadline = found[-1].offset + 1, time.monotonic() + _TIMEOUT_SECONDS
                     yield found
@@ -86,17 +97,29 @@ class KafkaStream:
         if found.high < end:
             raise StreamGapError(f"partition {partition} ends at {found.high}, and the window ends at {end}")
 
+    def _explain_hole(self, consumer: Consumer, partition: int, offset: int) -> ConfigError | StreamGapError:
+        if self._read_end(consumer, partition).low > offset:
+            return StreamGapError(f"message {offset} of partition {partition} is no longer in the stream")
+        return ConfigError(
+            str(self.at),
+            f"partition {partition} has no message {offset}, but later offsets: the topic is compacted, or written in "
+            "transactions. Then a missing message cannot be known.",
+            "Use a topic with the cleanup policy delete, to which messages are sent without transactions.",
+        )
+
     def _take(self, messages: Sequence[Any], partition: int, expected: int, reports: BrokerReports) -> list[RawMessage]:
-        """Return messages. Raises StreamGapError where the next is not the expected one."""
+        """Return messages. Raises _HoleError if the next is not the expected one."""
         found = []
         for message in messages:
-            if error := message.error():
+            error = message.error()
+            is_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+            if error is not None and not is_end:
                 self._refuse(error, partition, expected, reports)
-                continue
-            if message.offset() != expected:
-                raise StreamGapError(f"partition {partition} has no message {expected}, but message {message.offset()}")
-            found.append(RawMessage(message.offset(), message.value()))
-            expected += 1
+            elif message.offset() > expected:
+                raise _HoleError(expected)
+            elif not is_end:
+                found.append(RawMessage(message.offset(), message.value()))
+                expected += 1
         return found
 
     def _refuse(self, error: Any, partition: int, expected: int, reports: BrokerReports) -> None:
@@ -166,6 +189,7 @@ class KafkaStream:
             "auto.offset.reset": "error",
             # Every offset counts, also one of a transaction that was aborted.
             "isolation.level": "read_uncommitted",
-            "enable.partition.eof": False,
+            # The end of a transaction may be the last offset: no message follows it.
+            "enable.partition.eof": True,
             "allow.auto.create.topics": False,
         }
