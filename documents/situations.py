@@ -172,12 +172,14 @@ def _of_partitions() -> Iterator[Validity]:
     mark = PartitionMark(500)
     lost = PartitionMark(500, lost="an event of the table may be lost: a segment did not arrive")
     replaced = PartitionMark(500, replaced="the stream was set up again")
+    renamed = PartitionMark(500, database="Orders")
     for known, ends in (
         (mark, {0: PartitionEnds(700, 900)}),
         (lost, {0: PartitionEnds(100, 900)}),
         (replaced, {0: PartitionEnds(100, 900)}),
+        (renamed, {0: PartitionEnds(100, 900)}),
         (mark, {0: PartitionEnds(0, 20)}),
         (mark, {}),
     ):
-        for fault in find_faults({0: known}, ends):
+        for fault in find_faults({0: known}, ends, "Sales"):
             yield Situation(table={"fault": fault}).classify(STREAM)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,15 +15,18 @@ from change_log import ChangeLog
 from emulator_process import Emulator
 from floodmark.core.errors import ConfigError, OperatorError, SourceUnavailableError, UnknownFormatError
 from floodmark.core.policies import OnGap, SecurityFiltered
+from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
 from floodmark.core.source.snapshot import Verdict
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.sources.event_stream import kafka_stream, pass_state, source, tail
 from floodmark.sources.event_stream.kafka_topic import KafkaTopic
 from floodmark.sources.event_stream.options import StreamOptions
+from floodmark.sources.sqlserver.driver import SourceSession
+from floodmark.sources.sqlserver.sql_files import read_sql
 from mock_broker import mock_broker
 from sqlserver_emulator.event_stream.encoding import MessageForm
-from stream_rig import COLUMNS, ORDERS, StreamRig, stream_rig
+from stream_rig import COLUMNS, ORDERS, PIPELINE, StreamRig, stream_rig
 
 
 @pytest.fixture
@@ -35,6 +39,17 @@ def declare_partial(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the database say that events leave columns out."""
     partly = StreamOptions(has_all_columns=False, has_old_values=False)
     monkeypatch.setattr(source, "read_options", lambda _, tables: dict.fromkeys(tables, partly))
+
+
+def with_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let the server say that the database has another name."""
+    fetch = SourceSession.fetch
+
+    def renamed(self: SourceSession, sql: str, *arguments: Any) -> Any:
+        rows = fetch(self, sql, *arguments)
+        return [(name, *row[1:]) for row in rows] if sql == read_sql("read_streamed_database") else rows
+
+    monkeypatch.setattr(SourceSession, "fetch", renamed)
 
 
 def test_first_load_and_windows_end_with_the_rows_of_the_table(rig: StreamRig) -> None:
@@ -341,13 +356,50 @@ def test_segments_of_an_event_that_the_load_has_read_are_not_waited_for(
     assert rig.sync().window_id is None
 
 
-def test_message_of_another_version_stops_the_pipeline(rig: StreamRig) -> None:
+def test_names_in_events_are_compared_as_the_server_spells_them(rig: StreamRig) -> None:
+    """The configuration and the connection spell them in another way. Other tables have names that differ in case."""
+    lower = TableName("DBO", "orders")
+    rig.at = replace(rig.at, database=rig.at.database.upper())
+    rig.settings = replace(rig.settings, tables=(replace(rig.settings.tables[0], source=lower),))
+    others = [replace(rig.log, table="ORDERS"), replace(rig.log, database=rig.log.database.lower())]
+    rig.stream(*rig.change((1, "1.00", "one")))
+    rig.sync()
+    rig.stream(*rig.change((2, "2.00", "two")))
+    for each in others:
+        rig.stream(*each.commit(({}, {"Id": "9", "Amount": None, "Note": "foreign"})))
+    rig.sync()
+    assert rig.query('SELECT "Id" FROM shop.orders ORDER BY 1') == [(1,), (2,)]
+    assert rig.differing() == []
+
+
+def test_database_that_was_renamed_has_its_tables_loaded_again(rig: StreamRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server has another name for it, as after a rename; events that were not read have the earlier one."""
+    rig.stream(*rig.change((1, "1.00", "one")), *rig.change((2, "2.00", "two")))
+    rig.sync()
+    rig.stream(*rig.change((2, "3.00", "unread"), (3, "3.00", "three")))
+    with_name(monkeypatch, "Renamed")
+    rig.log.database = "Renamed"
+    assert rig.verdicts() == {"Orders": Verdict.OTHER_DATABASE}
+    rig.ledger.confirm_database(PIPELINE, rig.source.read_snapshot([ORDERS]).identity, "operator")
+    assert rig.verdicts() == {"Orders": Verdict.INSTANCE_REPLACED}
+    rig.reload()
+    assert rig.differing() == []
+    rig.stream(*rig.change((1, "4.00", "four")), *rig.change(2))
+    rig.sync()
+    assert (rig.verdicts(), rig.differing()) == ({"Orders": Verdict.READY}, [])
+
+
+def test_message_of_another_version_refuses_its_table_until_it_is_loaded_again(rig: StreamRig) -> None:
     rig.sync()
     newer = [body.replace(b"DML.V1", b"DML.V2") for body in rig.log.commit(({}, {"Id": "9", "Amount": None}))]
     rig.stream(*rig.change((1, "1.00", "one")), *newer)
-    with pytest.raises(UnknownFormatError, match="V2 of the format"):
+    with pytest.raises(UnknownFormatError, match=r"dbo\.Orders: message 0 of partition 1 of hub has V2 of the fo"):
         rig.sync()
     assert rig.query("SELECT count(*) FROM shop.orders") == [(0,)]
+    rig.reload()
+    rig.stream(*rig.change((2, "2.00", "two")))
+    rig.sync()
+    assert rig.differing() == []
 
 
 def test_messages_that_are_no_events_go_to_quarantine_and_the_others_are_merged(

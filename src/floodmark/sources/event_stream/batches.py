@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from floodmark.sources.event_stream.change import ChangeEvent, parse_change
 from floodmark.sources.event_stream.envelope import Envelope, parse_envelope
-from floodmark.sources.event_stream.faults import PoisonError
+from floodmark.sources.event_stream.faults import PoisonError, UnknownVersionError
 from floodmark.sources.event_stream.joining import is_whole
 from floodmark.sources.event_stream.rows import EventRow, TableForm, event_row, table_form
 from floodmark.sources.event_stream.usual_form import UNUSUAL, USUAL_BYTES, UsualMessages
@@ -23,6 +23,8 @@ class DecodedBatch:
     """The messages that are parts of events, with their places in the batch."""
     faults: list[tuple[int, PoisonError]] = field(default_factory=list)
     """The messages that cannot be read, with their places in the batch."""
+    unknown: list[tuple[int, UnknownVersionError]] = field(default_factory=list)
+    """The messages in other versions of the format, with their places in the batch."""
 
     def add_change(self, place: int, change: ChangeEvent) -> None:
         """Add a change to the rows of its table."""
@@ -36,7 +38,7 @@ class BatchDecoder:
         self._usual = UsualMessages()
 
     def decode(self, bodies: Sequence[bytes]) -> DecodedBatch:
-        """Return the content of messages. Raises UnknownVersionError; other faults are in the result."""
+        """Return the content of messages, with the faults of those that cannot be read."""
         batch = DecodedBatch()
         self._usual.forget_rows()
         read = self._usual.read
@@ -62,5 +64,7 @@ class BatchDecoder:
             batch.add_change(place, parse_change(envelope))
         except PoisonError as fault:
             batch.faults.append((place, fault))
+        except UnknownVersionError as fault:
+            batch.unknown.append((place, fault))
         else:
             self._usual.learn_guid(envelope.logical_id.guid)

@@ -7,6 +7,7 @@ with values leaves out is NULL.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,6 +26,8 @@ from floodmark.sources.event_stream.json_text import load_exact_json, load_json
 Image = Mapping[str, str | None]
 """The values of a row by column; empty where the event has none."""
 _HIGHEST_INDEX = (1 << 16) - 1
+_TEXT = r'"(?:[^"\\]|\\.)*"'
+_NAMES = re.compile(rf'"db"\s*:\s*{_TEXT}\s*,\s*"schema"\s*:\s*{_TEXT}\s*,\s*"tbl"\s*:\s*{_TEXT}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +259,23 @@ def _is_suspected(value: str | None) -> bool:
     octets, units = len(value.encode(errors="surrogatepass")), len(value.encode("utf-16-le", "surrogatepass"))
     hex_bytes = (len(value) - len(HEX_PREFIX)) // 2 if value[: len(HEX_PREFIX)].lower() == HEX_PREFIX else 0
     return CUT_LENGTH in (len(value), octets, units, units // 2, hex_bytes)
+
+
+def find_names(data: object) -> tuple[str, str, str] | None:
+    """Return the database, the schema and the table that data names, None if it does not show them.
+
+    The data may be the first part of an event, or have an unknown version. Nothing inside a value is taken for a name:
+    the quotes of a text within a text are escaped.
+    """
+    try:
+        if isinstance(data, str):
+            found = _NAMES.search(data)
+            source = load_json(f"{{{found[0]}}}", "eventsource") if found else {}
+        else:
+            source = read_object(data, "eventsource") if isinstance(data, dict) else {}
+        return read_name(source, "db"), read_name(source, "schema"), read_name(source, "tbl")
+    except PoisonError:
+        return None
 
 
 def read_name(source: Mapping[str, Any], name: str) -> str:

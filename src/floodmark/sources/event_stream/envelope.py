@@ -128,7 +128,8 @@ def check_version(attributes: Mapping[str, Any]) -> None:
     if found != f"{TYPE_PREFIX}V{VERSION}":
         match = _VERSION.fullmatch(found, len(TYPE_PREFIX))
         name = match[0] if match else "an unreadable version"
-        raise UnknownVersionError(f"the message has {name} of the format; only V{VERSION} can be read")
+        text = f"has {name} of the format; only V{VERSION} can be read"
+        raise UnknownVersionError(text, attributes.get("data"))
     if attributes.get("specversion") != SPEC_VERSION:
         raise PoisonError(f"the attribute specversion is not {SPEC_VERSION}")
     content_type = attributes.get("datacontenttype", CONTENT_TYPES[0])

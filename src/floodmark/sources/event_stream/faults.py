@@ -15,4 +15,9 @@ class PoisonError(EventFaultError):
 
 
 class UnknownVersionError(EventFaultError):
-    """A message in another version of the format: no message can be trusted, and the pipeline must stop."""
+    """A message in another version of the format: it may be a change that a table must not miss."""
+
+    def __init__(self, text: str, data: object) -> None:
+        super().__init__(text)
+        self.data = data
+        """The attribute of the message."""

@@ -72,6 +72,8 @@ class PartitionMark:
     """The epoch of the table's events; None where none was read."""
     loaded: LoadedCommit | None = None
     """What the last load of the whole table has read; None where the stream had no event then."""
+    database: str = ""
+    """The database whose events were read, as the server spelled its name; "" in a mark of an earlier version."""
 
     @classmethod
     def parse(cls, text: str) -> PartitionMark:
@@ -83,9 +85,8 @@ class PartitionMark:
         ]
         epoch = Epoch.parse(document["epoch"]) if "epoch" in document else None
         loaded = LoadedCommit.parse(document["loaded"]) if "loaded" in document else None
-        return cls(
-            document["next"], tuple(carried), document.get("lost", ""), document.get("replaced", ""), epoch, loaded
-        )
+        lost, replaced, database = (document.get(name, "") for name in ("lost", "replaced", "database"))
+        return cls(document["next"], tuple(carried), lost, replaced, epoch, loaded, database)
 
     def __str__(self) -> str:
         """Return the text for the ledger."""
@@ -103,6 +104,8 @@ class PartitionMark:
             document["epoch"] = self.epoch.to_list()
         if self.loaded:
             document["loaded"] = self.loaded.to_list()
+        if self.database:
+            document["database"] = self.database
         return json.dumps(document)
 
 

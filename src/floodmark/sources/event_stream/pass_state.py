@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -10,6 +9,7 @@ from datetime import datetime, timedelta
 from floodmark.core.source.snapshot import Verdict
 from floodmark.core.window.members import MemberRead, QuarantinedMessage
 from floodmark.core.window.plan import TablePlan
+from floodmark.sources.event_stream.change import find_names
 from floodmark.sources.event_stream.epochs import Epoch, EpochWatch, epochs_of_partitions
 from floodmark.sources.event_stream.joining import StreamMessage
 from floodmark.sources.event_stream.marks import MOST_CARRIED_BYTES, CarriedSegment, LoadedCommit, PartitionMark
@@ -23,7 +23,6 @@ REPLACED = "the stream was set up again, and changes in between are lost: other 
 _OLDER = "the event is older than the stream in use, by its commit time, and no identifier shows which stream it is of"
 MOST_BODIES_BYTES = 16 << 20
 """The bytes of messages in quarantine that one pass keeps."""
-_TABLE = re.compile(r'"schema"\s*:\s*"((?:[^"\\]|\\.)*)"\s*,\s*"tbl"\s*:\s*"((?:[^"\\]|\\.)*)"')
 Place = tuple[int, int, bytes | None]
 """A message: partition, offset and body."""
 
@@ -50,6 +49,8 @@ class PassState:
     """What the last load of the whole table has read."""
     newest_lsn: bytes = b""
     """The newest commit LSN of which earlier windows have read events of the table."""
+    database: str = ""
+    """The name of the database as the server spelled it for the plan; "" in a plan of an earlier version."""
     most_bytes: int = MOST_BODIES_BYTES
     """The bytes of messages in quarantine that are kept."""
     is_refused: bool = False
@@ -66,7 +67,8 @@ class PassState:
         The epochs are those of all partitions: each is evidence for the others.
         """
         marks = {int(each.member): PartitionMark.parse(each.mark) for each in plan.marks if each.mark}
-        ends = {int(end.member): PartitionMark.parse(str(end.mark)).next for end in plan.ends}
+        planned = {int(end.member): PartitionMark.parse(str(end.mark)) for end in plan.ends}
+        ends = {number: mark.next for number, mark in planned.items()}
         epochs = epochs_of_partitions({number: mark.epoch for number, mark in marks.items()}, ends)
         own = {number: mark for number, mark in marks.items() if only is None or number in only}
         return cls(
@@ -80,6 +82,7 @@ class PassState:
             {number: EpochWatch(epoch) for number, epoch in epochs.items()},
             next((mark.loaded for mark in marks.values() if mark.loaded), None),
             max((mark.epoch.lsn for mark in marks.values() if mark.epoch), default=b""),
+            next((mark.database for mark in planned.values()), ""),
         )
 
     @property
@@ -201,7 +204,8 @@ class PassState:
         watch = self.watches[partition]
         replaced = f"{REPLACED} since {watch.later.begins_at:%Y-%m-%d %H:%M:%S} UTC" if watch.later else ""
         epoch = watch.later or watch.known
-        return PartitionMark(end, tuple(carried), self._lost.get(partition, ""), replaced, epoch, self.loaded)
+        lost = self._lost.get(partition, "")
+        return PartitionMark(end, tuple(carried), lost, replaced, epoch, self.loaded, self.database)
 
     def _may_be_own(self, group: Sequence[StreamMessage]) -> bool:
         """Return whether the event of some segments may be an unread one of the table: its first segment names it."""
@@ -210,8 +214,8 @@ class PassState:
             return False
         name = self.plan.feed.table.name
         for each in group:
-            if isinstance(each.envelope.data, str) and (found := _TABLE.search(each.envelope.data)):
-                return (found[1].casefold(), found[2].casefold()) == name.folded or "\\" in found[0]
+            if names := find_names(each.envelope.data):
+                return names[1:] == (name.schema, name.name) and names[0] == (self.database or names[0])
         return True
 
     def _lose(self, group: Sequence[StreamMessage], since: datetime) -> None:

@@ -88,17 +88,18 @@ class EventStreamSource:
         # Before the tables are read: an event beyond these ends is never older than the rows of a first load.
         ends = stream.read_ends()
         now = datetime.now(UTC)
-        compared = {name: _Marks.of((marks or {}).get(name, ()), ends, now) for name in tables}
-        is_loading = marks is not None and any(name not in marks or compared[name].fault for name in tables)
-        tail = None
-        if is_loading or whole:
-            tail = read_tail(stream, ends, self._connection.database.database)
-        is_marked = any(epoch.is_marked for each in compared.values() for epoch in each.epochs)
         with connect(self._connection.database, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
             [(database, taken_at, *names)] = session.fetch(read_sql("read_streamed_database"))
             require_primary(session, f"database {database}")
             catalog = _read_tables(session, tables)
-        begins = {name: _Begin.of(name, ends, compared[name], tail, is_marked=is_marked) for name in tables}
+        compared = {name: _Marks.of((marks or {}).get(name, ()), ends, now, database) for name in tables}
+        is_loading = marks is not None and any(name not in marks or compared[name].fault for name in tables)
+        tail = read_tail(stream, ends, database) if is_loading or whole else None
+        is_marked = any(epoch.is_marked for each in compared.values() for epoch in each.epochs)
+        begins = {
+            name: _Begin.of(catalog.spelling_of(name), ends, compared[name], tail, database, is_marked=is_marked)
+            for name in tables
+        }
         return SourceSnapshot(
             database=database,
             cdc_enabled=True,
@@ -139,14 +140,14 @@ class _Marks:
         self.is_quiet = is_quiet
 
     @classmethod
-    def of(cls, found: Sequence[MemberMark], ends: Mapping[int, PartitionEnds], now: datetime) -> _Marks:
+    def of(cls, found: Sequence[MemberMark], ends: Mapping[int, PartitionEnds], now: datetime, database: str) -> _Marks:
         marks = {int(each.member): PartitionMark.parse(each.mark) for each in found if each.mark}
         met_at = oldest(list(marks.values()))
         waits_too_long = met_at is not None and now - met_at > SEGMENTS_WITHIN
         is_quiet = not waits_too_long and marks.keys() == ends.keys()
         is_quiet = is_quiet and all(mark.next == ends[number].high for number, mark in marks.items())
         epochs = [mark.epoch for mark in marks.values() if mark.epoch]
-        return cls(next(find_faults(marks, ends), None), epochs, is_quiet=bool(marks) and is_quiet)
+        return cls(next(find_faults(marks, ends, database), None), epochs, is_quiet=bool(marks) and is_quiet)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,14 @@ class _Begin:
 
     @classmethod
     def of(
-        cls, name: TableName, ends: Mapping[int, PartitionEnds], marks: _Marks, tail: Tail | None, *, is_marked: bool
+        cls,
+        name: TableName,
+        ends: Mapping[int, PartitionEnds],
+        marks: _Marks,
+        tail: Tail | None,
+        database: str,
+        *,
+        is_marked: bool,
     ) -> _Begin:
         epochs: Mapping[int, Epoch] = {}
         rows_at, loaded = None, None
@@ -172,14 +180,21 @@ class _Begin:
             rows_at = end_of_commit(newest.commit_lsn) if newest else LOWEST
             loaded = LoadedCommit(newest.commit_lsn, newest.committed_at) if newest else None
         found = {
-            number: PartitionMark(end.high, epoch=epochs.get(number), loaded=loaded) for number, end in ends.items()
+            number: PartitionMark(end.high, epoch=epochs.get(number), loaded=loaded, database=database)
+            for number, end in ends.items()
         }
         fault = _NOT_IN_SIGHT if tail and tail.has_limit else None
         return cls(tuple(MemberMark(str(number), str(mark)) for number, mark in found.items()), rows_at, fault)
 
 
-def find_faults(marks: Mapping[int, PartitionMark], ends: Mapping[int, PartitionEnds]) -> Iterator[FeedFault]:
+def find_faults(
+    marks: Mapping[int, PartitionMark], ends: Mapping[int, PartitionEnds], database: str
+) -> Iterator[FeedFault]:
     """Yield why changes after marks cannot be read."""
+    former = next((mark.database for mark in marks.values() if mark.database not in ("", database)), "")
+    if former:
+        cause = f"the database is {database} now, and was {former}: changes that have the earlier name are not read."
+        yield FeedFault(Verdict.INSTANCE_REPLACED, cause)
     for number, mark in marks.items():
         end = ends.get(number)
         if mark.lost:
@@ -209,6 +224,11 @@ class _Tables:
         self._tables = tables
         self._columns, self._keys = grouped(columns), grouped(keys)
         self._options = options
+
+    def spelling_of(self, name: TableName) -> TableName:
+        """Return the name of a table as the server spells it; as it was asked for if there is no such table."""
+        found = find_table(self._tables, name)
+        return found.name if found else name
 
     def snapshot_of(self, name: TableName, begin: _Begin, marks: _Marks) -> TableSnapshot:
         """Return what was found of one table."""

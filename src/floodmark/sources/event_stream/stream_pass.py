@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError, UnknownFormatError, WindowExpiredError
 from floodmark.core.window.plan import TablePlan
-from floodmark.sources.event_stream.batches import BatchDecoder, DecodedBatch
-from floodmark.sources.event_stream.change import parse_change
+from floodmark.sources.event_stream.batches import BatchDecoder
+from floodmark.sources.event_stream.change import find_names, parse_change
 from floodmark.sources.event_stream.envelope import parse_envelope
 from floodmark.sources.event_stream.faults import PoisonError, UnknownVersionError
 from floodmark.sources.event_stream.joining import FaultyGroup, JoinedEvent, Outcome, SegmentJoiner, StreamMessage
@@ -45,7 +45,7 @@ class StreamPass:
     """A pass over a stream. ``run`` may be called once."""
 
     database: str
-    """The name of the database whose events are read."""
+    """The name of the database as the connection spells it: for plans of an earlier version only."""
     stream: EventStream
     tables: Mapping[int, TablePlan]
     """By the place in the plan of the window."""
@@ -60,14 +60,15 @@ class StreamPass:
         ]
         for state in self._states:
             state.most_bytes = MOST_BODIES_BYTES // len(self._states)
-        self._by_name = {state.plan.feed.table.name.folded: state for state in self._states}
+        names = [state.plan.feed.table.name for state in self._states]
+        self._by_name = {(name.schema, name.name): state for name, state in zip(names, self._states, strict=True)}
         self._share_evidence()
 
     def run(self) -> Iterator[Found]:
         """Yield batches of changes with the number of their table, and the error of a table that is refused.
 
-        The last batch of a table says how its partitions were read. Raises WindowExpiredError, UnknownFormatError, and
-        what the stream raises.
+        The last batch of a table says how its partitions were read. Raises WindowExpiredError, and what the stream
+        raises.
         """
         self._begin_new_partitions()
         for message in self._carried():
@@ -121,7 +122,9 @@ class StreamPass:
 
     def _read_chunk(self, chunk: _Chunk) -> Iterator[Found]:
         bodies = [each.body or b"" for each in chunk.messages]
-        batch = self._decode(bodies)
+        batch = self._decoder.decode(bodies)
+        for place, unknown in batch.unknown:
+            yield from self._refuse_unknown(chunk.partition, chunk.messages[place].offset, unknown)
         yield from self._build(chunk, batch.rows)
         for place, envelope in batch.segments:
             offset = chunk.messages[place].offset
@@ -130,13 +133,15 @@ class StreamPass:
         for place, fault in batch.faults:
             self._quarantine([(chunk.partition, chunk.messages[place].offset, chunk.messages[place].body)], str(fault))
 
-    def _decode(self, bodies: Sequence[bytes]) -> DecodedBatch:
-        try:
-            return self._decoder.decode(bodies)
-        except UnknownVersionError as error:
-            subject = str(self._states[0].plan.source)
-            hint = "Upgrade Floodmark. Nothing of the window was merged."
-            raise UnknownFormatError(subject, f"{error}.", hint) from None
+    def _refuse_unknown(self, partition: int, offset: int, unknown: UnknownVersionError) -> Iterator[Found]:
+        """Yield the errors about a message in an unknown version: of the table that it names, else of all tables."""
+        names = find_names(unknown.data)
+        for state in [self._state_of(*names)] if names else self._states:
+            if state is not None and not state.is_refused and state.has_unread(partition, offset):
+                state.is_refused = True
+                cause = f"message {offset} of partition {partition} of {self.stream.topic} {unknown}."
+                hint = "Upgrade Floodmark. To go past the message without that, load the table (floodmark reload)."
+                yield state.number, UnknownFormatError(str(state.plan.source), cause, hint)
 
     def _build(
         self, chunk: _Chunk, rows: Mapping[TableForm, Sequence[EventRow]], *, is_joined: bool = False
@@ -146,7 +151,7 @@ class StreamPass:
         is_joined: the message is the first one of an event, which a table may have read in an earlier window.
         """
         for form, found in rows.items():
-            state = self._state_of(form)
+            state = self._state_of(form.database, form.schema, form.table)
             if state is None or state.is_refused:
                 continue
             own = [
@@ -175,10 +180,10 @@ class StreamPass:
             else:
                 yield state.number, each
 
-    def _state_of(self, form: TableForm) -> PassState | None:
-        if form.database.casefold() != self.database.casefold():
-            return None
-        return self._by_name.get((form.schema.casefold(), form.table.casefold()))
+    def _state_of(self, database: str, schema: str, table: str) -> PassState | None:
+        planned = self._states[0].database
+        is_own = database == planned if planned else database.casefold() == self.database.casefold()
+        return self._by_name.get((schema, table)) if is_own else None
 
     def _join(self, message: StreamMessage) -> Iterator[Found]:
         for outcome in self._joiner.add(message):

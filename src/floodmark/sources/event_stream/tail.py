@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from json import loads
 from typing import NamedTuple
 
 from floodmark.core.schema import TableName
 from floodmark.sources.event_stream.batches import BatchDecoder
+from floodmark.sources.event_stream.change import find_names
 from floodmark.sources.event_stream.defaults import EPOCH_SLACK
 from floodmark.sources.event_stream.envelope import Envelope
 from floodmark.sources.event_stream.epochs import Epoch
-from floodmark.sources.event_stream.faults import EventFaultError
 from floodmark.sources.event_stream.transport import EventStream, PartitionEnds, RawMessage, StreamGapError
 
 _MESSAGES = 200
@@ -25,8 +23,6 @@ _MOST_MESSAGES = 100_000
 another one has passed by does not come later than that."""
 _AHEAD = timedelta(days=1)
 """The time by which the clock of a server may be ahead. An event beyond it is damaged: all others would be older."""
-_TEXT = r'("(?:[^"\\]|\\.)*")'
-_NAMES = re.compile(rf'"db"\s*:\s*{_TEXT}\s*,\s*"schema"\s*:\s*{_TEXT}\s*,\s*"tbl"\s*:\s*{_TEXT}')
 
 
 class TailEvent(NamedTuple):
@@ -34,7 +30,7 @@ class TailEvent(NamedTuple):
 
     partition: int
     table: tuple[str, str]
-    """Its folded name."""
+    """Its schema and its name, as the server spells them."""
     guid: str
     commit_lsn: bytes
     committed_at: datetime
@@ -56,8 +52,8 @@ class Tail:
         return any(found[each.guid] != each.commit_lsn for each in self.events)
 
     def of_table(self, name: TableName) -> list[tuple[int, TailEvent]]:
-        """Return the events of a table with their partitions."""
-        return [(each.partition, each) for each in self.events if each.table == name.folded]
+        """Return the events of a table with their partitions. name: as the server spells it."""
+        return [(each.partition, each) for each in self.events if each.table == (name.schema, name.name)]
 
     def newest(self, epoch: Epoch | None) -> TailEvent | None:
         """Return the event with the newest commit LSN of the last epoch, None where there is no event.
@@ -76,7 +72,7 @@ class Tail:
 
 
 def read_tail(stream: EventStream, ends: Mapping[int, PartitionEnds], database: str) -> Tail:
-    """Return the last events of a database before some ends."""
+    """Return the last events of a database before some ends. database: its name as the server spells it."""
     found, has_limit = [], False
     for number, end in ends.items():
         begin, high = max(end.low, end.high - _MESSAGES), end.high
@@ -96,27 +92,29 @@ def _read_events(stream: EventStream, number: int, offsets: tuple[int, int], dat
         for messages in stream.read(number, *offsets):
             for each in messages:
                 for name, event in _events(decoder, number, each):
-                    if name.casefold() == database.casefold() and event.committed_at < latest:
+                    if name == database and event.committed_at < latest:
                         found.append(event)
     return found
 
 
 def _events(decoder: BatchDecoder, number: int, message: RawMessage) -> Iterator[tuple[str, TailEvent]]:
     """Yield the event of a message with its database, if the message shows both."""
-    try:
-        batch = decoder.decode([message.body or b""])
-    except EventFaultError:
-        return
+    batch = decoder.decode([message.body or b""])
     for form, rows in batch.rows.items():
-        table = (form.schema.casefold(), form.table.casefold())
         for row in rows:
-            yield form.database, TailEvent(number, table, row.guid, row.commit_lsn, row.committed_at)
+            yield (
+                form.database,
+                TailEvent(number, (form.schema, form.table), row.guid, row.commit_lsn, row.committed_at),
+            )
     for _, envelope in batch.segments:
         yield from _first_segment(number, envelope)
 
 
 def _first_segment(number: int, envelope: Envelope) -> Iterator[tuple[str, TailEvent]]:
-    if isinstance(envelope.data, str) and (found := _NAMES.search(envelope.data)):
-        database, *table = (str(loads(each)) for each in found.groups())
-        name, logical_id = (table[0].casefold(), table[1].casefold()), envelope.logical_id
-        yield database, TailEvent(number, name, logical_id.guid, logical_id.commit_lsn.value, envelope.time)
+    if names := find_names(envelope.data):
+        database, *table = names
+        logical_id = envelope.logical_id
+        yield (
+            database,
+            TailEvent(number, (table[0], table[1]), logical_id.guid, logical_id.commit_lsn.value, envelope.time),
+        )

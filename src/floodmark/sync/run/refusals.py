@@ -12,7 +12,6 @@ from floodmark.core.errors import (
     OtherDatabaseError,
     SourceLoginError,
     TargetRefusedError,
-    UnknownFormatError,
     WarehouseAdminError,
     WatermarkConflictError,
 )
@@ -27,7 +26,6 @@ _CONCERN_ALL = (
     SourceLoginError,
     CaptureStoppedError,
     LoadStartError,
-    UnknownFormatError,
     WarehouseAdminError,
 )
 

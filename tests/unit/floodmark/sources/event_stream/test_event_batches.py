@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from event_strategies import FORMS, message_form, numbered_ids, outgoing_changes
 from floodmark.sources.event_stream.batches import BatchDecoder, DecodedBatch
-from floodmark.sources.event_stream.change import parse_change
+from floodmark.sources.event_stream.change import find_names, parse_change
 from floodmark.sources.event_stream.envelope import parse_envelope
-from floodmark.sources.event_stream.faults import PoisonError, UnknownVersionError
+from floodmark.sources.event_stream.faults import PoisonError
 from floodmark.sources.event_stream.joining import is_whole
 from floodmark.sources.event_stream.usual_form import UNUSUAL, UsualMessages
 from sqlserver_emulator.event_stream.encoding import Generation, MessageForm, OutgoingChange, encode_change
@@ -213,9 +213,32 @@ def test_short_way_alone_takes_no_message_that_is_a_fault(path: tuple[str, ...],
     assert {head.form: [row]} == expected.rows
 
 
-def test_other_version_stops_the_batch() -> None:
-    with pytest.raises(UnknownVersionError):
-        BatchDecoder().decode([update(), altered(update(), ("envelope", "type"), "com.microsoft.SQL.CES.DML.V2")])
+def test_message_in_another_version_shows_the_names_that_it_has() -> None:
+    newer = altered(update(), ("envelope", "type"), "com.microsoft.SQL.CES.DML.V2")
+    found = BatchDecoder().decode([update(), newer, update()])
+    assert sum(map(len, found.rows.values())) == 2
+    ((place, unknown),) = found.unknown
+    (form,) = found.rows
+    assert (place, find_names(unknown.data)) == (1, (form.database, form.schema, form.table))
+    assert "V2 of the format" in str(unknown)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ('{"eventsource": {"db": "a", "schema": "b", "tbl" : "c", "co', ("a", "b", "c")),
+        (r'{"eventsource":{"db":"a\"","schema":"b\u00e9","tbl":"c"}', ('a"', "b\u00e9", "c")),
+        (r'{"eventsource":{"db":"a\q","schema":"b","tbl":"c"}', None),
+        ({"eventsource": {"db": "a", "schema": "b", "tbl": "c"}}, ("a", "b", "c")),
+        ({"eventsource": {"db": 1, "schema": "b", "tbl": "c"}}, None),
+        ({"eventsource": None}, None),
+        (r'"current":"{\"db\":\"a\",\"schema\":\"b\",\"tbl\":\"c\"}"', None),
+        (b'{"eventsource":{"db":"a","schema":"b","tbl":"c"}', None),
+        (None, None),
+    ],
+)
+def test_names_are_those_of_the_table_and_never_a_value(data: object, expected: object) -> None:
+    assert find_names(data) == expected
 
 
 def test_memory_of_tables_and_identifiers_is_bounded() -> None:

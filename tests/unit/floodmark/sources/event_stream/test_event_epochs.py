@@ -19,7 +19,7 @@ TABLE = TableName("dbo", "Orders")
 
 
 def event(lsn: int, seconds: float, guid: str = "a", partition: int = 0) -> TailEvent:
-    return TailEvent(partition, TABLE.folded, guid, lsn.to_bytes(10), NOON + timedelta(seconds=seconds))
+    return TailEvent(partition, (TABLE.schema, TABLE.name), guid, lsn.to_bytes(10), NOON + timedelta(seconds=seconds))
 
 
 def marked(lsn: int, seconds: float) -> Epoch:

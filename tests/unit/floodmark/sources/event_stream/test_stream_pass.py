@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from change_log import ChangeLog
-from floodmark.core.errors import FloodmarkBugError, FloodmarkError
+from floodmark.core.errors import FloodmarkBugError, FloodmarkError, UnknownFormatError
 from floodmark.core.interval import Interval
 from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
 from floodmark.core.schema import SourceTable, TableName
@@ -77,7 +78,9 @@ def insert_long(of: ChangeLog, key: int) -> list[bytes]:
     return of.commit(({}, {"Id": str(key), "W": "1", "Note": "note " * 1000}))
 
 
-def plan_of(name: str, stream: MemoryStream, begin: int, carried: tuple[CarriedSegment, ...]) -> TablePlan:
+def plan_of(
+    name: str, stream: MemoryStream, begin: int, carried: tuple[CarriedSegment, ...], database: str
+) -> TablePlan:
     """Return the plan of a table that has read each partition up to an offset, up to the present ends."""
     columns = tuple(parse_column(column, kind, place) for column, kind, place in COLUMNS)
     table = SourceTable(TableName("dbo", name), columns, ("Id",))
@@ -99,7 +102,10 @@ def plan_of(name: str, stream: MemoryStream, begin: int, carried: tuple[CarriedS
         deletes=Deletes.SOFT,
         net=NetSource.SPARK,
         temporal=TemporalPolicy.TRUNCATE,
-        ends=tuple(MemberMark(str(number), str(PartitionMark(end.high))) for number, end in stream.read_ends().items()),
+        ends=tuple(
+            MemberMark(str(number), str(PartitionMark(end.high, database=database)))
+            for number, end in stream.read_ends().items()
+        ),
         marks=tuple(MemberMark(str(number), str(PartitionMark(begin, carried))) for number in stream.bodies),
     )
 
@@ -109,12 +115,15 @@ def run(
     tables: Sequence[str] = (ORDERS, OTHERS),
     begins: Mapping[str, int] = MappingProxyType({}),
     carried: tuple[CarriedSegment, ...] = (),
+    database: str = "Shop",
 ) -> Outcome:
     """Read the messages of partitions for tables."""
     stream = MemoryStream(dict(enumerate(bodies)))
-    plans = {number: plan_of(name, stream, begins.get(name, 0), carried) for number, name in enumerate(tables)}
+    plans = {
+        number: plan_of(name, stream, begins.get(name, 0), carried, database) for number, name in enumerate(tables)
+    }
     outcome = Outcome({name: [] for name in tables})
-    for number, found in StreamPass("Shop", stream, plans).run():
+    for number, found in StreamPass("SHOP", stream, plans).run():
         name = tables[number]
         if isinstance(found, FloodmarkError):
             outcome.errors[name] = found
@@ -178,3 +187,50 @@ def test_faulty_segments_that_a_table_carries_are_reported_by_it() -> None:
     carried = (CarriedSegment(0, datetime.now(UTC), first), CarriedSegment(1, datetime.now(UTC), second))
     found = run([first, second, other], begins={ORDERS: 2, OTHERS: 2}, carried=carried)
     assert found.quarantined(OTHERS) == [("0", "0"), ("0", "1"), ("0", "2")]
+
+
+def test_names_that_differ_in_case_are_other_tables_and_other_databases() -> None:
+    others = [log("ORDERS"), log(database="shop"), log("Ordersſ"), log("Straße"), log("STRASSE")]
+    bodies = [body for number, each in enumerate(others, 10) for body in insert(each, number)]
+    found = run([*bodies, *insert(log(), 1)], tables=(ORDERS, "Strasse"))
+    assert (found.keys, found.errors) == ({ORDERS: [1], "Strasse": []}, {})
+
+
+def test_plan_of_an_earlier_version_has_the_database_of_the_connection_in_any_case() -> None:
+    assert run([*insert(log(), 1), *insert(log(database="Other"), 2)], database="").keys[ORDERS] == [1]
+
+
+def test_segments_of_another_database_are_not_waited_for() -> None:
+    first, *_ = insert_long(log(database="shop"), 1)
+    second, *_ = insert_long(log(commits=itertools.count(5)), 2)
+    found = run([first, second])
+    marks = {name: PartitionMark.parse(reads[0].after or "") for name, reads in found.reads.items()}
+    assert [each.offset for each in marks[ORDERS].carried] == [1]
+    assert marks[OTHERS].carried == ()
+
+
+def newer(bodies: list[bytes]) -> list[bytes]:
+    """Return messages in a later version of the format."""
+    return [body.replace(b"DML.V1", b"DML.V2") for body in bodies]
+
+
+@pytest.mark.parametrize("foreign", [log(database="shop"), log("Unfollowed")])
+def test_message_in_a_later_version_of_what_is_not_followed_goes_by(foreign: ChangeLog) -> None:
+    found = run([*newer(insert(foreign, 1)), *insert(log(), 2)])
+    assert (found.keys[ORDERS], found.errors) == ([2], {})
+    assert found.quarantined(ORDERS) == []
+
+
+def test_message_in_a_later_version_refuses_the_table_that_it_names() -> None:
+    found = run([*insert(log(OTHERS), 7), *newer(insert(log(), 1))])
+    assert (found.keys[OTHERS], found.errors.keys()) == ([7], {ORDERS})
+    error = found.errors[ORDERS]
+    assert isinstance(error, UnknownFormatError)
+    assert str(error).startswith("dbo.Orders: message 1 of partition 0 of hub has V2 of the format")
+    assert "floodmark reload" in str(error)
+
+
+def test_message_in_a_later_version_without_names_refuses_the_tables_that_have_not_read_it() -> None:
+    nameless = b'{"type": "com.microsoft.SQL.CES.DML.V2", "rows": []}'
+    assert run([nameless]).errors.keys() == {ORDERS, OTHERS}
+    assert run([nameless, *insert(log(), 1)], begins={OTHERS: 1}).errors.keys() == {ORDERS}
