@@ -160,7 +160,8 @@ class SmallStager:
 
     def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink | None = None) -> StagedRows:
         read_rows, rows = self.read_changes(plan, index)
-        return StagedRows(read_rows, self.shop.stage(plan, rows, index))
+        part = self.shop.stage_part(plan, rows, index)
+        return StagedRows(read_rows, part.rows, (part,))
 
     def read_changes(self, plan: WindowPlan, index: int) -> tuple[int, list[Row]]:
         """Return how many changes the window has, and the net changes."""

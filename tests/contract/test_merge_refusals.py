@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import psycopg
 import pytest
@@ -60,9 +61,8 @@ def test_not_null_that_a_user_put_on_a_column_is_named_and_no_row_is_shown(shop:
 def _null_key(shop: Shop, op: int, *, nullable: bool) -> None:
     columns = (replace(COLUMNS[0], nullable=nullable), *COLUMNS[1:])
     plan = shop.begin(replace(changes(10, 20), feed=instance(columns)), 20)
-    shop.stage(plan, [Row(2, INSERT, 11, 2), Row(3, op, 12, 3)])
-    _change(shop, f'UPDATE {quote_table(staging_table(plan, 0))} SET "Id" = NULL WHERE "Id" = 3')
-    counts = shop.warehouse.merge_window(plan, {ORDERS: StagedRows(2, 2)})[ORDERS]
+    part = shop.stage_part(plan, [Row(2, INSERT, 11, 2), Row(cast(int, None), op, 12, 3)])
+    counts = shop.warehouse.merge_window(plan, {ORDERS: StagedRows(2, 2, (part,))})[ORDERS]
     assert (counts.staged_rows, counts.inserted_rows) == (2, 1)
     assert (counts.quarantined_rows, counts.unchanged_rows) == ((0, 1) if op == DELETE else (1, 0))
     assert sorted(shop.target()) == [1, 2]

@@ -23,6 +23,7 @@ from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
+from floodmark.sync.ports.staging import StagedPart
 from lsns import lsn
 
 PIPELINE = "shop"
@@ -130,10 +131,15 @@ class Shop:
         return plan
 
     def stage(self, plan: WindowPlan, rows: Iterable[Row], index: int = 0) -> int:
+        return self.stage_part(plan, rows, index).rows
+
+    def stage_part(self, plan: WindowPlan, rows: Iterable[Row], index: int = 0) -> StagedPart:
+        """Stage rows without a sink, as one part."""
         staged = [row.staged() for row in rows]
         with psycopg.connect(self.connection.conninfo()) as session:
             insert_rows(session, quote_table(staging_table(plan, index)), staged)
-        return len(staged)
+            [receipt] = session.execute("SELECT pg_current_xact_id()::xid::text").fetchone() or ("",)
+        return StagedPart(0, len(staged), receipt)
 
     def stage_chunk(self, plan: WindowPlan, index: int, number: int, rows: Iterable[Row]) -> None:
         """Rows and ledger in one transaction, by the statements of the Spark job."""

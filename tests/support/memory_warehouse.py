@@ -6,6 +6,7 @@ window is published, and a repeated step changes nothing.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -58,8 +59,7 @@ class MemorySink:
 
     def write(self, part: int, batches: Iterator[pa.RecordBatch]) -> StagedPart:
         rows = [row for batch in batches for row in batch.to_pylist()]
-        self.warehouse.stage_part(self.plan, self.index, part, rows)
-        return StagedPart(part, len(rows))
+        return StagedPart(part, len(rows), self.warehouse.stage_part(self.plan, self.index, part, rows))
 
 
 class MemoryWarehouse:
@@ -70,7 +70,8 @@ class MemoryWarehouse:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._attempts: dict[int, int] = {}
-        self._parts: dict[Place, dict[int, list[Values]]] = {}
+        self._parts: dict[Place, dict[tuple[int, str], list[Values]]] = {}
+        self._receipts = itertools.count(1)
         self._merged: dict[int, MergedWindow] = {}
         self._published: set[int] = set()
         self._targets: dict[TableName, MemoryTarget] = {}
@@ -106,14 +107,20 @@ class MemoryWarehouse:
     def sink(self, plan: WindowPlan, index: int) -> StagingSink:
         return MemorySink(self, plan, index)
 
-    def stage_part(self, plan: WindowPlan, index: int, part: int, rows: list[Values]) -> None:
-        """Keep the rows of a part, in place of those of an earlier try."""
+    def stage_part(self, plan: WindowPlan, index: int, part: int, rows: list[Values]) -> str:
+        """Keep the rows of a try of a part, those of a chunk in place of an earlier try. Return the receipt."""
+        is_chunk = plan.tables[index].kind is LoadKind.FIRST_LOAD
         with self._fenced(plan):
-            self._parts[_place(plan, index)][part] = rows
+            receipt = "" if is_chunk else str(next(self._receipts))
+            self._parts[_place(plan, index)][part, receipt] = rows
+            return receipt
 
     def count_parts(self, plan: WindowPlan, index: int) -> Mapping[int, int]:
         with self._lock:
-            return {part: len(rows) for part, rows in self._parts[_place(plan, index)].items() if rows}
+            found: Counter[int] = Counter()
+            for (part, _), rows in self._parts[_place(plan, index)].items():
+                found[part] += len(rows)
+            return +found
 
     def count_staged(self, plan: WindowPlan) -> Mapping[TableName, StagedNow]:
         with self._lock:
@@ -124,8 +131,9 @@ class MemoryWarehouse:
 
     def clear_parts(self, plan: WindowPlan, index: int, numbers: Collection[int]) -> None:
         with self._fenced(plan):
-            for number in numbers:
-                self._parts[_place(plan, index)].pop(number, None)
+            parts = self._parts[_place(plan, index)]
+            for key in [key for key in parts if key[0] in numbers]:
+                del parts[key]
 
     def drop_duplicates(self, plan: WindowPlan, index: int) -> int:
         table, dropped = plan.tables[index], 0
@@ -151,7 +159,7 @@ class MemoryWarehouse:
                 return self._merged[plan.window_id].counts
             rows, counts = {}, {}
             for index, table in enumerate(plan.tables):
-                found = self._staged_rows(plan, index)
+                found = self._staged_rows(plan, index, expected.get(table.source))
                 if table.source in expected:
                     _refuse_lost(table, found, expected[table.source].staged_rows)
                 _refuse_duplicates(table, found)
@@ -205,8 +213,13 @@ class MemoryWarehouse:
         for view in [view for view in self._views if view.name.startswith(f"w{window_id}_")]:
             del self._views[view]
 
-    def _staged_rows(self, plan: WindowPlan, index: int) -> list[Values]:
-        return [row for rows in self._parts[_place(plan, index)].values() for row in rows]
+    def _staged_rows(self, plan: WindowPlan, index: int, reported: StagedRows | None) -> list[Values]:
+        """Return the rows of the reported tries alone."""
+        parts = self._parts[_place(plan, index)]
+        if reported and plan.tables[index].kind is LoadKind.CHANGES:
+            receipts = {part.receipt for part in reported.parts}
+            parts = {key: rows for key, rows in parts.items() if key[1] in receipts}
+        return [row for rows in parts.values() for row in rows]
 
     @contextmanager
     def _fenced(self, plan: WindowPlan) -> Iterator[None]:

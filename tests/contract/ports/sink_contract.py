@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Barrier, BrokenBarrierError
@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 from warehouse_contract import both_kinds, one, planned
 from warehouse_rig import WarehouseRig
-from warehouse_shop import staged_batch
+from warehouse_shop import ORDERS, staged_batch
 
 from floodmark.core.errors import WatermarkConflictError
-from floodmark.core.window.plan import LoadKind
+from floodmark.core.schema import TableName
+from floodmark.core.window.plan import LoadKind, TableCounts
 
 
 class BrokenOffError(Exception):
@@ -52,19 +53,53 @@ class StagingSinkContract:
         for _ in range(3):
             rig.stage(plan, [*one(1), *one(2)], part=1)
         rig.stage(plan, one(3), part=0)
-        assert rig.warehouse.count_parts(plan, 0) == {0: 1, 1: 2}
-        rig.merge(plan, 3)
+        if kind is LoadKind.FIRST_LOAD:
+            assert rig.warehouse.count_parts(plan, 0) == {0: 1, 1: 2}
+        assert rig.merge(plan, 3)[ORDERS].staged_rows == 3
         rig.finish(plan)
         assert sorted(rig.visible()) == [1, 2, 3]
 
-    def test_part_of_changes_that_is_written_again_replaces_itself(self, rig: WarehouseRig) -> None:
+    @pytest.mark.parametrize("heard", [0, 1], ids=["the first is heard", "the second is heard"])
+    def test_merge_takes_the_rows_of_the_try_whose_result_it_is_given(self, rig: WarehouseRig, heard: int) -> None:
         plan = rig.open(planned(rig, LoadKind.CHANGES), to=10)
-        rig.stage(plan, [*one(1), *one(2)])
-        rig.stage(plan, one(3))
-        assert rig.warehouse.count_parts(plan, 0) == {0: 1}
+        rig.stage(plan, one(9), part=1)
+        tries = [rig.stage(plan, [*one(1), *one(2)]), rig.stage(plan, [*one(1), *one(3)])]
+        rig.report(plan, tries[heard])
+        assert rig.merge(plan, 3)[ORDERS].staged_rows == 3
+        rig.finish(plan)
+        assert sorted(rig.visible()) == ([1, 2, 9], [1, 3, 9])[heard]
+
+    def test_part_that_another_try_has_found_empty_has_no_rows(self, rig: WarehouseRig) -> None:
+        plan = rig.open(planned(rig, LoadKind.CHANGES), to=10)
+        rig.stage(plan, one(9), part=1)
+        rig.stage(plan, one(1))
+        rig.report(plan, rig.warehouse.sink(plan, 0).write(0, iter(())))
         rig.merge(plan, 1)
         rig.finish(plan)
-        assert list(rig.visible()) == [3]
+        assert sorted(rig.visible()) == [9]
+
+    @both_kinds
+    def test_try_that_ends_when_the_window_is_merged_is_refused_and_checks_see_no_row_of_it(
+        self, rig: WarehouseRig, kind: LoadKind
+    ) -> None:
+        plan = rig.open(planned(rig, kind), to=10)
+        rig.stage(plan, one(1))
+
+        def late() -> Iterator[pa.RecordBatch]:
+            yield staged_batch(one(2))
+            counts.append(rig.merge(plan, 1))
+
+        counts: list[Mapping[TableName, TableCounts]] = []
+        if rig.warehouse.traits.shares_ledger:
+            with pytest.raises(WatermarkConflictError):
+                rig.warehouse.sink(plan, 0).write(1, late())
+        else:
+            rig.warehouse.sink(plan, 0).write(1, late())
+        [checked] = rig.warehouse.open_rows(plan, counts[0])
+        assert checked.staged is not None
+        assert sorted(rig.rows(checked.staged)) == [1]
+        rig.finish(plan)
+        assert sorted(rig.visible()) == [1]
 
     @both_kinds
     def test_tries_of_a_part_that_overtake_each_other_count_once(self, rig: WarehouseRig, kind: LoadKind) -> None:
@@ -78,8 +113,11 @@ class StagingSinkContract:
             yield staged_batch(one(2))
 
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda rows: rig.warehouse.sink(plan, 0).write(0, rows), map(batches, range(2))))
-        assert rig.warehouse.count_parts(plan, 0) == {0: 2}
+            tries = list(pool.map(lambda rows: rig.warehouse.sink(plan, 0).write(0, rows), map(batches, range(2))))
+        rig.report(plan, tries[0])
+        assert rig.merge(plan, 2)[ORDERS].staged_rows == 2
+        rig.finish(plan)
+        assert sorted(rig.visible()) == [1, 2]
 
     @both_kinds
     def test_parts_are_written_at_once(self, rig: WarehouseRig, kind: LoadKind) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from warehouse_shop import ORDERS, PIPELINE, TARGET, Row, staged_batch
@@ -33,6 +33,8 @@ class WarehouseRig:
     pipeline: str = PIPELINE
     target: TableName = TARGET
     examples: int = 0
+    reported: dict[tuple[int, int, TableName], dict[int, StagedPart]] = field(default_factory=dict)
+    """The last try of each part, by window, attempt and table."""
 
     def fresh(self) -> WarehouseRig:
         """Return the same warehouse with a pipeline and a target that nothing has used."""
@@ -62,13 +64,25 @@ class WarehouseRig:
         staged = self.warehouse.sink(plan, index).write(part, iter([staged_batch(rows)]))
         if table.kind is LoadKind.FIRST_LOAD and not self.warehouse.traits.shares_ledger:
             self.ledger.record_staged(plan, table.source, [staged])
+        self.report(plan, staged, index)
         return staged
+
+    def report(self, plan: WindowPlan, staged: StagedPart, index: int = 0) -> None:
+        """Take a try of a part as the one whose result the load was given."""
+        name = (plan.window_id, plan.attempt, plan.tables[index].source)
+        self.reported.setdefault(name, {})[staged.part] = staged
 
     def merge(self, plan: WindowPlan, *staged_rows: int) -> Mapping[TableName, TableCounts]:
         """Merge a window, and record that where the load has to. staged_rows: what staging reported, by table."""
-        reported = {table.source: StagedRows(rows, rows) for table, rows in zip(plan.tables, staged_rows, strict=False)}
+        reported = {
+            table.source: StagedRows(rows, rows, self._parts_of(plan, table))
+            for table, rows in zip(plan.tables, staged_rows, strict=False)
+        }
         counts = self.warehouse.merge_window(plan, reported)
         return counts if self.warehouse.traits.shares_ledger else self.ledger.record_merge(plan, counts)
+
+    def _parts_of(self, plan: WindowPlan, table: TablePlan) -> tuple[StagedPart, ...]:
+        return tuple(self.reported.get((plan.window_id, plan.attempt, table.source), {}).values())
 
     def finish(self, plan: WindowPlan) -> None:
         """Check, publish and advance a merged window."""

@@ -1,16 +1,16 @@
 """``PostgresSink``: writes a worker's rows to the staging table by COPY, in one transaction per part.
 
-A part of changes replaces what another try of the same part has written, also one that runs at the same time. A chunk
-of a first load and its state in the ledger are one transaction. A worker may outlive its driver, and a driver may be
-believed dead and be alive: before it commits a chunk, a sink checks that its load is still the latest attempt at the
-window, and locks that answer. The staging table of changes belongs to one attempt, and goes with it.
+Tries of a part of changes do not know of each other. The receipt of each is its transaction, which PostgreSQL keeps
+with the rows (xmin), and the merge removes the rows of the others (``staging.keep_reported``). A chunk of a first load
+and its state in the ledger are one transaction. A worker may outlive its driver, and a driver may be believed dead and
+be alive: before it commits, a sink checks that its load is still the latest attempt at the window, and that the window
+is not merged, and locks that answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from itertools import chain
 
 import pyarrow as pa
@@ -23,7 +23,6 @@ from floodmark.core.naming import (
     UNSTORABLE_COLUMN,
     keep_column,
     optional_columns,
-    quote,
     quote_table,
 )
 from floodmark.core.schema import TableName
@@ -45,6 +44,10 @@ class PostgresSink:
     table: TablePlan
     staging: TableName
     warehouse: WarehouseConnection
+    window: WindowPlan
+    """The plan of this attempt, without its tables."""
+    # The statement travels with the sink: an executor may not have the files.
+    fence_sql: str = field(default_factory=lambda: read_sql("fence_load"))
 
     def write(self, part: int, batches: Iterator[pa.RecordBatch]) -> StagedPart:
         first = next(batches, None)
@@ -53,19 +56,10 @@ class PostgresSink:
         with ArrowSession(self.warehouse, str(self.table.source)) as session:
             _refuse_dropped(session, self.table, self.staging)
             staged = copy_part(session, self.table, self.staging, part, chain([first], batches))
-            self._drop_other_tries(session, part)
+            [[receipt]] = session.fetch("SELECT pg_current_xact_id()::xid::text AS receipt")
+            _fence(session, self.fence_sql, self.table, self.window)
             session.commit()
-        return StagedPart(part, staged)
-
-    def _drop_other_tries(self, session: ArrowSession, part: int) -> None:
-        """Delete what other tries of a part have committed; one that is about to commit comes after this one.
-
-        The lock is taken late, so that a try that hangs while it reads holds up no other.
-        """
-        lock = int.from_bytes(blake2b(f"{self.staging} {part:d}".encode(), digest_size=8).digest(), signed=True)
-        session.execute(f"SELECT pg_advisory_xact_lock({lock})")
-        others = f"{quote(PART_COLUMN)} = {part:d} AND xmin <> pg_current_xact_id()::xid"
-        session.execute(f"DELETE FROM {quote_table(self.staging)} WHERE {others}")  # noqa: S608
+        return StagedPart(part, staged, str(receipt))
 
 
 @dataclass(frozen=True)
@@ -95,10 +89,7 @@ class PostgresChunkSink:
     def _is_recorded(self, session: ArrowSession, part: int, rows: int) -> bool:
         """Return whether the chunk is recorded now; False when another task of this load has staged it already."""
         source, window = self.table.source, self.window
-        found = session.fetch(self.fence_sql.format(window_id=int(window.window_id)))
-        if not found:
-            raise FloodmarkBugError(str(source), f"window {window.window_id} no longer exists.")
-        refuse_stale(window, int(str(found[0][0])), str(found[0][1]))
+        _fence(session, self.fence_sql, self.table, window)
         values = {
             "window_id": int(window.window_id),
             "attempt": int(window.attempt),
@@ -142,6 +133,17 @@ def staging_batch(
     kept = [keep_column(column.name) for column in columns if column.is_optional]
     names = [*(column.name for column in columns), LSN_COLUMN, OPERATION_COLUMN, PART_COLUMN, UNSTORABLE_COLUMN, *kept]
     return pa.RecordBatch.from_arrays([*arrays, *own, *(batch.column(name) for name in kept)], names=names)
+
+
+def _fence(session: ArrowSession, fence_sql: str, table: TablePlan, window: WindowPlan) -> None:
+    """Raise WatermarkConflictError for an attempt that is over. The answer holds until the transaction ends.
+
+    It is asked late, so that a try that hangs while it reads holds up no merge.
+    """
+    found = session.fetch(fence_sql.format(window_id=int(window.window_id)))
+    if not found:
+        raise FloodmarkBugError(str(table.source), f"window {window.window_id} no longer exists.")
+    refuse_stale(window, int(str(found[0][0])), str(found[0][1]))
 
 
 def _refuse_dropped(session: ArrowSession, table: TablePlan, staging: TableName) -> None:

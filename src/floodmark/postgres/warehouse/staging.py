@@ -25,6 +25,7 @@ from floodmark.core.window.plan import LoadKind, WindowPlan
 from floodmark.core.window.staging_names import staging_prefix, staging_table
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.targets import OWN_TYPES, column_types
+from floodmark.sync.ports.staging import StagedPart
 
 
 def create_staging(plan: WindowPlan, index: int) -> str:
@@ -62,6 +63,19 @@ def delete_parts(plan: WindowPlan, index: int) -> str:
     """Return the statement that deletes the rows of some parts. Parameter: numbers."""
     name = quote_table(staging_table(plan, index))
     return f"DELETE FROM {name} WHERE {quote(PART_COLUMN)} = ANY(%(numbers)s)"  # noqa: S608
+
+
+def keep_reported(session: psycopg.Connection, staging: TableName, parts: Sequence[StagedPart]) -> None:
+    """Remove the rows of all tries but the reported ones.
+
+    The window's row has to be locked, so that no other try commits meanwhile. xmin is the transaction that has written
+    a row: no statement changes rows of changes in staging before the merge does.
+    """
+    receipts = {"receipts": [part.receipt for part in parts if part.receipt]}
+    session.execute(
+        f"DELETE FROM {quote_table(staging)} WHERE xmin <> ALL(%(receipts)s::text[]::xid[])",  # noqa: S608
+        receipts,
+    )
 
 
 def has_rows(session: psycopg.Connection, staging: TableName, expected_rows: int) -> bool:

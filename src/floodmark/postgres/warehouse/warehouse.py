@@ -43,6 +43,7 @@ from floodmark.postgres.warehouse.staging import (
     create_staging,
     delete_parts,
     has_rows,
+    keep_reported,
     lasting_staging,
     list_staging,
 )
@@ -88,9 +89,8 @@ class PostgresWarehouse:
         from floodmark.postgres.warehouse.sink import PostgresChunkSink, PostgresSink  # noqa: PLC0415
 
         table, staging = plan.tables[index], staging_table(plan, index)
-        if table.kind is LoadKind.FIRST_LOAD:
-            return PostgresChunkSink(table, staging, self._at, dataclasses.replace(plan, tables=()))
-        return PostgresSink(table, staging, self._at)
+        kind = PostgresChunkSink if table.kind is LoadKind.FIRST_LOAD else PostgresSink
+        return kind(table, staging, self._at, dataclasses.replace(plan, tables=()))
 
     def count_parts(self, plan: WindowPlan, index: int) -> Mapping[int, int]:
         with open_transaction(self._at, str(plan.tables[index].source)) as session:
@@ -238,6 +238,8 @@ def _merge_staged(
     session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge, rows: StagedRows | None
 ) -> TableCounts:
     staging = quote_table(merge.staging)
+    if rows is not None and planned.kind is LoadKind.CHANGES:
+        keep_reported(session, merge.staging, rows.parts)
     # Statistics of the key alone: without them the planner may loop over the target row by row.
     session.execute(f"ANALYZE {staging} ({', '.join(quote(name) for name in merge.key)})")
     recover_kept_values(session, planned, merge, column_types(planned))

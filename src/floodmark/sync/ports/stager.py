@@ -23,6 +23,8 @@ class StagedRows:
     staged_rows: int
     """Rows in staging."""
     parts: tuple[StagedPart, ...] = ()
+    """The parts that have these rows; none for a first load, whose chunks the ledger has. The merge takes the rows of
+    no other try of a part."""
     members: tuple[MemberRead, ...] = ()
     """The members of the table that were examined."""
 

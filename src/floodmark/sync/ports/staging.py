@@ -12,12 +12,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StagedPart:
-    """A part of a table that is in staging."""
+    """A part of a table, as one try of a task has brought it to staging."""
 
     part: int
     rows: int
     receipt: str = ""
-    """The location of the part, for a warehouse whose staging does not record it; "" otherwise."""
+    """What names the rows of this try in staging, in any form; "" for a part without rows, and for a chunk of a first
+    load, whose rows the ledger records."""
 
 
 class StagingSink(Protocol):
@@ -26,6 +27,8 @@ class StagingSink(Protocol):
     def write(self, part: int, batches: Iterator[pa.RecordBatch]) -> StagedPart:
         """Write a part: stored values, ``__lsn``, ``__op`` and keep flags. Return when it is in staging.
 
-        A part that is written several times, also at the same time, counts once. Raises from ``core.errors``;
-        WatermarkConflictError, and writes nothing, for a load that a later attempt has replaced.
+        A part may be written several times, also at the same time: each try of a task reads the source as it is at its
+        moment. Of a part of changes the rows of each try are kept apart, and the merge takes those of the try whose
+        result it is given, whoever writes last. Of a chunk the rows of one try are kept. Raises from ``core.errors``;
+        WatermarkConflictError, and writes nothing, for a load that a later attempt has replaced, or that is merged.
         """

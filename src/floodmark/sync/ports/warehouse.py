@@ -104,11 +104,12 @@ class Merging(Protocol):
         """Quarantine, merge every table, store the counts, and set the window to MERGED, in one transaction.
 
         Rows that go to quarantine are removed from staging, which then has ``staged_rows - quarantined_rows`` rows.
-        staged: the rows that staging reported. Raises WarehouseUnavailableError when the staging tables have another
-        number of rows (they are not logged, and a crash of the warehouse empties them), DataQualityError when a rule
-        with on_failure stop is broken (nothing is merged), WatermarkConflictError when the window is no longer PLANNED
-        or another load has begun, and DuplicateKeyError about a source table with duplicate keys in staging. The
-        subject of an error about one table is the name of the source table; the window may be merged without it.
+        staged: the rows that staging reported; of changes, the rows of other tries of the parts are removed. Raises
+        WarehouseUnavailableError when the staging tables have another number of rows (they are not logged, and a crash
+        of the warehouse empties them), DataQualityError when a rule with on_failure stop is broken (nothing is merged),
+        WatermarkConflictError when the window is no longer PLANNED or another load has begun, and DuplicateKeyError
+        about a source table with duplicate keys in staging. The subject of an error about one table is the name of the
+        source table; the window may be merged without it.
         """
 
     def open_rows(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> Sequence[CheckedRows]:

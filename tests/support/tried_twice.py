@@ -1,0 +1,93 @@
+"""``TriedTwice``: an engine that runs each task twice, as a cluster does that believes the first try to be lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeVar
+
+import pyarrow as pa
+
+from floodmark.core.window.chunks import Bound, LoadChunk
+from floodmark.core.window.plan import WindowPlan
+from floodmark.sync.ports.stager import StagedCut, StagedRows
+from floodmark.sync.ports.staging import StagedPart, StagingSink
+from in_process_stager import InProcessStager
+
+_Result = TypeVar("_Result")
+
+
+class Order(Enum):
+    """The order in which two tries commit. The second reads after the first."""
+
+    FIRST_IS_LOST = "the first commits first, and nobody hears of it"
+    FIRST_WAKES_UP = "the second commits first and is heard, then the first commits"
+    SECOND_IS_LATE = "the first commits first and is heard, then the second commits"
+
+
+@dataclass(frozen=True)
+class _PausedSink:
+    """A sink that calls something when it has all rows of a part, before it commits them."""
+
+    sink: StagingSink
+    pause: Callable[[], None]
+
+    def write(self, part: int, batches: Iterator[pa.RecordBatch]) -> StagedPart:
+        def paused() -> Iterator[pa.RecordBatch]:
+            yield from batches
+            self.pause()
+
+        return self.sink.write(part, paused())
+
+
+@dataclass
+class TriedTwice:
+    """``sync.ports.stager.Stager``. The driver hears of one of the tries."""
+
+    stager: InProcessStager
+    order: Order
+    between: Callable[[], None]
+    """Called once, after the first try has read and before the second does."""
+    is_between: bool = field(default=False, init=False)
+
+    def stage_cut(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> StagedCut | None:
+        if self.stager.open_cut is None:
+            return None
+        return self._twice(sinks, lambda given: self.stager.stage_cut(plan, given))
+
+    def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
+        return self._twice({index: sink}, lambda given: self.stager.stage_table(plan, index, given[index]))
+
+    def stage_small(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> Mapping[int, StagedRows]:
+        return {}
+
+    def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
+        return self.stager.read_chunk_bounds(plan, index)
+
+    def find_double_key(self, plan: WindowPlan, index: int) -> tuple[Bound, int] | None:
+        return self.stager.find_double_key(plan, index)
+
+    def stage_chunks(
+        self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: StagingSink
+    ) -> Sequence[StagedPart]:
+        return self.stager.stage_chunks(plan, index, chunks, parallel_reads, sink)
+
+    def _twice(
+        self, sinks: Mapping[int, StagingSink], attempt: Callable[[Mapping[int, StagingSink]], _Result]
+    ) -> _Result:
+        if self.order is not Order.FIRST_WAKES_UP:
+            first = attempt(sinks)
+            self.between()
+            second = attempt(sinks)
+            return second if self.order is Order.FIRST_IS_LOST else first
+        heard: list[_Result] = []
+
+        def meanwhile() -> None:
+            if not self.is_between:
+                self.is_between = True
+                self.between()
+                heard.append(attempt(sinks))
+
+        attempt({index: _PausedSink(sink, meanwhile) for index, sink in sinks.items()})
+        return heard[0]
