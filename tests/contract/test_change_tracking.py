@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
+import psycopg
 import pytest
 
 from emulator_process import Emulator
@@ -14,9 +16,10 @@ from floodmark.core.policies import OnGap
 from floodmark.core.source.snapshot import Verdict
 from floodmark.core.version import Version
 from floodmark.core.window.chunks import LoadChunk
-from floodmark.core.window.plan import WindowPlan
+from floodmark.core.window.plan import LoadKind, WindowPlan
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.sync.ports.staging import StagedPart, StagingSink
+from floodmark.sync.window.opened import OpenResult
 from in_process_stager import InProcessStager
 from tracking_rig import TrackingRig, tracked_tables, tracking_rig
 from tried_twice import Order, TriedTwice
@@ -302,6 +305,142 @@ def test_changes_during_the_first_load_are_read_by_a_login_that_sees_no_commit_t
         assert rig.differing() == []
     finally:
         rig.run("DROP USER tracked_reader", "DROP LOGIN tracked_reader")
+
+
+_BEGIN_AGAIN = {
+    "truncated": ("TRUNCATE TABLE dbo.Orders",),
+    "truncated and filled": ("TRUNCATE TABLE dbo.Orders", "INSERT dbo.Orders VALUES (2, 22, NULL), (9, 9, NULL)"),
+    "off and on": (
+        "ALTER TABLE dbo.Orders DISABLE CHANGE_TRACKING",
+        "UPDATE dbo.Orders SET Amount = 10 WHERE Id = 2",
+        "DELETE dbo.Orders WHERE Id = 1",
+        "ALTER TABLE dbo.Orders ENABLE CHANGE_TRACKING",
+    ),
+    "database off and on, and a change": (
+        "ALTER TABLE dbo.Orders DISABLE CHANGE_TRACKING",
+        "ALTER DATABASE CURRENT SET CHANGE_TRACKING = OFF",
+        "DELETE dbo.Orders WHERE Id = 1",
+        "ALTER DATABASE CURRENT SET CHANGE_TRACKING = ON",
+        "ALTER TABLE dbo.Orders ENABLE CHANGE_TRACKING",
+        "INSERT dbo.Orders VALUES (9, 9, NULL)",
+    ),
+}
+"""What begins the tracking of a table again, at the same version where none was given before."""
+both_begin_again = pytest.mark.parametrize("statements", list(_BEGIN_AGAIN.values()), ids=list(_BEGIN_AGAIN))
+
+
+@contextmanager
+def _reader(rig: TrackingRig, *rights: str) -> Iterator[None]:
+    """The pipeline's login is one with few rights."""
+    at = rig.at
+    rig.run(
+        "CREATE LOGIN tracked_reader WITH PASSWORD = 'a-Password-1'",
+        "CREATE USER tracked_reader FOR LOGIN tracked_reader",
+        f"GRANT {', '.join(('SELECT', 'VIEW CHANGE TRACKING', *rights))} ON dbo.Orders TO tracked_reader",
+    )
+    rig.at = replace(rig.at, user="tracked_reader", password="a-Password-1")
+    try:
+        yield
+    finally:
+        rig.at = at
+        rig.run("DROP USER tracked_reader", "DROP LOGIN tracked_reader")
+
+
+def _kinds(rig: TrackingRig, opened: OpenResult) -> list[LoadKind]:
+    assert opened.window_id is not None
+    return [table.kind for table in rig.ledger.read_window(opened.window_id).plan.tables]
+
+
+@both_begin_again
+def test_tracking_that_began_again_before_the_first_version_is_replaced(
+    untouched_rig: TrackingRig, statements: tuple[str, ...]
+) -> None:
+    rig = untouched_rig
+    rig.sync()
+    assert rig.verdicts() == {"Orders": Verdict.CAUGHT_UP}
+    rig.run(*statements)
+    [validity] = rig.classify()
+    assert validity.verdict is Verdict.INSTANCE_REPLACED
+    assert "truncated, or its change tracking was switched off and on" in validity.cause
+    with pytest.raises(InstanceReplacedError):
+        rig.sync()
+    rig.settings = tracked_tables("Orders", on_gap=OnGap.REPAIR)
+    rig.sync()
+    rig.load_pending()
+    assert rig.differing() == []
+    rig.run("DELETE dbo.Orders", "INSERT dbo.Orders VALUES (5, 5, NULL)")
+    rig.sync()
+    assert rig.differing() == []
+
+
+@both_begin_again
+def test_table_whose_side_table_is_hidden_is_read_whole_until_a_version_proves_its_changes(
+    untouched_rig: TrackingRig, statements: tuple[str, ...]
+) -> None:
+    rig = untouched_rig
+    with _reader(rig):
+        rig.sync()
+        [validity] = rig.classify()
+        assert validity.verdict is Verdict.READY
+        assert "GRANT VIEW DEFINITION" in validity.hint
+        assert _kinds(rig, rig.sync()) == [LoadKind.FIRST_LOAD]
+        rig.run(*statements)
+        assert _kinds(rig, rig.sync()) == [LoadKind.FIRST_LOAD]
+        assert rig.differing() == []
+        rig.run("INSERT dbo.Orders VALUES (5, 5, NULL)", "DELETE dbo.Orders WHERE Id = 2")
+        rig.sync()
+        rig.run("UPDATE dbo.Orders SET Amount = 55 WHERE Id = 5")
+        assert _kinds(rig, rig.sync()) == [LoadKind.CHANGES]
+        assert rig.differing() == []
+        assert rig.sync().window_id is None
+
+
+def test_login_that_sees_the_side_table_reads_no_table_again(untouched_rig: TrackingRig) -> None:
+    rig = untouched_rig
+    with _reader(rig, "VIEW DEFINITION"):
+        rig.sync()
+        assert rig.sync().window_id is None
+        rig.run("UPDATE dbo.Orders SET Amount = 55 WHERE Id = 1")
+        assert _kinds(rig, rig.sync()) == [LoadKind.CHANGES]
+
+
+def test_tracking_that_begins_again_while_the_first_load_reads_is_found(untouched_rig: TrackingRig) -> None:
+    rig = untouched_rig
+    opened = rig.open()
+    rig.run("TRUNCATE TABLE dbo.Orders")
+    with pytest.raises(InstanceReplacedError):
+        rig.finish(opened)
+
+
+def test_tracking_that_begins_again_before_the_changes_are_read_is_found(untouched_rig: TrackingRig) -> None:
+    rig = untouched_rig
+    rig.sync()
+    rig.run("UPDATE dbo.Orders SET Amount = 55 WHERE Id = 1")
+    opened = rig.open()
+    # As if the plan had been made before the tracking began again, at the version that it has kept.
+    _change_ledger(rig, "UPDATE floodmark.windows SET plan = jsonb_set(plan, '{tables,0,instance,store_id}', '7')")
+    with pytest.raises(InstanceReplacedError):
+        rig.finish(opened)
+
+
+@pytest.mark.parametrize("is_moved", [False, True], ids=["at the first version", "above it"])
+def test_ledger_that_knows_no_side_table_goes_on(untouched_rig: TrackingRig, is_moved: bool) -> None:
+    rig = untouched_rig
+    rig.sync()
+    if is_moved:
+        rig.run("DELETE dbo.Orders WHERE Id = 1")
+        rig.sync()
+    _change_ledger(rig, "UPDATE floodmark.tables SET instance_store_id = 0")
+    rig.run("UPDATE dbo.Orders SET Amount = 55 WHERE Id = 2")
+    assert _kinds(rig, rig.sync()) == [LoadKind.CHANGES if is_moved else LoadKind.FIRST_LOAD]
+    assert rig.differing() == []
+    assert rig.rows("SELECT instance_store_id <> 0 FROM floodmark.tables") == [(True,)]
+    assert rig.sync().window_id is None
+
+
+def _change_ledger(rig: TrackingRig, statement: str) -> None:
+    with psycopg.connect(rig.warehouse.conninfo()) as session:
+        session.execute(statement)
 
 
 def test_login_without_the_right_gets_a_verdict_that_says_what_to_grant(rig: TrackingRig) -> None:

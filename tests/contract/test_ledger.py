@@ -181,6 +181,22 @@ def test_messages_in_quarantine_of_a_ledger_of_version_12_stay_and_have_no_topic
     ]
 
 
+def test_tables_of_a_ledger_of_version_13_stay_and_know_no_side_table(shop: Shop) -> None:
+    shop.run(first_load(), 10, [])
+    with session(shop) as opened:
+        opened.execute("ALTER TABLE floodmark.tables DROP COLUMN instance_store_id")
+        opened.execute("DELETE FROM floodmark.ledger_version WHERE version > 13")
+        opened.execute("UPDATE floodmark.ledger_version SET version = 13")
+    shop.ledger.ensure_schema()
+    identity = shop.ledger.read_tables(PIPELINE)[ORDERS].identity
+    assert (identity, identity and identity.store_id) == (instance().identity, 0)
+    feed = replace(instance(), identity=replace(instance().identity, store_id=7))
+    shop.run(replace(changes(10, 20), feed=feed), 20, [])
+    identity = shop.ledger.read_tables(PIPELINE)[ORDERS].identity
+    assert identity is not None
+    assert identity.store_id == 7
+
+
 FOLLOWED = DatabaseIdentity("SQL1", "Shop", "6f9619ff-8b86-d011-b42d-00c04fc964ff", None)
 
 

@@ -149,6 +149,20 @@ def test_right_that_is_missing_is_named_with_its_grant(
     assert found["permissions", rig.at.database]["fix"] == f"GRANT VIEW DATABASE STATE TO [{READER}];"
 
 
+def test_side_table_that_is_hidden_is_named_with_the_right_that_shows_it(
+    doctor: CliRunner, rig: TrackingRig, reader: SqlServerConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.run(f"GRANT SELECT, VIEW CHANGE TRACKING ON dbo.Orders TO [{READER}]")
+    assert ("side table", "dbo.Orders") not in findings(doctor)
+    source = {"conn_type": "mssql", "schema": reader.database, "host": reader.host, "port": reader.port}
+    source |= {"login": READER, "password": PASSWORD, "extra": {"ca_file": reader.ca_file}}
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(source))
+    found = findings(doctor)["side table", "dbo.Orders"]
+    assert found["grade"] == "note"
+    rig.run(found["fix"])
+    assert ("side table", "dbo.Orders") not in findings(doctor)
+
+
 def test_table_of_which_the_login_may_read_some_columns_stops_no_other(
     rig: TrackingRig, reader: SqlServerConnection
 ) -> None:

@@ -29,13 +29,13 @@ def database(emulator: Emulator, request: pytest.FixtureRequest) -> str:
 def connect(emulator: Emulator, database: str) -> Iterator[Callable[..., SqlClient]]:
     opened: list[Any] = []
 
-    def open_client(user: str = "", password: str = "") -> SqlClient:
+    def open_client(user: str = "", password: str = "", at: str = "") -> SqlClient:
         connection = pymssql.connect(
             server=emulator.host,
             port=str(emulator.port),
             user=user or emulator.user,
             password=password or emulator.password,
-            database=database,
+            database=at or database,
             autocommit=True,
         )
         opened.append(connection)

@@ -134,6 +134,51 @@ def test_truncate_restarts_the_history_at_the_current_version(tracked: SqlClient
     assert tracked.rows("SELECT id, SYS_CHANGE_OPERATION FROM CHANGETABLE(CHANGES t, 0) AS c") == [(3, "I")]
 
 
+_SIDE_TABLES = "SELECT object_id, name, parent_object_id FROM sys.internal_tables WHERE internal_type = 209"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("TRUNCATE TABLE t",),
+        ("ALTER TABLE t DISABLE CHANGE_TRACKING", "ALTER TABLE t ENABLE CHANGE_TRACKING"),
+        (
+            "ALTER TABLE t DISABLE CHANGE_TRACKING",
+            "ALTER DATABASE CURRENT SET CHANGE_TRACKING = OFF",
+            "ALTER DATABASE CURRENT SET CHANGE_TRACKING = ON",
+            "ALTER TABLE t ENABLE CHANGE_TRACKING",
+        ),
+    ],
+)
+def test_tracking_that_begins_again_has_another_side_table(plain: SqlClient, statements: tuple[str, ...]) -> None:
+    plain.run("ALTER DATABASE CURRENT SET CHANGE_TRACKING = ON")
+    plain.run("CREATE TABLE t (id int PRIMARY KEY); ALTER TABLE t ENABLE CHANGE_TRACKING")
+    plain.run("INSERT t VALUES (1)")
+    [(before, name, parent)] = plain.rows(_SIDE_TABLES)
+    assert (name, parent) == (f"change_tracking_{parent}", plain.value("SELECT OBJECT_ID('t')"))
+    plain.run("INSERT t VALUES (2); BEGIN TRAN; TRUNCATE TABLE t; ROLLBACK")
+    assert plain.rows(_SIDE_TABLES) == [(before, name, parent)]
+    for statement in statements:
+        plain.run(statement)
+    [(after, *same)] = plain.rows(_SIDE_TABLES)
+    assert (after != before, same) == (True, [name, parent])
+    plain.run("ALTER TABLE t DISABLE CHANGE_TRACKING")
+    assert plain.rows(_SIDE_TABLES) == []
+
+
+def test_side_table_is_shown_to_whom_the_definition_of_its_table_is(
+    plain: SqlClient, connect: Callable[..., SqlClient]
+) -> None:
+    plain.run("ALTER DATABASE CURRENT SET CHANGE_TRACKING = ON")
+    plain.run("CREATE TABLE t (id int PRIMARY KEY); ALTER TABLE t ENABLE CHANGE_TRACKING")
+    plain.run("IF SUSER_ID('side_reader') IS NULL CREATE LOGIN side_reader WITH PASSWORD = 'Reader-of-changes-1'")
+    plain.run("CREATE USER side_reader FOR LOGIN side_reader; GRANT SELECT, VIEW CHANGE TRACKING ON t TO side_reader")
+    reader = connect("side_reader", "Reader-of-changes-1", "plain_switches")
+    assert reader.rows(_SIDE_TABLES) == []
+    plain.run("GRANT VIEW DEFINITION ON t TO side_reader")
+    assert len(reader.rows(_SIDE_TABLES)) == 1
+
+
 def test_columns_come_go_and_are_renamed(tracked: SqlClient) -> None:
     tracked.run("INSERT t (id) VALUES (1)")
     base = tracked.value("SELECT CHANGE_TRACKING_CURRENT_VERSION()")

@@ -8,7 +8,7 @@ SET LOCK_TIMEOUT 10000;
 
 DECLARE @tables varbinary(max) = ?, @after bigint = ?;
 DECLARE @id int, @statement nvarchar(max), @last bigint, @locked int = 0;
-DECLARE @tracked TABLE (object_id int NOT NULL PRIMARY KEY, begin_version bigint NOT NULL, lists_columns bit NOT NULL,
+DECLARE @tracked TABLE (object_id int NOT NULL PRIMARY KEY, begin_version bigint NOT NULL, side_table_id int NULL,
     is_readable int NOT NULL, is_end_known int NOT NULL, last_version bigint NULL, min_valid_version bigint NULL);
 
 WITH numbered (number) AS (
@@ -18,8 +18,11 @@ WITH numbered (number) AS (
 ), given (object_id) AS (
     SELECT CAST(CAST(SUBSTRING(@tables, number * 4 + 1, 4) AS binary(4)) AS int) FROM numbered
 )
-INSERT INTO @tracked (object_id, begin_version, lists_columns, is_readable, is_end_known)
-SELECT t.object_id, t.begin_version, t.is_track_columns_updated_on,
+INSERT INTO @tracked (object_id, begin_version, side_table_id, is_readable, is_end_known)
+SELECT t.object_id, t.begin_version,
+    -- It is another one when the tracking has begun again, be it at the same version. NULL: the login may not see it.
+    (SELECT MAX(i.object_id) FROM sys.internal_tables AS i
+     WHERE i.parent_object_id = t.object_id AND i.internal_type = 209),
     -- Without SELECT, CHANGETABLE would end the batch, and with it the snapshot of the other tables.
     COALESCE(HAS_PERMS_BY_NAME(n.name, N'OBJECT', N'VIEW CHANGE TRACKING'), 0)
         * COALESCE(HAS_PERMS_BY_NAME(n.name, N'OBJECT', N'SELECT'), 0), 0
@@ -52,7 +55,7 @@ SET LOCK_TIMEOUT 10000;
 -- After the newest changes: those that a cleanup removed meanwhile are not above these versions.
 UPDATE @tracked SET min_valid_version = CHANGE_TRACKING_MIN_VALID_VERSION(object_id);
 
-SELECT a.object_id, a.begin_version, a.lists_columns, a.is_readable, a.is_end_known, a.last_version, a.min_valid_version,
+SELECT a.object_id, a.begin_version, a.side_table_id, a.is_readable, a.is_end_known, a.last_version, a.min_valid_version,
     t.create_date
 FROM @tracked AS a
 JOIN sys.tables AS t ON t.object_id = a.object_id;

@@ -138,6 +138,16 @@ def _examine_tracked_table(
         yield Finding(Grade.RISK, "truncate", subject, text, fix)
     if instance is None:
         return
+    if not instance.identity.store_id:
+        yield Finding(
+            Grade.NOTE,
+            "side table",
+            subject,
+            "the login does not see its side table (sys.internal_tables): as long as nothing has been changed since its"
+            " tracking began, each run reads it as a whole.",
+            f"GRANT VIEW DEFINITION ON {bracket(settings.source.schema)}.{bracket(settings.source.name)} TO"
+            f" {bracket(facts.user)};",
+        )
     yield from examine_key(settings, instance)
     if refused := refused_net(settings, instance):
         yield Finding(Grade.PROBLEM, "key spelling", subject, refused.message, refused.hint)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
@@ -21,6 +21,12 @@ class InstanceIdentity:
     object_id: int
     created_at: datetime
     """The server's local time."""
+    store_id: int = field(default=0, compare=False)
+    """The number of what holds the changes, where a feed that begins again may keep all of the above; 0: not known."""
+
+    def is_successor(self, of: InstanceIdentity) -> bool:
+        """Return whether the instance has surely taken the place of another."""
+        return self != of or (0 not in (self.store_id, of.store_id) and self.store_id != of.store_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,6 +162,14 @@ def is_quiet(table_snapshot: TableSnapshot, watermark: Position) -> bool:
     return not isinstance(last, Position) or last <= watermark
 
 
+def is_unproven(table_snapshot: TableSnapshot, state: TableState | None) -> bool:
+    """Return whether the feed may have begun again at the watermark, which nothing shows: the changes prove nothing."""
+    instance = table_snapshot.instance
+    if instance is None or state is None or state.watermark is None or state.watermark != table_snapshot.restarts_at:
+        return False
+    return state.identity is None or 0 in (state.identity.store_id, instance.identity.store_id)
+
+
 def describe_low_end(table_snapshot: TableSnapshot) -> str:
     """Return the low end as text, with its time where the source gave one."""
     at = f" ({table_snapshot.min_lsn_at:%Y-%m-%d %H:%M:%S} by the source's clock)" if table_snapshot.min_lsn_at else ""
@@ -250,7 +258,7 @@ class TableCheck:
     def replaced(self) -> Validity | None:
         """Return a verdict where the instance is not the one that was read before."""
         known, found = self.state.identity, self.table_snapshot.instance
-        if known is None or found is None or known == found.identity:
+        if known is None or found is None or not found.identity.is_successor(known):
             return None
         return self._verdict(
             Verdict.INSTANCE_REPLACED,
@@ -400,6 +408,8 @@ class TableCheck:
         watermark, max_lsn = self.state.watermark, self.max_lsn
         if watermark is None:
             return self._verdict(Verdict.NOT_STARTED, f"first load, up to {max_lsn}.")
+        if is_unproven(self.table_snapshot, self.state):
+            return self._say(Verdict.READY, self.snapshot.words.unproven(watermark))
         if watermark == max_lsn:
             return self._verdict(
                 Verdict.CAUGHT_UP, f"the watermark {watermark} is the source's newest {watermark.noun}."

@@ -70,6 +70,10 @@ class SourceWords:
             "the two instances are in neither."
         )
 
+    def unproven(self, watermark: Position) -> Sentences:
+        """Return the sentences about a table that is read as a whole, as its feed may have begun again."""
+        return Sentences(f"the feed may have begun again at {watermark}: the table is read as a whole.")
+
     def expired(self, watermark: Position, low_end: str) -> Sentences:
         """Return the sentences about changes that were cleaned up. The hint continues one that says to reload."""
         return Sentences(

@@ -116,6 +116,7 @@ def _instance_to_json(instance: CaptureInstance) -> dict[str, Any]:
         "name": instance.identity.name,
         "object_id": instance.identity.object_id,
         "created_at": instance.identity.created_at.isoformat(),
+        "store_id": instance.identity.store_id,
         "table": {
             "name": _name_to_json(instance.table.name),
             "key": list(instance.table.key),
@@ -141,7 +142,10 @@ def _instance_from_json(document: Mapping[str, Any]) -> CaptureInstance:
     table = document["table"]
     return CaptureInstance(
         identity=InstanceIdentity(
-            document["name"], document["object_id"], datetime.fromisoformat(document["created_at"])
+            document["name"],
+            document["object_id"],
+            datetime.fromisoformat(document["created_at"]),
+            document.get("store_id", 0),
         ),
         table=SourceTable(
             name=_name_from_json(table["name"]),

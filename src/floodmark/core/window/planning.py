@@ -23,7 +23,7 @@ from floodmark.core.source.snapshot import (
     join_verdicts,
 )
 from floodmark.core.source.state import TableState
-from floodmark.core.source.verdicts import INCIDENTS, LEFT_OUT, classify, incident, is_quiet
+from floodmark.core.source.verdicts import INCIDENTS, LEFT_OUT, classify, incident, is_quiet, is_unproven
 from floodmark.core.types import warehouse_type
 from floodmark.core.window.measures import NO_MEASURES, PlanMeasures, measure_plan
 from floodmark.core.window.net_source import check_net
@@ -189,7 +189,8 @@ def plan_table(
     check_net(settings, instance, table_snapshot.instance.table.key)
     for column in instance.table.stored_columns:
         warehouse_type(instance.table, column, settings.temporal)
-    after = watermark or (instance.start_lsn if instance.member_column else None)
+    unproven = is_unproven(table_snapshot, state)
+    after = None if unproven else watermark or (instance.start_lsn if instance.member_column else None)
     if fault := table_snapshot.plan_fault or (None if after else table_snapshot.load_fault):
         raise TableNotPlannableError(str(settings.source), fault.cause, fault.hint)
     return TablePlan(
@@ -209,10 +210,10 @@ def plan_table(
         first_load_parallel_reads=settings.first_load_parallel_reads,
         max_reads=settings.max_reads,
         unstorable=settings.unstorable,
-        # A first load that was merged and then refused by a check: its rows are in the target.
-        is_reload=after is None and state is not None and state.read_lsn is not None,
+        # Rows are in the target also of a first load that was merged and then refused by a check.
+        is_reload=unproven or (after is None and state is not None and state.read_lsn is not None),
         keeps_unread=accepts_filters,
-        quiet=watermark is not None and is_quiet(table_snapshot, watermark),
+        quiet=watermark is not None and not unproven and is_quiet(table_snapshot, watermark),
         reloads_members=settings.on_gap is OnGap.REPAIR,
         ends=table_snapshot.ends,
         rows_at=table_snapshot.rows_at,

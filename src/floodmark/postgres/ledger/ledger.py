@@ -253,7 +253,9 @@ def _holder(session: psycopg.Connection, window_id: int) -> str:
 def _table_state(row: DictRow, target_fault: str) -> TableState:
     identity = None
     if row["instance_name"] is not None:
-        identity = InstanceIdentity(row["instance_name"], row["instance_object_id"], row["instance_created_at"])
+        identity = InstanceIdentity(
+            row["instance_name"], row["instance_object_id"], row["instance_created_at"], row["instance_store_id"]
+        )
     watermark = read_position(row["watermark"]) if row["watermark"] is not None else None
     source = TableName(row["source_schema"], row["source_name"])
     read_lsn = read_position(row["read_lsn"]) if row["read_lsn"] is not None else None

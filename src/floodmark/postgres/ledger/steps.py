@@ -96,6 +96,7 @@ def _advance_table(session: psycopg.Connection, plan: WindowPlan, table: TablePl
             "instance_name": identity.name,
             "instance_object_id": identity.object_id,
             "instance_created_at": identity.created_at,
+            "instance_store_id": identity.store_id,
         },
     )
     if moved.rowcount == 1:

@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -80,10 +80,13 @@ class _TrackingCut:
         assert table.interval is not None  # noqa: S101  (see ``read``)
         subject, identity = str(table.source), table.feed.identity
         found = self.session.fetch(statements.select_tracking(), (identity.object_id,))
-        if not found or feed_name(table.feed.table.name, found[0][0]) != identity.name:
+        # A table that is not tracked has no such begin.
+        begin, min_valid, side = found[0] if found else (-1, None, None)
+        present = replace(identity, name=feed_name(table.feed.table.name, begin), store_id=side or 0)
+        if present.is_successor(identity):
             raise InstanceReplacedError(subject, TRACKING_WORDS.replaced(identity, identity))
-        if found[0][1] is None or found[0][1] > number_of(table.interval.after_lsn):
-            said = TRACKING_WORDS.expired(table.interval.after_lsn, str(found[0][1]))
+        if min_valid is None or min_valid > number_of(table.interval.after_lsn):
+            said = TRACKING_WORDS.expired(table.interval.after_lsn, str(min_valid))
             raise WindowExpiredError(subject, said.cause)
 
 

@@ -100,14 +100,16 @@ class _Tables:
             return TableSnapshot(name, False, None, LsnAbsence.NULL)
         if found.object_id not in self._tracked:
             return TableSnapshot(name, True, None, LsnAbsence.NULL, server_name=found.name)
-        begin, _lists_columns, is_readable, is_end_known, last, min_valid, created_at = self._tracked[found.object_id]
+        begin, side, is_readable, is_end_known, last, min_valid, created_at = self._tracked[found.object_id]
         if not is_readable or min_valid is None:
             return TableSnapshot(name, True, None, LsnAbsence.NULL, permitted=False, server_name=found.name)
         return TableSnapshot(
             table=name,
             exists=True,
             instance=CaptureInstance(
-                identity=InstanceIdentity(feed_name(found.name, begin), found.object_id, round_to_tick(created_at)),
+                identity=InstanceIdentity(
+                    feed_name(found.name, begin), found.object_id, round_to_tick(created_at), side or 0
+                ),
                 table=SourceTable(found.name, self._columns_of(found), self._key_of(found)),
                 start_lsn=Version.of(begin),
                 supports_net_changes=True,
@@ -118,6 +120,7 @@ class _Tables:
             min_lsn=Version.of(min_valid).next(),
             last_change_lsn=_newest(last) if is_end_known else None,
             changes_after=self._after,
+            restarts_at=Version.of(begin),
             max_column_id=found.max_column_id,
             server_name=found.name,
             masked=found.masked,

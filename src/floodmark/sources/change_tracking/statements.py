@@ -55,9 +55,11 @@ def select_versions(*, with_times: bool) -> str:
 
 
 def select_tracking() -> str:
-    """Return the SELECT of a table's begin_version and oldest valid version. Parameter: object_id."""
+    """Return the SELECT of a table's begin_version, oldest valid version and side table. Parameter: object_id."""
     return (
-        "SELECT t.begin_version, CHANGE_TRACKING_MIN_VALID_VERSION(t.object_id) AS min_valid_version"
+        "SELECT t.begin_version, CHANGE_TRACKING_MIN_VALID_VERSION(t.object_id) AS min_valid_version,"
+        " (SELECT MAX(i.object_id) FROM sys.internal_tables AS i"
+        " WHERE i.parent_object_id = t.object_id AND i.internal_type = 209) AS side_table_id"
         " FROM sys.change_tracking_tables AS t WHERE t.object_id = ?"
     )
 

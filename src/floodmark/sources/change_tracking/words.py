@@ -47,6 +47,14 @@ class TrackingWords(SourceWords):
             "not in the changes."
         )
 
+    def unproven(self, watermark: Position) -> Sentences:
+        return Sentences(
+            f"the table is read as a whole: its tracking began at the watermark {watermark}, and whether it has begun "
+            "again since (TRUNCATE TABLE, off and on) is not known of it.",
+            "This ends with the first tracked change of the database. Where the login shall see it before: GRANT VIEW "
+            "DEFINITION on the table, which shows the side table in sys.internal_tables.",
+        )
+
     def expired(self, watermark: Position, low_end: str) -> Sentences:
         return Sentences(
             f"changes after the watermark {watermark} have been cleaned up: they are complete from {low_end} on.",

@@ -19,6 +19,10 @@ CREATE TABLE IF NOT EXISTS emulator.change_tracking_tables (
     cleanup_version bigint NOT NULL DEFAULT 0,
     min_valid_version bigint NOT NULL
 );
+-- The object_id of the side table in sys.internal_tables. It is another one when the tracking begins again.
+ALTER TABLE emulator.change_tracking_tables
+    ADD COLUMN IF NOT EXISTS side_table_id int NOT NULL DEFAULT nextval('emulator.object_ids');
+ALTER TABLE emulator.change_tracking_tables ADD COLUMN IF NOT EXISTS began_at timestamp(3) NOT NULL DEFAULT emulator.now();
 -- A row a transaction that changed a tracked row of a database. It has its version from the moment of its commit on, so
 -- that nobody else ever sees one without.
 CREATE TABLE IF NOT EXISTS emulator.change_tracking_commits (

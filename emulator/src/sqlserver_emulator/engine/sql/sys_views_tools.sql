@@ -183,7 +183,6 @@ BEGIN
         ('edge_constraints', 'name sysname, object_id int, schema_id int, parent_object_id int'),
         ('database_audit_specifications', 'database_specification_id int, name sysname, create_date datetime, is_state_enabled bit'),
         ('event_notifications', 'name sysname, object_id int, parent_class tinyint, parent_id int'),
-        ('internal_tables', 'name sysname, object_id int, schema_id int, parent_object_id int, internal_type tinyint, internal_type_desc nvarchar60'),
         ('column_store_segments', 'partition_id bigint, column_id int, segment_id int'),
         ('hash_indexes', 'object_id int, name sysname, index_id int, type tinyint, type_desc nvarchar60, bucket_count int')) AS v (name, columns)
     LOOP
@@ -244,6 +243,18 @@ CREATE VIEW emulator_sys.change_tracking_tables AS
 SELECT t.database_id AS database, t.object_id, t.is_track_columns_updated_on::int::emulator.bit AS is_track_columns_updated_on,
     t.min_valid_version, t.begin_version, t.cleanup_version
 FROM emulator.change_tracking_tables t JOIN emulator.visible_objects o ON o.object_id = t.object_id;
+
+-- The side tables alone. A server's documents do not say who sees them: here it is who sees the table's definition.
+CREATE VIEW emulator_sys.internal_tables AS
+SELECT t.database_id AS database, ('change_tracking_' || t.object_id)::emulator.sysname AS name, t.side_table_id AS object_id,
+    NULL::int AS principal_id, 4 AS schema_id, t.object_id AS parent_object_id, 'IT'::emulator.char2 AS type,
+    'INTERNAL_TABLE'::varchar(60) AS type_desc, t.began_at::emulator.datetime AS create_date,
+    t.began_at::emulator.datetime AS modify_date, 1::emulator.bit AS is_ms_shipped, 0::emulator.bit AS is_published,
+    0::emulator.bit AS is_schema_published, 209::emulator.tinyint AS internal_type,
+    'CHANGE_TRACKING'::varchar(60) AS internal_type_desc, t.object_id AS parent_id, 0 AS parent_minor_id,
+    0 AS lob_data_space_id, NULL::int AS filestream_data_space_id
+FROM emulator.change_tracking_tables t
+WHERE current_setting('is_superuser') = 'on' OR emulator.caller_defines(t.database_id, t.object_id);
 
 CREATE VIEW emulator_sys.dm_tran_commit_table AS
 SELECT c.database_id AS database, c.commit_ts, c.xdes_id, c.commit_lbn, c.commit_csn, c.commit_time::emulator.datetime AS commit_time

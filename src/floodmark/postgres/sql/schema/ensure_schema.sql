@@ -49,6 +49,9 @@ COMMENT ON COLUMN floodmark.tables.target_mark IS
     'The numbers of the files of ledger and target: where they are other ones, one of the two was made again or restored';
 COMMENT ON COLUMN floodmark.tables.target_columns IS 'The columns of the target that the last merge wrote';
 COMMENT ON COLUMN floodmark.tables.target_window_id IS 'The last window that wrote rows: the highest __window_id of the target';
+ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS instance_store_id integer NOT NULL DEFAULT 0;
+COMMENT ON COLUMN floodmark.tables.instance_store_id IS
+    'The object_id of the side table that holds the changes (change tracking); 0: not known';
 COMMENT ON COLUMN floodmark.tables.read_lsn IS
     'The newest LSN of the source when the newest load had been read: until the table is consistent the log must have it';
 COMMENT ON COLUMN floodmark.tables.watermark IS 'The last LSN examined: the target is complete up to it';

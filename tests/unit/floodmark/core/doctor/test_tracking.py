@@ -32,7 +32,9 @@ FACTS = TrackingFacts(
 
 
 def examined(facts: TrackingFacts = FACTS, **other: Any) -> tuple[Finding, ...]:
-    chosen, seen = settings(ORDERS), snapshot(table_seen(instance=replace(instance(), delivers_net=True)))
+    identity = replace(instance().identity, store_id=7)
+    chosen = settings(ORDERS)
+    seen = snapshot(table_seen(instance=replace(instance(), identity=identity, delivers_net=True)))
     validities = classify_tables(chosen, seen, {})
     made = DiagnosisInput(chosen, seen, validities, "yes", False, timedelta(minutes=5), NOON)
     return diagnose_tracking(replace(made, **other), facts)

@@ -24,7 +24,15 @@ from floodmark.core.source.database import DatabaseIdentity
 from floodmark.core.source.feed import InstanceIdentity
 from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot, Validity, Verdict, join_verdicts
 from floodmark.core.source.state import TableState
-from floodmark.core.source.verdicts import INCIDENTS, classify, classify_read, incident, is_quiet, not_captured
+from floodmark.core.source.verdicts import (
+    INCIDENTS,
+    classify,
+    classify_read,
+    incident,
+    is_quiet,
+    is_unproven,
+    not_captured,
+)
 from lsns import lsn
 from source_snapshots import ITEMS, NOON, ORDERS, instance, snapshot, state, table_seen
 
@@ -260,6 +268,30 @@ def test_table_is_quiet_when_its_last_change_is_not_above_the_watermark(
     last: Lsn | LsnAbsence | None, quiet: bool
 ) -> None:
     assert is_quiet(table_seen(last_change_lsn=last), lsn(50)) is quiet
+
+
+def _stored(store_id: int) -> InstanceIdentity:
+    return replace(instance().identity, store_id=store_id)
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "verdict"),
+    [
+        (7, 7, Verdict.CAUGHT_UP),
+        (7, 8, Verdict.INSTANCE_REPLACED),
+        (0, 8, Verdict.READY),
+        (7, 0, Verdict.READY),
+        (0, 0, Verdict.READY),
+    ],
+)
+def test_watermark_where_the_feed_began_is_proven_by_the_store_alone(known: int, found: int, verdict: Verdict) -> None:
+    seen = table_seen(instance=replace(instance(), identity=_stored(found)), restarts_at=lsn(50))
+    of_ledger = state(50, identity=_stored(known))
+    assert classify(seen, snapshot(seen, max_lsn=50), of_ledger).verdict is verdict
+    assert is_unproven(seen, of_ledger) is (verdict is Verdict.READY)
+    # A feed that began again begins at a watermark that was moved on, or above it.
+    moved = classify(seen, snapshot(seen, max_lsn=51), state(51, identity=_stored(known))).verdict
+    assert moved is (verdict if verdict is Verdict.INSTANCE_REPLACED else Verdict.CAUGHT_UP)
 
 
 def test_table_whose_changes_were_looked_for_above_the_watermark_is_not_quiet() -> None:

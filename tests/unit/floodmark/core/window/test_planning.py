@@ -89,6 +89,15 @@ def test_quiet_table_is_planned_but_not_read_in_a_window_with_changes_of_another
     assert [table.quiet for table in window.tables] == [True, False]
 
 
+def test_table_whose_feed_may_have_begun_again_is_reloaded_in_the_window_and_is_not_quiet() -> None:
+    seen = table_seen(restarts_at=lsn(50), last_change_lsn=LsnAbsence.NULL)
+    opened = decided(settings(ORDERS), snapshot(seen), state(50))
+    assert isinstance(opened, Open)
+    [planned] = opened.tables
+    assert (planned.kind, planned.watermark, planned.interval) == (LoadKind.FIRST_LOAD, lsn(50), None)
+    assert (planned.is_reload, planned.quiet) == (True, False)
+
+
 def test_quiet_tables_do_not_keep_a_new_one_from_its_first_load() -> None:
     source = snapshot(table_seen(ORDERS, last_change_lsn=lsn(50)), table_seen(ITEMS, last_change_lsn=LsnAbsence.NULL))
     window = decided(settings(ORDERS, ITEMS), source, state(50))

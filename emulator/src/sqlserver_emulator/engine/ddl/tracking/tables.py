@@ -53,7 +53,7 @@ def tracked(scope: DdlScope, table: CatalogObject) -> bool | None:
 
 
 def restart(scope: DdlScope, table: CatalogObject) -> None:
-    """After TRUNCATE TABLE: what was is not known, and the rows' removal is no change. The version stays."""
+    """After TRUNCATE TABLE: as off and on. The removal of the rows is no change, so the version stays."""
     if tracked(scope, table) is not None:
         scope.run(f"TRUNCATE {installing.side_table(table)}")
         scope.fetch(_RESTART, [table.object_id])
@@ -90,7 +90,8 @@ INSERT INTO emulator.change_tracking_tables
 SELECT $1::int, $2::int, $3::boolean, v, v FROM emulator.tracked_version($2::int) AS v
 """
 _RESTART = """
-UPDATE emulator.change_tracking_tables SET begin_version = v.now, min_valid_version = v.now
+UPDATE emulator.change_tracking_tables SET begin_version = v.now, min_valid_version = v.now,
+    side_table_id = nextval('emulator.object_ids'), began_at = emulator.now()
 FROM (SELECT emulator.tracked_version(database_id) AS now FROM emulator.change_tracking_tables
       WHERE object_id = $1::int) AS v
 WHERE object_id = $1::int
