@@ -159,6 +159,27 @@ def test_first_load_that_is_refused_is_swept_by_the_next_one(runner: PairRunner,
     assert (runner.equal(ITEMS), runner.watermark(ITEMS)) == (True, runner.position)
 
 
+def test_window_whose_checks_end_unexpectedly_is_given_up_and_planned_again(runner: PairRunner) -> None:
+    class Broken:
+        def check_window(
+            self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]
+        ) -> Mapping[TableName, FloodmarkError]:
+            raise ValueError("no such key")
+
+    runner.run()
+    checks, runner.quality = runner.quality, Broken()
+    runner.source.write(ORDERS, 1, 11)
+    runner.source.write(ITEMS, 1, 12)
+    with pytest.raises(TableRefusedError, match=r"unexpected error \(ValueError\).* The next run gives up this window"):
+        runner.run()
+    assert runner.verdicts() == {"Orders": "refused", "Items": "refused"}
+    runner.quality = checks
+    runner.source.write(ORDERS, 2, 22)
+    runner.run()
+    assert runner.equal(ORDERS)
+    assert runner.equal(ITEMS)
+
+
 def test_load_of_one_table_fails_as_a_whole(runner: PairRunner) -> None:
     runner.run()
     runner.source.write(ITEMS, 2, BAD)

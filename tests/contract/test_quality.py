@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -13,8 +14,15 @@ from urllib.parse import unquote
 import psycopg
 import pytest
 
-from floodmark.core.errors import ConfigError, DataQualityError, FloodmarkError, WarehouseUnavailableError
-from floodmark.core.naming import quote_table
+from floodmark.core.errors import (
+    ConfigError,
+    DataQualityError,
+    FloodmarkError,
+    TargetRefusedError,
+    WarehouseUnavailableError,
+    WatermarkConflictError,
+)
+from floodmark.core.naming import quote, quote_table
 from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.source.feed import InstanceIdentity
@@ -25,6 +33,7 @@ from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.url import sqlalchemy_url
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
+from floodmark.quality import one_pass
 from floodmark.quality.great_expectations import GreatExpectationsQuality
 from lsns import lsn
 
@@ -303,16 +312,68 @@ def links(docs: Path) -> set[Path]:
 def test_great_expectations_runs_only_for_a_window_with_findings(
     warehouse: WarehouseConnection, plan: WindowPlan, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    opened = []
+
     def refuse(_: object) -> None:
-        raise AssertionError("Great Expectations is not needed")
+        opened.append(1)
+        raise ValueError("no context")
 
     monkeypatch.setattr(GreatExpectationsQuality, "_open_context", refuse)
     quality = quality_of(warehouse, docs)
     braces = Rule("braces", "CAST(amount AS text) NOT LIKE '{%:a%}'", OnFailure.STOP)
     quality.check_window(with_rules(plan, NOT_NEGATIVE, braces), counts())
     run(warehouse, 'UPDATE shop.orders SET "Amount" = -1 WHERE "OrderID" = 2')
-    with pytest.raises(AssertionError, match="is not needed"):
+    assert not opened
+    with pytest.raises(DataQualityError, match="amount_not_negative"):
         quality.check_window(with_rules(plan, NOT_NEGATIVE), counts())
+    assert opened
+
+
+def test_report_that_cannot_be_written_stops_no_table(
+    warehouse: WarehouseConnection, plan: WindowPlan, docs: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    docs.write_text("a file in the place of the folder")
+    run(warehouse, 'UPDATE shop.orders SET "Amount" = -1 WHERE "OrderID" = 2')
+    quality = quality_of(warehouse, docs, GreatExpectationsQuality)
+    assert set(quality.check_window(with_rules(plan, NOT_NEGATIVE), counts())) == {ORDERS}
+    assert f"the report in {docs} was not written (FileExistsError" in caplog.text
+    assert quality.check_window(plan, counts()) == {}
+
+
+NAMES = (r"A/R a\b", "Tax 5% a :b a::b", "{batch} ${HOME} #1?", '"x" <b>& Größe o\'clock')
+TEXTS = ("':none'", "'%:a%'", r"'a\:b'", "'{}'", "'a::b'", "'$1 %s %%'", "CAST('x' AS text) || ':b'")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name_and_text_is_judged_and_reported_as_any_other(
+    warehouse: WarehouseConnection, ledger: PostgresLedger, docs: Path, name: str
+) -> None:
+    """A finding of one table makes Great Expectations check all of them."""
+    run(warehouse, "CREATE SCHEMA shop")
+    columns = {name: "bigint", f"Qty. {name}": "decimal"}
+    odd = table_plan(TableName("dbo", name), name, columns, (name,))
+    note = Rule("note", f'"Qty. {name.replace(chr(34), chr(34) * 2)}" > 5', OnFailure.WARN)
+    texts = (
+        Rule(f"text{number}", f"CAST({quote(name)} AS text) <> {text}", OnFailure.STOP)
+        for number, text in enumerate(TEXTS)
+    )
+    tables = (dataclasses.replace(odd, rules=(note, *texts)), TABLES[0])
+    opened = ledger.begin_load(ledger.open_window("shop", lsn(9), tables).window_id).plan
+    own = (
+        rf"'\x{lsn(9).value.hex()}'::bytea AS __lsn, 2 AS __op, {opened.window_id} AS __window_id, now() AS __loaded_at"
+    )
+    for index, table in enumerate(opened.tables):
+        key, amount = (quote(column.name) for column in table.feed.table.stored_columns)
+        rows = f"SELECT i::bigint AS {key}, i::numeric AS {amount}, {own}, false AS __deleted"
+        target, staging = quote_table(table.target), quote_table(staging_table(opened, index))
+        run(warehouse, f"CREATE TABLE {target} AS {rows} FROM generate_series(1, {ROWS}) AS i")
+        run(warehouse, f"CREATE TABLE {staging} AS SELECT * FROM {target}")
+    counted = {table.source: TableCounts(read_rows=ROWS, staged_rows=ROWS) for table in tables}
+    assert quality_of(warehouse, docs, GreatExpectationsQuality).check_window(opened, counted) == {}
+    index_page = (docs / "index.html").read_text(encoding="utf-8")
+    assert [index_page.count(f">{verdict}<") for verdict in ("passed", "warned", "failed")] == [3, 1, 0]
+    assert f">{html.escape(f'shop.{name}.target')}<" in index_page
+    assert len(links(docs)) == 4
 
 
 def test_a_warehouse_that_does_not_answer_is_a_transient_error(plan: WindowPlan, docs: Path, tmp_path: Path) -> None:
@@ -337,3 +398,43 @@ def test_a_window_whose_staged_rows_are_gone_is_checked_in_the_target(
     run(warehouse, 'UPDATE shop.orders SET "Amount" = -1 WHERE "OrderID" = 2')
     with pytest.raises(DataQualityError, match="amount_not_negative"):
         quality.check_window(with_rules(plan, NOT_NEGATIVE), counts())
+
+
+def test_another_run_that_finishes_the_window_meanwhile_is_known_by_its_staging_table(
+    warehouse: WarehouseConnection, plan: WindowPlan, docs: Path
+) -> None:
+    def dropping(table: str) -> GreatExpectationsQuality:
+        def open_rows(*asked: Any) -> Any:
+            opened = PostgresWarehouse(warehouse).open_rows(*asked)
+            run(warehouse, f"DROP TABLE {table}")
+            return opened
+
+        return GreatExpectationsQuality(sqlalchemy_url(warehouse), open_rows, docs)
+
+    errors = dropping("shop.orders").check_window(plan, counts())
+    assert [(table, error.message) for table, error in errors.items()] == [
+        (ORDERS, "check every_staged_row_merged cannot be evaluated (42P01).")
+    ]
+    with pytest.raises(WatermarkConflictError, match="another run has finished the window"):
+        dropping(quote_table(staging_table(plan, 1))).check_window(plan, counts())
+
+
+def test_rule_that_names_no_column_refuses_its_table_alone(
+    warehouse: WarehouseConnection, plan: WindowPlan, docs: Path
+) -> None:
+    unknown = with_rules(plan, Rule("unknown", "nothing > 0", OnFailure.STOP))
+    errors = quality_of(warehouse, docs, GreatExpectationsQuality).check_window(unknown, counts())
+    assert [(table, type(error)) for table, error in errors.items()] == [(ORDERS, ConfigError)]
+
+
+def test_target_that_is_locked_refuses_its_table_alone(
+    warehouse: WarehouseConnection, plan: WindowPlan, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(one_pass, "LOCK_TIMEOUT_SECONDS", 1)
+    with psycopg.connect(warehouse.conninfo()) as blocking:
+        blocking.execute("LOCK TABLE shop.orders")
+        errors = quality_of(warehouse, docs, GreatExpectationsQuality).check_window(plan, counts())
+    assert [(table, type(error)) for table, error in errors.items()] == [(ORDERS, TargetRefusedError)]
+    assert "for a lock on dbo.Orders" in str(errors[ORDERS])
+    index = (docs / "index.html").read_text(encoding="utf-8")
+    assert [index.count(f">{verdict}<") for verdict in ("passed", "failed")] == [2, 2]

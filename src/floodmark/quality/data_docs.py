@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -76,14 +76,22 @@ def passed(docs_dir: Path, plan: WindowPlan, checked_at: datetime, batches: Sequ
     return found
 
 
-def build_pages(context: EphemeralDataContext, plan: WindowPlan, checked_at: datetime) -> list[CheckedBatch]:
-    """Write the pages of a window that Great Expectations has checked, and return its results."""
+def build_pages(
+    context: EphemeralDataContext, plan: WindowPlan, checked_at: datetime, batches: Mapping[str, str]
+) -> list[CheckedBatch]:
+    """Write the pages of a window that Great Expectations has checked, and return its results.
+
+    batches: the names of the batches, by the names of their suites.
+    """
     store = context.validation_results_store
     keys = [key for key in store.list_keys() if key.run_id.run_time == checked_at]
     context.build_data_docs(
         resource_identifiers=[*keys, *{key.expectation_suite_identifier for key in keys}], build_index=False
     )
-    return [_checked_batch(plan, checked_at, key, store.get(key)) for key in keys]
+    return [
+        _checked_batch(plan, checked_at, key, batches[key.expectation_suite_identifier.name], store.get(key))
+        for key in keys
+    ]
 
 
 def publish(docs_dir: Path, checked: Sequence[CheckedBatch], kept_windows: int) -> None:
@@ -128,7 +136,7 @@ def _page(key: Any) -> str:
     return "/".join(("validations", *map(str, key.to_tuple()))) + ".html"
 
 
-def _checked_batch(plan: WindowPlan, checked_at: datetime, key: Any, result: Any) -> CheckedBatch:
+def _checked_batch(plan: WindowPlan, checked_at: datetime, key: Any, name: str, result: Any) -> CheckedBatch:
     failed = [each for each in result.results if not each.success]
     sentences: dict[str, list[str]] = {"critical": [], "warning": []}
     for each in failed:
@@ -138,7 +146,7 @@ def _checked_batch(plan: WindowPlan, checked_at: datetime, key: Any, result: Any
         pipeline=plan.pipeline,
         window_id=plan.window_id,
         checked_at=checked_at,
-        name=key.expectation_suite_identifier.name.removeprefix(f"{plan.pipeline}."),
+        name=name.removeprefix(f"{plan.pipeline}."),
         checks=len(result.results),
         failures=tuple(sentences["critical"]),
         warnings=tuple(sentences["warning"]),

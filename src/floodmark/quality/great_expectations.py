@@ -1,48 +1,35 @@
-"""The checks of a window by Great Expectations, with its report, the data docs, as a static site.
+"""The checks of a window, and its report by Great Expectations, the data docs, as a static site.
 
-This module is the only importer of ``great_expectations``: the import takes seconds and is done when a window does not
-pass all checks at once (``one_pass``). The context is ephemeral and does not contain the warehouse's password, which is
-substituted when the engine is created. So neither the report nor a printed context shows it.
+Plain SQL gives the answers (``one_pass``). This module is the only importer of ``great_expectations``: the import takes
+seconds and is done when a window does not pass all checks. The context is ephemeral and does not contain the
+warehouse's password, which is substituted when the engine is created. So neither the report nor a printed context shows
+it.
+
+Great Expectations has its own rules for names and texts. Asset and suite names become paths, a query is a template of
+``str.format`` and then a text of SQLAlchemy, and the rows of a batch become a part of such a query. ``_neutral``,
+``_as_template`` and ``_as_batch`` each serve one of them. A report that cannot be written stops no table.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL
 
-from floodmark.core.errors import (
-    ConfigError,
-    DataQualityError,
-    FloodmarkBugError,
-    FloodmarkError,
-    WarehouseUnavailableError,
-    WatermarkConflictError,
-)
-from floodmark.core.naming import STAGING_SCHEMA
+from floodmark.core.errors import ConfigError, DataQualityError, FloodmarkError
 from floodmark.core.schema import TableName
 from floodmark.core.window.plan import TableCounts, WindowPlan
 from floodmark.quality.data_docs import build_pages, configure_folder, locked, passed, publish, run_name
-from floodmark.quality.one_pass import all_pass
+from floodmark.quality.one_pass import FailedCheck, UnansweredCheck, find_failed
 from floodmark.quality.report import CheckedBatch
-from floodmark.quality.suites import (
-    BATCH,
-    Batch,
-    Check,
-    NoneMeets,
-    NoRows,
-    NotNull,
-    RowCount,
-    Severity,
-    Unique,
-    build_batches,
-)
+from floodmark.quality.suites import BATCH, Batch, Check, RowCount, Severity, build_batches
 from floodmark.sync.ports.warehouse import CheckedRows
 
 if TYPE_CHECKING:
@@ -54,27 +41,6 @@ _URL_NAME = "FLOODMARK_WAREHOUSE_URL"
 DEFAULT_FRESHNESS_SECONDS = 3600.0
 DEFAULT_KEPT_WINDOWS = 20
 OpenRows = Callable[[WindowPlan, Mapping[TableName, TableCounts]], Sequence[CheckedRows]]
-
-
-@dataclass(frozen=True, slots=True)
-class FailedCheck:
-    """A check that failed."""
-
-    batch: Batch
-    check: Check
-    seen: str
-    """The result, as a text for a message."""
-
-    def __str__(self) -> str:
-        return f"{self.batch.table}: {self.check.name}: expected that {self.check.description}; found {self.seen}"
-
-
-@dataclass(frozen=True, slots=True)
-class UnansweredCheck:
-    """A check that could not be evaluated."""
-
-    batch: Batch
-    error: FloodmarkError
 
 
 class GreatExpectationsQuality:
@@ -112,39 +78,64 @@ class GreatExpectationsQuality:
 
         Raises WarehouseUnavailableError when the warehouse cannot be queried.
         """
-        batches = self._build_batches(plan, counts)
+        batches, errors = self._build_batches(plan, counts)
         checked_at = datetime.now(UTC)
-        results: list[FailedCheck | UnansweredCheck] = []
-        with locked(self._docs_dir):
-            if all_pass(self._url, batches):
-                checked = passed(self._docs_dir, plan, checked_at, batches)
-            else:
-                results, checked = self._expect(plan, checked_at, batches)
-            publish(self._docs_dir, checked, self._kept_windows)
-        return self._judge(plan, sum(len(batch.checks) for batch in batches), results)
+        results = find_failed(self._url, batches)
+        if batches:
+            self._write_report(plan, checked_at, batches, results)
+        return self._judge(plan, sum(len(batch.checks) for batch in batches), results) | errors
 
-    def _expect(
-        self, plan: WindowPlan, checked_at: datetime, batches: Sequence[Batch]
-    ) -> tuple[list[FailedCheck | UnansweredCheck], list[CheckedBatch]]:
+    def _write_report(
+        self,
+        plan: WindowPlan,
+        checked_at: datetime,
+        batches: Sequence[Batch],
+        results: Sequence[FailedCheck | UnansweredCheck],
+    ) -> None:
+        """Write the pages of a window. Log a warning where this fails: the answers to the checks are known."""
+        try:
+            with locked(self._docs_dir):
+                if results:
+                    checked = self._expect(plan, checked_at, batches)
+                else:
+                    checked = passed(self._docs_dir, plan, checked_at, batches)
+                publish(self._docs_dir, checked, self._kept_windows)
+        except Exception as error:  # noqa: BLE001  (a bug of the report must not keep rows from being published)
+            reason = f"{type(error).__name__} {error}".splitlines()[0]
+            _log.warning(
+                "window %s: the report in %s was not written (%s). The checks were made, and the run goes on.",
+                plan.window_id,
+                self._docs_dir,
+                reason,
+            )
+
+    def _expect(self, plan: WindowPlan, checked_at: datetime, batches: Sequence[Batch]) -> list[CheckedBatch]:
         """Run every check by Great Expectations, which writes a page for each batch."""
         context = self._open_context()
         try:
-            results = list(_run_checks(context, plan, checked_at, batches))
+            _run_checks(context, plan, checked_at, batches)
         finally:
             context.data_sources.get(_DATASOURCE).get_engine().dispose()
-        return results, build_pages(context, plan, checked_at)
+        return build_pages(context, plan, checked_at, {_neutral(batch.name): batch.name for batch in batches})
 
-    def _build_batches(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> list[Batch]:
-        batches = []
+    def _build_batches(
+        self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]
+    ) -> tuple[list[Batch], dict[TableName, FloodmarkError]]:
+        """Return the checks, and the errors about tables whose checks cannot be written."""
+        batches: list[Batch] = []
+        errors: dict[TableName, FloodmarkError] = {}
         for index, (table, rows) in enumerate(zip(plan.tables, self._open_rows(plan, counts), strict=True)):
             if rows.staged is None:
                 _log.warning("%s: its staged rows are gone; only the target is checked.", table.source)
-            batches += build_batches(plan, index, counts[table.source], self._freshness_seconds, rows)
-        return batches
+            try:
+                batches += build_batches(plan, index, counts[table.source], self._freshness_seconds, rows)
+            except ConfigError as error:
+                errors[table.source] = error
+        return batches, errors
 
     def _judge(
         self, plan: WindowPlan, checks: int, results: Sequence[FailedCheck | UnansweredCheck]
-    ) -> Mapping[TableName, FloodmarkError]:
+    ) -> dict[TableName, FloodmarkError]:
         critical: dict[TableName, list[FailedCheck]] = {}
         errors: dict[TableName, FloodmarkError] = {}
         for result in results:
@@ -189,7 +180,9 @@ class GreatExpectationsQuality:
             progress_bars=ProgressBarsConfig(globally=False),
         )
         configure_folder(config, self._docs_dir)
-        url = self._url.render_as_string(hide_password=False)
+        # The check that meets a locked target has waited for it already.
+        options = f"{self._url.query.get('options', '')} -c lock_timeout=100ms".strip()
+        url = self._url.update_query_dict({"options": options}).render_as_string(hide_password=False)
         context = gx.get_context(mode="ephemeral", project_config=config, runtime_environment={_URL_NAME: url})
         context.data_sources.add_postgres(_DATASOURCE, connection_string=f"${{{_URL_NAME}}}", create_temp_table=False)
         return context
@@ -197,16 +190,17 @@ class GreatExpectationsQuality:
 
 def _run_checks(
     context: EphemeralDataContext, plan: WindowPlan, checked_at: datetime, batches: Sequence[Batch]
-) -> Iterator[FailedCheck | UnansweredCheck]:
+) -> None:
     import great_expectations as gx  # noqa: PLC0415
 
     definitions = []
     for batch in batches:
-        asset = context.data_sources.get(_DATASOURCE).add_query_asset(batch.name, query=batch.sql)
-        suite = gx.ExpectationSuite(batch.name, expectations=[_expectation(check) for check in batch.checks])
+        name = _neutral(batch.name)
+        asset = context.data_sources.get(_DATASOURCE).add_query_asset(name, query=_as_batch(batch.sql))
+        suite = gx.ExpectationSuite(name, expectations=[_expectation(check) for check in batch.checks])
         definitions.append(
             gx.ValidationDefinition(
-                name=batch.name,
+                name=name,
                 data=asset.add_batch_definition_whole_table(f"window {plan.window_id}"),
                 suite=context.suites.add_or_update(suite),
             )
@@ -215,78 +209,38 @@ def _run_checks(
         context.validation_definitions.add(definition)
     checkpoint = context.checkpoints.add(gx.Checkpoint(name=plan.pipeline, validation_definitions=definitions))
     run = gx.RunIdentifier(run_name=run_name(plan.pipeline, plan.window_id), run_time=checked_at)
-    result = checkpoint.run(run_id=run)
-    by_name = {batch.name: batch for batch in batches}
-    for outcome in result.run_results.values():
-        yield from _findings(by_name[outcome.suite_name], outcome.results)
+    checkpoint.run(run_id=run)
 
 
 def _expectation(check: Check) -> Any:
     from great_expectations import expectations as gxe  # noqa: PLC0415
 
     common = {"description": check.description, "severity": check.severity.value, "meta": {"check": check.name}}
-    match check.what:
-        case NotNull(column):
-            return gxe.ExpectColumnValuesToNotBeNull(column=column, **common)
-        case Unique((column,)):
-            return gxe.ExpectColumnValuesToBeUnique(column=column, **common)
-        case Unique(columns):
-            return gxe.ExpectCompoundColumnsToBeUnique(column_list=list(columns), **common)
-        case RowCount(rows):
-            return gxe.ExpectTableRowCountToEqual(value=rows, **common)
-        case NoneMeets() as wanted:
-            return gxe.UnexpectedRowsExpectation(unexpected_rows_query=_as_template(wanted.rows.sql), **common)
-        case NoRows(query):
-            return gxe.UnexpectedRowsExpectation(unexpected_rows_query=_as_template(query), **common)
+    if isinstance(check.what, RowCount):
+        return gxe.ExpectTableRowCountToEqual(value=check.what.rows, **common)
+    return gxe.UnexpectedRowsExpectation(unexpected_rows_query=_as_template(check.what.rows.sql), **common)
+
+
+def _neutral(name: str) -> str:
+    """Return a name without characters that mean something in a path or a link, different for different names."""
+    plain = re.sub(r"[^\w .-]", "_", name)
+    return plain if plain == name else f"{plain} {sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _as_template(query: str) -> str:
-    """Return the query as a template: Great Expectations inserts the batch by ``str.format``, so braces are escaped."""
-    return query.replace("{", "{{").replace("}", "}}").replace("{" + BATCH + "}", BATCH)
+    """Return the query for ``str.format``, which inserts the batch, and for ``sqlalchemy.text`` after it."""
+    return query.replace("{", "{{").replace("}", "}}").replace(":", r"\:").replace(BATCH, "{batch}")
 
 
-def _findings(batch: Batch, results: Sequence[Any]) -> Iterator[FailedCheck | UnansweredCheck]:
-    """Yield the checks that failed or could not be evaluated.
+def _as_batch(query: str) -> str:
+    """Return the query of a batch without characters that ``sqlalchemy.text`` changes.
 
-    The order of the results differs: the description identifies the check.
+    It is compiled once or twice, depending on the expectation, so no escape of ``text`` is right for both. Only its
+    names can have such characters: PostgreSQL reads them by their code points.
     """
-    by_description = {check.description: check for check in batch.checks}
-    for result in results:
-        check = by_description[result.expectation_config.description]
-        if failure := _exception_message(result.exception_info):
-            yield UnansweredCheck(batch, _unanswered(batch, check, failure))
-        elif not result.success:
-            yield FailedCheck(batch, check, _describe(check, result.result))
+    return re.sub(r'"(?:[^"]|"")*"', lambda found: _by_code_points(found.group()), query)
 
 
-def _describe(check: Check, result: Mapping[str, Any]) -> str:
-    match check.what:
-        case NotNull() | Unique():
-            return f"{_rows(result['unexpected_count'])} of {result['element_count']} against it"
-        case RowCount():
-            return _rows(result["observed_value"])
-        case NoneMeets() | NoRows():
-            return f"{_rows(result['observed_value'])} against it"
-
-
-def _rows(number: int) -> str:
-    return "1 row" if number == 1 else f"{number} rows"
-
-
-def _exception_message(exception_info: Mapping[str, Any]) -> str:
-    """Return the message of an exception; the fields are those of one exception, or of several by metric."""
-    infos = [exception_info] if "raised_exception" in exception_info else exception_info.values()
-    return next((str(info["exception_message"]) for info in infos if info["raised_exception"]), "")
-
-
-def _unanswered(batch: Batch, check: Check, failure: str) -> FloodmarkError:
-    """Return the error about a check without an answer. Raises those that concern all tables."""
-    first_line = failure.splitlines()[0]
-    source = str(batch.source)
-    if "OperationalError" in failure or "InterfaceError" in failure:
-        raise WarehouseUnavailableError(source, f"the warehouse aborted check {check.name}.", "", first_line)
-    if "UndefinedTable" in failure and STAGING_SCHEMA in failure:
-        raise WatermarkConflictError(source, "another run has finished the window meanwhile.", "Run again.")
-    if check.declared:
-        return ConfigError(source, f"rule {check.name} cannot be evaluated.", "Correct its sql.", first_line)
-    return FloodmarkBugError(source, f"check {check.name} cannot be evaluated.", "", first_line)
+def _by_code_points(quoted: str) -> str:
+    escaped = re.sub(r"[:%\\]", lambda found: f"\\{ord(found.group()):04X}", quoted)
+    return quoted if escaped == quoted else f"U&{escaped}"

@@ -30,8 +30,8 @@ from floodmark.core.schema import TableName
 from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan
 from floodmark.sync.ports.warehouse import CheckedRows
 
-BATCH = "{batch}"
-"""The placeholder in a query that Great Expectations replaces by the query of the batch."""
+BATCH = "\0"
+"""The placeholder in a query for the query of the batch. No name and no text of PostgreSQL can contain it."""
 
 _DELETE = 1
 
@@ -51,12 +51,23 @@ class NotNull:
 
     column: str
 
+    @property
+    def rows(self) -> NoRows:
+        """The same as a query."""
+        return NoRows(f"SELECT {quote(self.column)} FROM {BATCH} WHERE {quote(self.column)} IS NULL")
+
 
 @dataclass(frozen=True, slots=True)
 class Unique:
     """One column, or several columns together, without duplicates."""
 
     columns: tuple[str, ...]
+
+    @property
+    def rows(self) -> NoRows:
+        """The same as a query."""
+        key = _list("", self.columns)
+        return NoRows(f"SELECT {key} FROM {BATCH} GROUP BY {key} HAVING count(*) > 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +82,11 @@ class NoRows:
     """A query over BATCH that must return no row."""
 
     sql: str
+
+    @property
+    def rows(self) -> NoRows:
+        """The query itself."""
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +129,8 @@ class Batch:
     """The name in messages."""
     sql: str
     checks: tuple[Check, ...]
+    staged: TableName | None = None
+    """The staging table that the query reads."""
 
 
 def build_batches(
@@ -132,12 +150,13 @@ def build_batches(
         str(table.target),
         f"SELECT target.* FROM {quote_table(opened.target)} AS target WHERE {rows}",
         (*_key_checks(table), *_rule_checks(plan, table), _freshness_check(plan, table, freshness_seconds)),
+        staged,
     )
     if staged is None:
         return [target]
     staged_sql = f"SELECT * FROM {quote_table(staged)}"
     checks = tuple(_staged_checks(table, counts))
-    return [Batch(f"{name}.staged", table.source, str(table.source), staged_sql, checks), target]
+    return [Batch(f"{name}.staged", table.source, str(table.source), staged_sql, checks, staged), target]
 
 
 def _staged_checks(table: TablePlan, counts: TableCounts) -> list[Check]:

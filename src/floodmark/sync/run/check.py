@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from floodmark.core.errors import FloodmarkError, OperatorError
+from floodmark.core.errors import FloodmarkBugError, FloodmarkError, OperatorError
 from floodmark.core.schema import TableName
 from floodmark.core.window.lane import MAIN_LANE
 from floodmark.core.window.plan import WindowPlan, WindowState
@@ -32,12 +32,35 @@ def check_window(window_id: int, ledger: Ledger, quality: Quality) -> bool:
     if opened.state is not WindowState.MERGED:
         _LOG.info("Window %s is already %s; its checks have passed.", window_id, opened.state.value)
         return False
-    errors = quality.check_window(opened.plan, ledger.read_counts(window_id))
+    errors = _check(opened.plan, ledger, quality)
     if errors:
         _leave_out(opened.plan, errors, ledger)
     ledger.mark_checked(window_id)
     _LOG.info("Window %s: the checks passed%s.", window_id, " for the tables that are left" if errors else "")
     return True
+
+
+def _check(plan: WindowPlan, ledger: Ledger, quality: Quality) -> Mapping[TableName, FloodmarkError]:
+    """Return the errors about tables that fail. An error that no one expects refuses all of them.
+
+    So the window is given up, as one of which every table fails. Otherwise each later run would check it again, with
+    the same end, and no run could ever pass it.
+    """
+    try:
+        return quality.check_window(plan, ledger.read_counts(plan.window_id))
+    except FloodmarkError:
+        raise
+    except Exception as error:  # noqa: BLE001  (a bug must not keep the pipeline at one window)
+        _LOG.error("The checks of window %s ended with an error.", plan.window_id, exc_info=error)
+        return {
+            table.source: FloodmarkBugError(
+                str(table.source),
+                f"the checks of window {plan.window_id} ended with an unexpected error ({type(error).__name__}).",
+                "The rows are in the target, and the watermark stays at its position. The next run gives up this "
+                "window and merges its changes again, with later ones. If that fails too, report the error in the log.",
+            )
+            for table in plan.tables
+        }
 
 
 def _leave_out(plan: WindowPlan, errors: Mapping[TableName, FloodmarkError], ledger: Ledger) -> None:
