@@ -9,7 +9,13 @@ import psycopg
 import pytest
 from warehouse_shop import COLUMNS, DELETE, INSERT, ORDERS, UPDATE, Row, Shop, changes, first_load, instance
 
-from floodmark.core.errors import DataQualityError, DuplicateKeyError, WarehouseAdminError, WarehouseUnavailableError
+from floodmark.core.errors import (
+    DataQualityError,
+    DuplicateKeyError,
+    TargetRefusedError,
+    WarehouseAdminError,
+    WarehouseUnavailableError,
+)
 from floodmark.core.naming import quote_table
 from floodmark.core.policies import Deletes
 from floodmark.core.schema import TableName
@@ -17,7 +23,7 @@ from floodmark.core.window.plan import TablePlan
 from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.warehouse import targets
+from floodmark.postgres.warehouse import target_locks, warehouse
 from floodmark.sync.ports.stager import StagedRows
 
 
@@ -133,9 +139,38 @@ def test_what_else_keeps_a_column_from_being_widened_is_said_in_the_warehouses_w
 
 
 def test_widening_gives_way_to_a_reader_that_does_not_end(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(targets, "LOCK_TIMEOUT", "50ms")
+    monkeypatch.setattr(warehouse, "LOCK_SECONDS", 0.5)
     shop.run(first_load(), 10, [Row(1, INSERT, 10, 1)])
-    with psycopg.connect(shop.connection.conninfo()) as reader:
+    with psycopg.connect(shop.connection.conninfo(), application_name="psql") as reader:
         reader.execute("SELECT FROM shop.orders")
-        with pytest.raises(WarehouseUnavailableError, match="lock timeout"):
+        with pytest.raises(TargetRefusedError, match=rf"locked .* 0\.5 s by session {reader.info.backend_pid} \(user"):
             shop.begin(_wider(), 20)
+
+
+def test_locked_row_is_waited_for_no_longer_than_the_limit_and_the_session_is_named(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target_locks, "MERGE_LOCK_SECONDS", 0.5)
+    shop.run(first_load(), 10, [Row(1, INSERT, 10, 1)])
+    plan = shop.begin(changes(10, 20), 20)
+    shop.stage(plan, [Row(1, UPDATE, 11, 77)])
+    with psycopg.connect(shop.connection.conninfo(), application_name="editor") as blocking:
+        blocking.execute("SELECT FROM shop.orders FOR UPDATE")
+        with pytest.raises(TargetRefusedError) as found:
+            shop.merge(plan)
+        pid, user = blocking.info.backend_pid, shop.connection.user
+    words = f"for more than 0.5 s by session {pid} (user {user}, application editor, in a transaction since 20"
+    assert found.value.message.startswith(f"shop.orders or rows of it were locked {words}")
+    assert "77" not in found.value.in_full
+    assert shop.merge(plan).updated_rows == 1
+
+
+def test_replay_that_meets_a_locked_row_is_retried(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target_locks, "MERGE_LOCK_SECONDS", 0.2)
+    shop.run(first_load(), 10, [Row(1, INSERT, 10, 1)])
+    plan = replace(shop.begin(changes(10, 20), 20), lane="reload:dbo.Orders")
+    shop.stage(plan, [Row(1, UPDATE, 11, 77)])
+    with psycopg.connect(shop.connection.conninfo()) as blocking:
+        blocking.execute("SELECT FROM shop.orders FOR UPDATE")
+        with pytest.raises(WarehouseUnavailableError, match="or rows of it were locked"):
+            shop.merge(plan)

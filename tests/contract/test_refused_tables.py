@@ -17,10 +17,11 @@ from floodmark.core.errors import (
     TableRefusedError,
     TargetRefusedError,
 )
-from floodmark.core.policies import OnFailure, Rule
+from floodmark.core.policies import Deletes, OnFailure, Rule
 from floodmark.core.window.plan import LoadKind
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.warehouse import target_locks
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
 
@@ -136,6 +137,83 @@ def test_trigger_that_fails_stops_one_table(runner: PairRunner) -> None:
     runner.source.write(ITEMS, 2, 30)
     runner.source.write(ORDERS, 1, 11)
     with pytest.raises(TableRefusedError, match="error P0001"):
+        runner.run()
+    assert runner.equal(ORDERS)
+
+
+def test_locked_row_of_one_target_stops_that_table_alone(runner: PairRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target_locks, "MERGE_LOCK_SECONDS", 0.5)
+    runner.run()
+    runner.source.write(ITEMS, 2, 30)
+    runner.source.write(ORDERS, 1, 11)
+    with psycopg.connect(runner.shop.connection.conninfo()) as blocking:
+        blocking.execute("SELECT FROM shop.items FOR UPDATE")
+        with pytest.raises(TableRefusedError, match=f"locked for more than .* by session {blocking.info.backend_pid}"):
+            runner.run()
+        assert runner.equal(ORDERS)
+    runner.run()
+    assert runner.equal(ITEMS)
+
+
+def test_deferred_foreign_key_without_its_row_stops_that_table_alone(runner: PairRunner) -> None:
+    """The row that it needs is in quarantine."""
+    gate = pair(orders={"rules": (Rule("small", "amount < 100", OnFailure.QUARANTINE),)})
+    runner.run(gate)
+    change(
+        runner,
+        'ALTER TABLE shop.items ADD CONSTRAINT of FOREIGN KEY ("Id") REFERENCES shop.orders DEFERRABLE '
+        "INITIALLY DEFERRED",
+    )
+    for table, amount in ((ORDERS, BAD), (ITEMS, 40)):
+        runner.source.write(table, 4, amount)
+    runner.source.write(ORDERS, 1, 11)
+    with pytest.raises(TableRefusedError, match=r"dbo\.Items: .*constraint of of shop\.items rejected .* quarantine"):
+        runner.run(gate)
+    assert runner.verdicts()["Orders"] == "ready"
+    runner.source.write(ORDERS, 4, 44)
+    runner.run(gate)
+    assert runner.equal(ORDERS)
+    assert runner.equal(ITEMS)
+
+
+def test_deferred_foreign_key_finds_the_rows_of_a_table_that_is_merged_later(runner: PairRunner) -> None:
+    runner.run()
+    for one, other in (("items", "orders"), ("orders", "items")):
+        references = f'FOREIGN KEY ("Id") REFERENCES shop.{other} DEFERRABLE INITIALLY DEFERRED'
+        change(runner, f"ALTER TABLE shop.{one} ADD CONSTRAINT to_{other} {references}")
+    for table in (ORDERS, ITEMS):
+        runner.source.write(table, 4, 40)
+    runner.run()
+    assert runner.equal(ORDERS)
+    assert runner.equal(ITEMS)
+
+
+def test_deleted_row_that_another_table_refers_to_stops_the_table_of_the_delete(runner: PairRunner) -> None:
+    hard = pair(orders={"deletes": Deletes.HARD}, items={"deletes": Deletes.HARD})
+    runner.run(hard)
+    change(
+        runner,
+        "CREATE TABLE shop.mine (id bigint REFERENCES shop.items DEFERRABLE INITIALLY DEFERRED);"
+        "INSERT INTO shop.mine VALUES (2)",
+    )
+    runner.source.write(ITEMS, 2, None)
+    runner.source.write(ORDERS, 1, 11)
+    with pytest.raises(TableRefusedError, match=r"dbo\.Items: .*constraint mine_id_fkey of shop\.mine rejected"):
+        runner.run(hard)
+    assert runner.equal(ORDERS)
+
+
+def test_deferred_trigger_that_fails_stops_one_table(runner: PairRunner) -> None:
+    runner.run()
+    change(
+        runner,
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END';"
+        "CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON shop.items DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION refuse()",
+    )
+    runner.source.write(ITEMS, 2, 30)
+    runner.source.write(ORDERS, 1, 11)
+    with pytest.raises(TableRefusedError, match=r"dbo\.Items: .*error P0001"):
         runner.run()
     assert runner.equal(ORDERS)
 

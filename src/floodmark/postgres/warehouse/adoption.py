@@ -31,7 +31,7 @@ from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.statements import query, source_parameters
 from floodmark.postgres.warehouse.target_locks import lock_targets
 from floodmark.postgres.warehouse.targets import (
-    LOCK_TIMEOUT,
+    LOCK_SECONDS,
     OWN_TYPES,
     TargetColumn,
     column_types,
@@ -55,7 +55,7 @@ class PostgresAdoption:
 
     def adopt(self, pipeline: str, plan: TablePlan, age: RowsAge) -> int:
         with open_transaction(self._at, str(plan.source)) as session:
-            session.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+            session.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS:g}s'")
             window = insert_window(session, pipeline, import_lane(plan.source), age.at, [plan])
             lock_targets(session, [plan.target])
             _check(session, plan)

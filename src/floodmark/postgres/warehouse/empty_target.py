@@ -14,6 +14,7 @@ from floodmark.core.naming import quote, quote_table
 from floodmark.core.schema import TableName
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.merge import Merge, build_insert
+from floodmark.postgres.warehouse.target_locks import MERGE_LOCK_SECONDS
 
 BULK_ROWS = 10_000
 """The rows from which on this is worth its statements and its lock."""
@@ -60,7 +61,7 @@ def _drop_key(session: psycopg.Connection, target: TableName) -> tuple[str, str]
         if found is None:
             raise psycopg.Rollback
         session.execute(f"ALTER TABLE {quote_table(target)} DROP CONSTRAINT {quote(found[0])}")
-        session.execute("SET LOCAL lock_timeout = DEFAULT")
+        session.execute(f"SET LOCAL lock_timeout = {int(MERGE_LOCK_SECONDS * 1000)}")
         key = found
     return key
 

@@ -36,7 +36,7 @@ from floodmark.postgres.warehouse.gate import apply_rules, in_bound, recover_kep
 from floodmark.postgres.warehouse.merge import Merge, merge_of, same_key, staged, table, tombstone_key
 from floodmark.postgres.warehouse.merging import key_rules, run_merge, text_rules
 from floodmark.postgres.warehouse.staging import create_staging
-from floodmark.postgres.warehouse.target_locks import lock_targets
+from floodmark.postgres.warehouse.target_locks import LockLimit, lock_targets
 from floodmark.postgres.warehouse.targets import column_types
 
 _NO_INTERVAL = {"after_lsn": None, "margin_seconds": None}
@@ -68,7 +68,8 @@ class PostgresQuarantine:
                 lag_seconds=None,
             )[0]
             plan = replace(last, window_id=opened["window_id"], tables=(planned,), lane=lane, attempt=0)
-            return _Release(session, plan, planned, merge_of(plan, 0, has_tombstones=True), by).run()
+            with LockLimit(session, self._at, lane) as limit, limit.table(planned):
+                return _Release(session, plan, planned, merge_of(plan, 0, has_tombstones=True), by).run()
 
     def discard(self, pipeline: str, table: TableName, rule: str | None, by: str) -> int:
         ensure_schema(self._at)

@@ -39,9 +39,8 @@ FILLED = 80
 PostgreSQL writes a new version of each updated row. Where it finds room on the same page, no index gets an entry, and
 the next update takes the place of the old version (a HOT update).
 """
-LOCK_TIMEOUT = "10s"
-"""The lock timeout of ALTER TABLE. A waiting ALTER blocks every later reader of the target, so it gives up and is
-retried."""
+LOCK_SECONDS = 10.0
+"""The lock timeout of ALTER TABLE. A waiting ALTER blocks every later reader of the target, so it gives up."""
 
 
 @dataclass(frozen=True, slots=True)

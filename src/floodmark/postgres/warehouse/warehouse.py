@@ -11,6 +11,7 @@ from psycopg.rows import dict_row
 
 from floodmark.core.errors import (
     OperatorError,
+    TargetRefusedError,
     WarehouseUnavailableError,
     WatermarkConflictError,
 )
@@ -48,8 +49,8 @@ from floodmark.postgres.warehouse.staging import (
     list_staging,
 )
 from floodmark.postgres.warehouse.sweep import lower_positions, sweep_members, sweep_target
-from floodmark.postgres.warehouse.target_locks import lock_targets
-from floodmark.postgres.warehouse.targets import LOCK_TIMEOUT, column_types, ensure_target, read_columns
+from floodmark.postgres.warehouse.target_locks import LockLimit, lock_targets
+from floodmark.postgres.warehouse.targets import LOCK_SECONDS, column_types, ensure_target, read_columns
 from floodmark.sync.ports.stager import StagedRows
 from floodmark.sync.ports.staging import StagingSink
 from floodmark.sync.ports.warehouse import CheckedRows, StagedNow, WarehouseTraits
@@ -71,12 +72,12 @@ class PostgresWarehouse:
 
     def prepare_window(self, plan: WindowPlan) -> None:
         with open_transaction(self._at, plan.pipeline) as session:
-            session.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
             found = read_columns(session, [planned.target for planned in plan.tables])
-            for planned in plan.tables:
-                with translated(str(planned.source)):
-                    for done in ensure_target(session, planned, found.get(planned.target, {})):
-                        _LOG.info("%s", done)
+            with LockLimit(session, self._at, plan.lane, LOCK_SECONDS) as limit:
+                for planned in plan.tables:
+                    with limit.table(planned):
+                        for done in ensure_target(session, planned, found.get(planned.target, {})):
+                            _LOG.info("%s", done)
         # In a separate transaction: a load that was considered dead may still hold one of the tables.
         self._drop_staging(plan.window_id, kept=lasting_staging(plan))
         with open_transaction(self._at, plan.pipeline) as session:
@@ -119,12 +120,9 @@ class PostgresWarehouse:
             lock_targets(session, [planned.target for planned in plan.tables])
             refuse_lost_targets(session, plan)
             _refuse_overtaken_replay(session, plan)
-            plan = _as_reloads(session, plan)
             session.execute(_MERGE_SETTINGS)
-            counts = {
-                planned.source: _merge_table(session, plan, index, (staged or {}).get(planned.source))
-                for index, planned in enumerate(plan.tables)
-            }
+            with LockLimit(session, self._at, plan.lane) as limit:
+                counts = _merge_tables(session, plan, staged or {}, limit)
             return mark_merged(session, plan, counts)
 
     def open_rows(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> Sequence[CheckedRows]:
@@ -200,15 +198,11 @@ def _refuse_overtaken_replay(session: psycopg.Connection, plan: WindowPlan) -> N
             )
 
 
-def _as_reloads(session: psycopg.Connection, plan: WindowPlan) -> WindowPlan:
-    """Return the plan with reloads in place of first loads whose targets have rows, as of a ledger that was lost.
+def _as_reload(session: psycopg.Connection, table: TablePlan) -> TablePlan:
+    """Return a reload in place of a first load whose target has rows, as after the loss of the ledger.
 
     Rows that the source no longer has are swept.
     """
-    return dataclasses.replace(plan, tables=tuple(_as_reload(session, table) for table in plan.tables))
-
-
-def _as_reload(session: psycopg.Connection, table: TablePlan) -> TablePlan:
     if (
         table.kind is not LoadKind.FIRST_LOAD
         or table.is_reload
@@ -225,13 +219,68 @@ def _as_reload(session: psycopg.Connection, table: TablePlan) -> TablePlan:
     return dataclasses.replace(table, is_reload=True)
 
 
+def _merge_tables(
+    session: psycopg.Connection, plan: WindowPlan, staged: Mapping[TableName, StagedRows], limit: LockLimit
+) -> Mapping[TableName, TableCounts]:
+    """Merge every table, and evaluate the constraints that would be evaluated at COMMIT.
+
+    They see all tables merged: a foreign key may need rows of a table that is merged later. An error names its table.
+    A trigger names none. Then all tables are merged again with constraints that are evaluated after each statement.
+    """
+    try:
+        with session.transaction():  # a savepoint
+            counts = _merge_each(session, plan, staged, limit)
+            session.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            return counts
+    except psycopg.Error as error:
+        if session.broken:
+            raise
+        if planned := _constrained(session, plan, error):
+            raise _constraint_refused(planned, error) from error
+    session.execute("SET CONSTRAINTS ALL IMMEDIATE")
+    return _merge_each(session, plan, staged, limit)
+
+
+def _merge_each(
+    session: psycopg.Connection, plan: WindowPlan, staged: Mapping[TableName, StagedRows], limit: LockLimit
+) -> Mapping[TableName, TableCounts]:
+    counts = {}
+    for index, planned in enumerate(plan.tables):
+        with limit.table(planned):
+            counts[planned.source] = _merge_table(session, plan, index, staged.get(planned.source))
+    return counts
+
+
 def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, rows: StagedRows | None) -> TableCounts:
-    planned = plan.tables[index]
-    with translated(str(planned.source)):
-        if planned.is_reload:
-            lower_positions(session, plan, planned)
-        merge = merge_of(plan, index, _has_tombstones(session, plan, planned))
-        return _merge_staged(session, plan, planned, merge, rows)
+    planned = _as_reload(session, plan.tables[index])
+    plan = dataclasses.replace(plan, tables=(*plan.tables[:index], planned, *plan.tables[index + 1 :]))
+    if planned.is_reload:
+        lower_positions(session, plan, planned)
+    merge = merge_of(plan, index, _has_tombstones(session, plan, planned))
+    return _merge_staged(session, plan, planned, merge, rows)
+
+
+def _constrained(session: psycopg.Connection, plan: WindowPlan, error: psycopg.Error) -> TablePlan | None:
+    """Return the table with the constraint of an error, or the one that it refers to."""
+    if not (isinstance(error, psycopg.IntegrityError) and error.diag.schema_name and error.diag.table_name):
+        return None
+    owner = TableName(error.diag.schema_name, error.diag.table_name)
+    named = {"constraint": error.diag.constraint_name, "table": quote_table(owner)}
+    referenced = session.execute(read_sql("read_referenced_table"), named).fetchall()
+    targets = {planned.target: planned for planned in plan.tables}
+    return next((targets[name] for name in (owner, *(TableName(*row) for row in referenced)) if name in targets), None)
+
+
+def _constraint_refused(planned: TablePlan, error: psycopg.Error) -> TargetRefusedError:
+    diag = error.diag
+    return TargetRefusedError(
+        str(planned.source),
+        f"constraint {diag.constraint_name} of {diag.schema_name}.{diag.table_name} rejected the rows of the window "
+        "when all tables were merged.",
+        "Floodmark does not create such constraints: drop it, or bring the rows that it needs. They may be in "
+        "quarantine, or of a table that was left out.",
+        " ".join((diag.message_detail or diag.message_primary or "").split()),
+    )
 
 
 def _merge_staged(
