@@ -26,7 +26,7 @@ from floodmark.core.source.verdicts import classify
 from floodmark.core.source.words import CDC_WORDS, SourceWords
 from floodmark.core.version import Version
 from floodmark.sources.change_tracking.words import TRACKING_WORDS
-from floodmark.sources.compact.faults import BY_CLASS, OtherKeyError, explain_fault
+from floodmark.sources.compact.faults import BY_CLASS, OtherKeyError, ReservedColumnError, explain_fault
 from floodmark.sources.compact.types import ValueRefusedError
 from floodmark.sources.compact.words import COMPACT_WORDS
 from floodmark.sources.event_stream.marks import PartitionMark
@@ -150,10 +150,16 @@ _NARROWED = Difference(DriftClass.TYPE_NARROWED, "City", "nvarchar(50)", "nvarch
 
 def _file_errors() -> Iterator[Exception]:
     """Yield the errors that a device's file may be met with. The text of each is the description of its class."""
-    named = [kind for kind, _, _ in BY_CLASS if issubclass(kind, (AnchorError, DamagedFileError, OtherKeyError))]
+    named = [
+        kind
+        for kind, _, _ in BY_CLASS
+        if issubclass(kind, (AnchorError, DamagedFileError, OtherKeyError, ReservedColumnError))
+    ]
     for each in (*named, ValueRefusedError):
         yield each((inspect.getdoc(each) or "").partition("\n")[0].rstrip("."))
-    yield from map(_sqlite_error, ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_CORRUPT", "SQLITE_ERROR"))
+    states = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_CORRUPT", "SQLITE_INTERRUPT", "SQLITE_ERROR")
+    yield from map(_sqlite_error, states)
+    yield ValueError()
     yield PermissionError("permission denied")
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from compact_tracking import ChangeTracking, PurgeType, access, ship_copy
 from fleet_rig import ORDERS, PIPELINE, FleetRig, fleet_settings
-from floodmark.core.errors import CdcNotEnabledError
+from floodmark.core.errors import CdcNotEnabledError, SourceUnavailableError
 from floodmark.core.policies import Deletes, OnGap
 from floodmark.core.source.snapshot import Verdict
 from floodmark.postgres.connection import WarehouseConnection
@@ -298,6 +298,33 @@ def test_a_locked_device_is_read_by_the_next_run(rig: FleetRig, monkeypatch: pyt
         writer.execute("COMMIT")
     assert rig.sync() == {}
     assert rig.differing() == []
+
+
+def test_verification_does_not_wait_for_a_locked_device(rig: FleetRig) -> None:
+    for device in ("van-1", "van-2"):
+        rig.make(device, "INSERT INTO orders (id) VALUES (1)")
+    rig.run("van-1", "PRAGMA journal_mode = DELETE")
+    rig.sync()
+    with closing(sqlite3.connect(rig.path("van-1"), isolation_level=None)) as writer:
+        writer.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(SourceUnavailableError, match="device van-1 could not be read: the device kept its file"):
+            rig.differing()
+    assert rig.differing() == []
+
+
+def test_a_device_with_a_column_of_the_warehouse_stops_no_other(rig: FleetRig) -> None:
+    for device in ("van-1", "van-2"):
+        rig.make(device, "INSERT INTO orders (id) VALUES (1)")
+    rig.sync()
+    rig.run("van-1", "ALTER TABLE orders ADD COLUMN __Device TEXT", "INSERT INTO orders (id) VALUES (2)")
+    rig.run("van-2", "INSERT INTO orders (id) VALUES (2)")
+    assert rig.sync() == {"van-1": Verdict.NOT_PLANNABLE}
+    assert [row[:2] for row in rig.living()] == [("van-1", 1), ("van-2", 1), ("van-2", 2)]
+    ((cause, hint),) = rig.rows("SELECT cause, hint FROM floodmark.members WHERE verdict IS NOT NULL")
+    assert (cause, hint) == (
+        "it has a column __device, the name of the warehouse's own column.",
+        "Rename the column on the device.",
+    )
 
 
 def test_two_files_of_one_name_are_refused(rig: FleetRig) -> None:

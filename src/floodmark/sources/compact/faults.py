@@ -26,6 +26,10 @@ class OtherKeyError(Exception):
     """A device whose table has another key than the table of the fleet."""
 
 
+class ReservedColumnError(Exception):
+    """A device whose table has a column with the name of the warehouse's own column."""
+
+
 GAPS = frozenset({Verdict.EXPIRED, Verdict.INSTANCE_REPLACED, Verdict.AHEAD_OF_SOURCE})
 """The verdicts after which all rows of the device are to be read."""
 _READ_AGAIN = "Read the device as a whole again (floodmark source reload-device, or on_gap: repair)."
@@ -33,7 +37,7 @@ _COPY_AGAIN = "Copy the file from the device again, or restore it there."
 _ENABLE = "Enable the tracking of the table on the device (ChangeTracking.enable_tracking)."
 _FORGED = (ValueError, TypeError, LookupError, AttributeError)
 """What values lead to that neither SQLite nor the tracking wrote into the tracking's own tables."""
-ERRORS = (TrackingError, sqlite3.Error, OSError, ValueRefusedError, OtherKeyError, *_FORGED)
+ERRORS = (TrackingError, sqlite3.Error, OSError, ValueRefusedError, OtherKeyError, ReservedColumnError, *_FORGED)
 _CANNOT_OPEN = ("SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_READONLY", "SQLITE_AUTH")
 
 
@@ -66,6 +70,7 @@ def explain_fault(error: Exception, file: Path, mark: DeviceMark | None) -> Faul
 
 BY_CLASS: tuple[tuple[type[Exception], Verdict, str], ...] = (
     (OtherKeyError, Verdict.NOT_PLANNABLE, "Give the table the same key on all devices."),
+    (ReservedColumnError, Verdict.NOT_PLANNABLE, "Rename the column on the device."),
     (TrackingLostError, Verdict.INSTANCE_MISSING, _ENABLE),
     (AnchorReplacedError, Verdict.INSTANCE_REPLACED, _READ_AGAIN),
     (AnchorExpiredError, Verdict.EXPIRED, _READ_AGAIN),

@@ -40,11 +40,11 @@ from floodmark.core.window.chunks import Bound, LoadChunk
 from floodmark.core.window.columns import value_columns
 from floodmark.core.window.members import MemberRead
 from floodmark.core.window.plan import LoadKind, TablePlan
-from floodmark.sources.compact.faults import ERRORS, GAPS, OtherKeyError, explain_fault
+from floodmark.sources.compact.faults import ERRORS, GAPS, OtherKeyError, ReservedColumnError, explain_fault
 from floodmark.sources.compact.fleet import Fleet
 from floodmark.sources.compact.marks import DeviceMark
 from floodmark.sources.compact.rows import MASK, OPERATION, OWN_COLUMNS, POSITION, RowBatches
-from floodmark.sources.compact.tables import describe_tables, open_file, table_name
+from floodmark.sources.compact.tables import DEVICE_COLUMN, describe_tables, has_own_column, open_file, table_name
 from floodmark.sources.compact.unchanged import has_nothing_new
 from floodmark.sync.ports.members import attach_members
 from floodmark.sync.ports.reader import RowShape
@@ -142,7 +142,7 @@ class CompactReader:
         with self._open(file, mark.proof if mark else None) as snapshot:
             _require_whole(snapshot)
             names = snapshot.read_columns(table)
-            self._require_key(snapshot, table)
+            self._require_fit(snapshot, table)
             if mark is None:
                 rows = list(_bounded(snapshot.read_rows(table), file))
                 found = list(batches.build(device, names, rows, change.Operation.INSERT))
@@ -160,9 +160,12 @@ class CompactReader:
             self._give_back(file)
         return found, after
 
-    def _require_key(self, snapshot: Snapshot, table: str) -> None:
-        """Raise OtherKeyError where a device's table has another key than the plan."""
-        found, planned = describe_tables(snapshot.connection, [table])[table.lower()].key, self.plan.feed.table.key[1:]
+    def _require_fit(self, snapshot: Snapshot, table: str) -> None:
+        """Raise OtherKeyError or ReservedColumnError where a device's table does not fit that of the fleet."""
+        described = describe_tables(snapshot.connection, [table])[table.lower()]
+        if has_own_column(described):
+            raise ReservedColumnError(f"it has a column {DEVICE_COLUMN}, the name of the warehouse's own column")
+        found, planned = described.key, self.plan.feed.table.key[1:]
         if [name.lower() for name in found] != [name.lower() for name in planned]:
             raise OtherKeyError(f"its key is ({', '.join(found)}), and that of other devices ({', '.join(planned)})")
 
@@ -215,6 +218,9 @@ class CompactReader:
         names = [column.name for column in self.plan.feed.table.stored_columns[1:]]
         opened = open_file(file, is_shipped=self.fleet.is_shipped)
         with opened as connection, closing(sqlite3.connect(":memory:")) as copy:
+            # A copy would wait for a lock without end, a statement does not.
+            connection.execute("BEGIN")
+            connection.execute("SELECT count(*) FROM main.sqlite_master").fetchone()
             connection.backup(copy)
             guard(copy, file)
             has = {name.lower() for (name,) in copy.execute("SELECT name FROM pragma_table_xinfo(?)", (table,))}

@@ -75,14 +75,20 @@ def _describe(name: str, kind: int, rows: Sequence[tuple[str, str, int, int]]) -
     return DeviceTable(name, tuple((column, declared) for column, declared, _, _ in columns), tuple(key))
 
 
+def has_own_column(table: DeviceTable) -> bool:
+    """Return whether a table has a column with the name of Floodmark's own. The load leaves its device out."""
+    return any(column.lower() == DEVICE_COLUMN for column, _ in table.columns)
+
+
 def join_tables(name: TableName, found: Sequence[DeviceTable]) -> SourceTable:
-    """Return the table of a fleet. Raises ConfigError for a column that has Floodmark's own name."""
+    """Return the table of a fleet, without devices that ``has_own_column``. Raises ConfigError if all have one."""
+    found = [table for table in found if not has_own_column(table)]
+    if not found:
+        raise ConfigError(str(name), f"it has a column {DEVICE_COLUMN}, the name of the warehouse's own column.")
     declared: dict[str, tuple[str, str]] = {}
     for table in found:
         for column, kind in table.columns:
             declared.setdefault(column.lower(), (column, kind))
-    if DEVICE_COLUMN in declared:
-        raise ConfigError(str(name), f"it has a column {DEVICE_COLUMN}, the name of the warehouse's own column.")
     key = [declared[column.lower()][0] for column in found[0].key]
     device = SourceColumn(DEVICE_COLUMN, "nvarchar", 1, nullable=False, collation=EXACT_COLLATION)
     columns = [
