@@ -30,7 +30,8 @@ from floodmark.sources.compact.faults import BY_CLASS, OtherKeyError, ReservedCo
 from floodmark.sources.compact.types import ValueRefusedError
 from floodmark.sources.compact.words import COMPACT_WORDS
 from floodmark.sources.event_stream.marks import PartitionMark
-from floodmark.sources.event_stream.source import find_faults
+from floodmark.sources.event_stream.options import StreamOptions
+from floodmark.sources.event_stream.source import NOT_IN_SIGHT, find_faults
 from floodmark.sources.event_stream.transport import PartitionEnds
 from floodmark.sources.event_stream.words import STREAM_WORDS
 
@@ -106,6 +107,12 @@ _SITUATIONS: tuple[tuple[tuple[Kind, ...], Callable[[Kind], Situation]], ...] = 
     (_WITH_LOG, lambda kind: Situation(table={"instance": None})),
     (_WITH_LOG, lambda kind: Situation(table={"permitted": False, "instance": None})),
     (KINDS, lambda kind: Situation(ledger={"identity": InstanceIdentity(kind.feed, 77, _NOON)})),
+    (
+        KINDS,
+        lambda kind: Situation(
+            ledger={"target_fault": "the target shop.orders does not exist, and was loaded before."}
+        ),
+    ),
     (_WITH_LOG, lambda kind: Situation(table={"min_lsn": kind.position(70)})),
     (_WITH_LOG, lambda kind: Situation(source={"max_lsn": kind.position(40)})),
     (_WITH_LOG, lambda kind: Situation(source={"entries": {kind.position(50): _NOON}})),
@@ -189,3 +196,5 @@ def _of_partitions() -> Iterator[Validity]:
     ):
         for fault in find_faults({0: known}, ends, "Sales"):
             yield Situation(table={"fault": fault}).classify(STREAM)
+    for fault in filter(None, (NOT_IN_SIGHT, StreamOptions(False, True, "Sales", keeps_order=False).fault)):
+        yield Validity(_TABLE, fault.verdict, fault.cause, fault.hint)

@@ -84,8 +84,8 @@ class TableSnapshot:
     changes_after: Position | None = None
     """last_change_lsn is known of the changes after this position alone; None: of all."""
     restarts_at: Position | None = None
-    """Where a feed begins that began again without a change since it was made: there ``identity.store_id`` alone tells
-    the two apart. None for a feed whose identity always does."""
+    """Where a feed begins that began again without a change since it was made: there ``identity.store_id`` alone
+    distinguishes the two. None for a feed whose identity always does."""
     max_column_id: int = 0
     """The table's highest column_id; ids are never reused, so that it shows an added column."""
     min_lsn_at: datetime | None = None

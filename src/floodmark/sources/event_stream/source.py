@@ -57,7 +57,7 @@ _NEVER_STREAMED = frozenset(
     }
 )
 """The types of columns that the server leaves out of events (docs/reference/event_stream.md, "Columns")."""
-_NOT_IN_SIGHT = FeedFault(
+NOT_IN_SIGHT = FeedFault(
     Verdict.NOT_PLANNABLE,
     "the newest event of the database is not in sight: the messages at the end of the stream are of other databases."
     " Rows of a load would have no position that is newer than events that come late.",
@@ -183,7 +183,7 @@ class _Begin:
             number: PartitionMark(end.high, epoch=epochs.get(number), loaded=loaded, database=database)
             for number, end in ends.items()
         }
-        fault = _NOT_IN_SIGHT if tail and tail.has_limit else None
+        fault = NOT_IN_SIGHT if tail and tail.has_limit else None
         return cls(tuple(MemberMark(str(number), str(mark)) for number, mark in found.items()), rows_at, fault)
 
 

@@ -29,6 +29,6 @@ class StagingSink(Protocol):
 
         A part may be written several times, also at the same time: each try of a task reads the source as it is at its
         moment. Of a part of changes the rows of each try are kept apart, and the merge takes those of the try whose
-        result it is given, whoever writes last. Of a chunk the rows of one try are kept. Raises from ``core.errors``;
+        result it is given, whichever writes last. Of a chunk the rows of one try are kept. Raises from ``core.errors``;
         WatermarkConflictError, and writes nothing, for a load that a later attempt has replaced, or that is merged.
         """

@@ -97,6 +97,11 @@ TRUTH = [
     (NO_INSTANCE, {"cdc_enabled": False}, NEW, Verdict.INSTANCE_MISSING),
     ({"instance": instance(identity=LATER)}, {}, state(50), Verdict.INSTANCE_REPLACED),
     ({"instance": instance(identity=LATER)}, {}, state(50, identity=None), Verdict.READY),
+    # The target is another table than the one that the watermark belongs to.
+    ({}, {}, state(50, target_fault="gone."), Verdict.TARGET_LOST),
+    ({}, {}, state(100, target_fault="gone."), Verdict.TARGET_LOST),
+    ({}, {}, state(None, target_fault="gone."), Verdict.NOT_STARTED),
+    ({"min_lsn": lsn(60)}, {}, state(50, target_fault="gone."), Verdict.EXPIRED),
     # Capture: what there is, is read; that nothing comes any more shows at the end of it.
     ({}, STOPPED, state(50), Verdict.READY),
     ({}, STOPPED, state(100), Verdict.CAPTURE_STOPPED),
@@ -294,7 +299,7 @@ def test_watermark_where_the_feed_began_is_proven_by_the_store_alone(known: int,
     assert moved is (verdict if verdict is Verdict.INSTANCE_REPLACED else Verdict.CAUGHT_UP)
 
 
-def test_table_whose_changes_were_looked_for_above_the_watermark_is_not_quiet() -> None:
+def test_table_whose_changes_were_searched_above_the_watermark_only_is_not_quiet() -> None:
     seen = table_seen(last_change_lsn=LsnAbsence.NULL, changes_after=lsn(50))
     assert is_quiet(seen, lsn(50))
     assert not is_quiet(seen, lsn(49))
