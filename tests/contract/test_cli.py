@@ -340,6 +340,16 @@ def test_reload_opens_a_load_and_goes_on_with_it_when_it_is_called_again(
     assert len(set(loaded)) == 1
     (opened,) = ledger.list_unfinished("shop")
     assert (opened.plan.lane, opened.plan.tables[0].is_reload) == (load_lane(ORDERS), True)
+    refused = cli.invoke(app, ["reload", "shop", "dbo.Orders", "--give-up", "--where", "1 = 1"])
+    assert (refused.exit_code, len(ledger.list_unfinished("shop"))) == (2, 1)
+    given_up = cli.invoke(app, ["reload", "shop", "dbo.Orders", "--give-up"])
+    assert (given_up.exit_code, given_up.stdout) == (
+        0,
+        f"Window {loaded[0]} was given up. The target stays as it was.\n",
+    )
+    assert ledger.list_unfinished("shop") == []
+    nothing = cli.invoke(app, ["reload", "shop", "dbo.Orders", "--give-up"])
+    assert (nothing.exit_code, "no load of it is unfinished" in nothing.stderr) == (1, True)
 
 
 @pytest.mark.usefixtures("idle_source")

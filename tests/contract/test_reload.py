@@ -16,14 +16,17 @@ from floodmark.core.errors import (
     OperatorError,
     SourcePermissionError,
     WindowBusyError,
+    WindowExpiredError,
 )
 from floodmark.core.policies import Deletes, OnGap, SecurityFiltered
+from floodmark.core.recovery.gap import repair_key
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.source.snapshot import SourceSnapshot
 from floodmark.core.window.lane import load_lane
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
 from lsns import lsn
 
@@ -63,6 +66,48 @@ def test_table_under_a_reload_leaves_the_windows_until_that_is_published(runner:
     assert runner.reported.open == {}
     runner.run()
     assert runner.equal()
+
+
+def test_load_that_is_given_up_leaves_the_table_to_the_next_window(runner: Runner) -> None:
+    runner.run()
+    runner.planner().open_reload(ORDERS)
+    runner.source.write(1, 11)
+    runner.run()
+    assert runner.verdict()[0] == "repairing"
+    assert runner.planner().give_up(ORDERS) == 2
+    assert runner.shop.rows("SELECT FROM pg_tables WHERE schemaname = 'floodmark_staging'") == []
+    runner.run()
+    assert runner.verdict()[0] == "ready"
+    assert runner.equal()
+    with pytest.raises(OperatorError, match="no load of it is unfinished, so nothing was given up"):
+        runner.planner().give_up(ORDERS)
+
+
+def test_load_over_a_gap_that_is_given_up_leaves_the_gap(runner: Runner) -> None:
+    runner.run()
+    runner.expire()
+    runner.run(on_gap=OnGap.REPAIR)
+    assert list(runner.reported.open) == [repair_key(PIPELINE, ORDERS)]
+    runner.planner().give_up(ORDERS)
+    assert runner.reported.open == {}
+    with pytest.raises(WindowExpiredError):
+        runner.run()
+    runner.reload()
+    assert runner.equal()
+
+
+def test_load_that_runs_or_is_merged_is_not_given_up(runner: Runner) -> None:
+    runner.run()
+    opened = runner.planner().open_reload(ORDERS)
+    assert opened.window_id is not None
+    ledger, warehouse = runner.shop.ledger, runner.shop.warehouse
+    with ledger.hold_load(opened.window_id), pytest.raises(WindowBusyError):
+        runner.planner().give_up(ORDERS)
+    load_window(opened.window_id, ledger, warehouse, runner.source, runner.stager)
+    with pytest.raises(OperatorError, match=r"window 2 is merged, .* Finish it \(floodmark reload shop dbo\.Orders\)"):
+        runner.planner().give_up(ORDERS)
+    runner.reload()
+    assert ledger.list_unfinished(PIPELINE) == []
 
 
 def test_part_of_a_table_is_merged_and_nothing_swept_and_no_watermark_moves(runner: Runner) -> None:

@@ -42,6 +42,13 @@ def open_reload(app: AppContext, pipeline: str, table: str, where: str | None) -
     return load_planner(app, pipeline).open_reload(name, condition)
 
 
+def give_up_load(app: AppContext, pipeline: str, table: str) -> int:
+    """Drop the unfinished load of a table, with the alerts about it. Return its window. Raises from ``core.errors``."""
+    window_id = load_planner(app, pipeline).give_up(parse_table(pipeline, table))
+    app.alerts().end_alerts(LOAD_RUN_FAILED, pipeline)
+    return window_id
+
+
 def end_load(app: AppContext, pipeline: str, window_id: int) -> WindowPlan:
     """End the alerts about the table and about failed loads after its window has been published. Return its plan."""
     plan = wire(app.config, pipeline).ledger.windows().read_window(window_id).plan

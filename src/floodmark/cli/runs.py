@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from floodmark.app.load import end_load, open_reload
+from floodmark.app.load import end_load, give_up_load, open_reload
 from floodmark.app.replay import end_failed_replays, replay_of
 from floodmark.app.run import StartLoad, finish_window, run_pipeline
 from floodmark.cli.process import ConfigFile, Pipeline, explained, open_app, out
@@ -79,13 +79,21 @@ def reload(
     where: Annotated[
         str | None, typer.Option(help="Only rows for which this T-SQL condition over the table's columns is true.")
     ] = None,
+    give_up: Annotated[
+        bool, typer.Option("--give-up", help="Drop the unfinished load; nothing of it is merged.")
+    ] = False,
     config: ConfigFile = None,
 ) -> None:
     """Reload a TABLE of PIPELINE in parallel to its windows, and sweep rows that no longer exist at the source; or
     continue such a load. The old rows stay readable, and the other tables continue meanwhile."""
     with explained():
+        if give_up and where:
+            raise ConfigError("reload", "give --give-up without --where.")
         path = (config or config_path()).resolve()
         app = open_app(path)
+        if give_up:
+            typer.echo(f"Window {give_up_load(app, pipeline, table)} was given up. The target stays as it was.")
+            return
         opened = open_reload(app, pipeline, table, where)
         if opened.window_id is None:
             raise FloodmarkBugError(table, f"no load of the table was opened: {opened.reason}")

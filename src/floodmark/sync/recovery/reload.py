@@ -66,6 +66,35 @@ class LoadPlanner:
         table = self._find(name)
         return retry_on_conflict(lambda: self._reload(table, where))
 
+    def give_up(self, name: TableName) -> int:
+        """Drop the unfinished load of a table, of which nothing is merged. Return its window.
+
+        The table joins the next window of the pipeline, where its log has no gap. Raises OperatorError without such a
+        load, WindowBusyError while it runs.
+        """
+        self.ledger.ensure_schema()
+        table = self._find(name).source
+        opened = self._repairs.list_loads().get(table)
+        if opened is None:
+            raise OperatorError(str(table), "no load of it is unfinished, so nothing was given up.")
+        window_id = opened.plan.window_id
+        if opened.state is not WindowState.PLANNED:
+            raise OperatorError(
+                str(table),
+                f"window {window_id} is {opened.state.value}, so its rows are in the target already.",
+                f"Finish it (floodmark reload {self.settings.name} {table}).",
+            )
+        with self.ledger.hold_load(window_id):
+            self._drop(opened.plan)
+        _LOG.warning("Window %s, a load of %s, was given up on request.", window_id, table)
+        return window_id
+
+    def _drop(self, plan: WindowPlan) -> None:
+        table = plan.tables[0].source
+        self.warehouse.drop_staging(plan.window_id)
+        self.ledger.leave_out(plan.window_id, [table])
+        self.alerts.end_alert(repair_key(self.settings.name, table))
+
     def _reload(self, table: TableSettings, where: str) -> OpenResult:
         unfinished = self._repairs.list_loads().get(table.source)
         if unfinished is not None:
@@ -89,9 +118,7 @@ class LoadPlanner:
                 kept[table] = opened
                 continue
             _LOG.warning("Window %s was given up: %s is no longer in the configuration.", opened.plan.window_id, table)
-            self.warehouse.drop_staging(opened.plan.window_id)
-            self.ledger.leave_out(opened.plan.window_id, [table])
-            self.alerts.end_alert(repair_key(self.settings.name, table))
+            self._drop(opened.plan)
         return kept
 
     @property
