@@ -13,6 +13,7 @@ import pytest
 from emulator_process import Emulator
 from floodmark.core.errors import FloodmarkError, InstanceReplacedError, TableRefusedError, WindowExpiredError
 from floodmark.core.policies import OnGap
+from floodmark.core.source.history import LogEntry
 from floodmark.core.source.snapshot import Verdict
 from floodmark.core.version import Version
 from floodmark.core.window.chunks import LoadChunk
@@ -105,6 +106,23 @@ def test_without_snapshot_isolation_rows_are_read_as_they_are_and_the_end_stays_
     assert rig.differing() == []
     rig.sync()
     assert rig.watermark() == Version.of(6)
+    assert rig.differing() == []
+
+
+def test_tables_without_a_change_at_the_planned_end_are_read_when_a_load_has_moved_it_and_died(
+    rig: TrackingRig,
+) -> None:
+    rig.sync()
+    rig.run("UPDATE dbo.Orders SET Amount = 9 WHERE Id = 1")
+    opened = rig.open()
+    assert opened.window_id is not None
+    assert [table.quiet for table in rig.ledger.read_window(opened.window_id).plan.tables] == [False, True]
+    rig.run("UPDATE dbo.Lines SET V = N'new' WHERE B = 1")
+    # The first load of the window reads at one moment, and ends before it merges.
+    rig.ledger.extend_window(rig.ledger.begin_load(opened.window_id).plan, LogEntry(Version.of(4), None))
+    rig.run(f"ALTER DATABASE {rig.at.database} SET ALLOW_SNAPSHOT_ISOLATION OFF")
+    rig.finish(opened)
+    assert rig.watermark("Lines") == Version.of(4)
     assert rig.differing() == []
 
 

@@ -104,11 +104,14 @@ class WindowPlan:
         return LogEntry(self.to_lsn, self.to_lsn_at)
 
     def extended_to(self, end: LogEntry) -> WindowPlan:
-        """Return the plan with a later end. Raises ValueError for an earlier one, or for a window with a first load."""
+        """Return the plan with a later end, up to which no table is known to be quiet.
+
+        Raises ValueError for an earlier one, or for a window with a first load.
+        """
         if end.lsn < self.to_lsn or any(table.interval is None for table in self.tables):
             raise ValueError(f"window {self.window_id} cannot end at {end.lsn}")
         tables = tuple(
-            replace(table, interval=Interval(table.interval.after_lsn, end.lsn))
+            replace(table, interval=Interval(table.interval.after_lsn, end.lsn), quiet=False)
             for table in self.tables
             if table.interval is not None
         )

@@ -87,7 +87,7 @@ class _Tables:
         tracked: Sequence[Row],
         after: int | None = None,
     ):
-        """after: the version after which the newest changes were searched; None: they were not."""
+        """after: the version after which the newest changes were read; None: they were not."""
         self._tables = tables
         self._columns, self._keys = grouped(columns), grouped(keys)
         self._tracked = {row[0]: row[1:] for row in tracked}

@@ -25,7 +25,7 @@ class Source(Protocol):
         """Return a snapshot. It takes two statements with constant texts, whatever the number of tables; one for none.
 
         instances: the capture instance of tables that have pinned one; for the others, the newest instance is read.
-        positions: the positions for ``SourceSnapshot.entries``. A source may search changes after the lowest alone
+        positions: the positions for ``SourceSnapshot.entries``. A source may know the changes after the lowest alone
         (``TableSnapshot.changes_after``).
         marks: the marks of the members of tables, to find out whether any has changes; None: that is not asked, and no
         table is loaded as a whole by this snapshot, but those of ``whole``.

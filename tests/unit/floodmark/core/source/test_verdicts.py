@@ -299,7 +299,7 @@ def test_watermark_where_the_feed_began_is_proven_by_the_store_alone(known: int,
     assert moved is (verdict if verdict is Verdict.INSTANCE_REPLACED else Verdict.CAUGHT_UP)
 
 
-def test_table_whose_changes_were_searched_above_the_watermark_only_is_not_quiet() -> None:
+def test_table_whose_changes_are_known_above_the_watermark_alone_is_not_quiet() -> None:
     seen = table_seen(last_change_lsn=LsnAbsence.NULL, changes_after=lsn(50))
     assert is_quiet(seen, lsn(50))
     assert not is_quiet(seen, lsn(49))
