@@ -196,5 +196,7 @@ def _of_partitions() -> Iterator[Validity]:
     ):
         for fault in find_faults({0: known}, ends, "Sales"):
             yield Situation(table={"fault": fault}).classify(STREAM)
-    for fault in filter(None, (NOT_IN_SIGHT, StreamOptions(False, True, "Sales", keeps_order=False).fault)):
-        yield Validity(_TABLE, fault.verdict, fault.cause, fault.hint)
+    partly = StreamOptions(has_all_columns=False, has_old_values=True, group="floodmark", keeps_order=False)
+    for each in (NOT_IN_SIGHT, partly.fault):
+        if each is not None:
+            yield Validity(_TABLE, each.verdict, each.cause, each.hint)
