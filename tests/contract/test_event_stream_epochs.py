@@ -14,10 +14,11 @@ import pytest
 from change_log import ChangeLog
 from emulator_process import Emulator
 from floodmark.core.policies import OnGap
+from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import Verdict
 from floodmark.postgres.connection import WarehouseConnection
 from stream_rig import COLUMNS, ORDERS, StreamRig, stream_rig
-from two_streamed_tables import GROUP, emulated_stream
+from two_streamed_tables import GROUP, OTHERS, emulated_stream
 
 
 @pytest.fixture
@@ -174,6 +175,56 @@ def test_events_of_another_database_do_not_give_rows_of_a_load_their_position(ri
     rig.stream(*rig.change((1, "2.00", "two")))
     rig.sync()
     assert rig.differing() == []
+
+
+def with_others(rig: StreamRig) -> ChangeLog:
+    """Add a table Others to the pipeline. Return its log: the same as that of the rig, with columns of its own."""
+    rig.client.run("CREATE TABLE dbo.Others (Id int NOT NULL PRIMARY KEY)")
+    others = replace(rig.settings.tables[0], source=OTHERS, target=TableName("shop", "others"))
+    rig.settings = replace(rig.settings, tables=(*rig.settings.tables, others))
+    return replace(rig.log, table="Others", columns=COLUMNS[:1])
+
+
+def test_restore_that_one_table_shows_counts_for_all(rig: StreamRig) -> None:
+    """The log of Others is above its old events again when the next one comes, and the identifiers are as before."""
+    rig.log.commits = itertools.count(1000)
+    others = with_others(rig)
+    rig.sync()
+    rig.stream(*rig.change((1, "1.00", "one")), *others.commit(({}, {"Id": "1"})))
+    rig.stream(*others.commit(({}, {"Id": "2"})), *rig.change((2, "2.00", "lost")))
+    rig.client.run("INSERT dbo.Others VALUES (1), (2)")
+    rig.sync()
+    assert (rig.stopped(), rig.differing()) == ({}, [])
+    rig.client.run("DELETE dbo.Orders WHERE Id = 2; DELETE dbo.Others WHERE Id = 2")
+    del rig.rows[2]
+    begin_again(rig, guid=rig.log.guid, commits=1002)
+    others = replace(others, began_at=rig.log.began_at, commits=itertools.count(1005))
+    rig.client.run("INSERT dbo.Others VALUES (3)")
+    rig.stream(*rig.change((3, "3.00", "three")), *others.commit(({}, {"Id": "3"})))
+    rig.sync()
+    assert set(rig.stopped()) & {"0", "1"}
+    assert rig.verdicts() == {"Orders": Verdict.INSTANCE_REPLACED, "Others": Verdict.INSTANCE_REPLACED}
+    rig.sync()
+    for _ in rig.settings.tables:
+        assert rig.load_pending().window_id is not None
+    assert (rig.stopped(), rig.differing()) == ({}, [])
+    rig.log.commits = others.commits
+    rig.client.run("INSERT dbo.Others VALUES (4)")
+    rig.stream(*others.commit(({}, {"Id": "4"})), *rig.change((1, "7.00", "after")))
+    rig.sync()
+    assert rig.verdicts() == {"Orders": Verdict.READY, "Others": Verdict.READY}
+    assert rig.differing() == []
+
+
+def test_two_commits_of_one_identifier_in_two_partitions_make_it_count(rig: StreamRig) -> None:
+    rig.sync()
+    rig.stream(*rig.change((1, "1.00", "one")), *rig.change((2, "2.00", "two")))
+    rig.sync()
+    rig.change((1, "8.00", "lost"))
+    begin_again(rig, guid=str(uuid.uuid4()))
+    rig.stream(*rig.change((3, "3.00", "three")))
+    rig.sync()
+    assert_repaired(rig)
 
 
 @pytest.mark.parametrize("years", [0, 80])

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from floodmark.core.window.members import MemberRead
 from floodmark.sources.event_stream.envelope import parse_envelope
+from floodmark.sources.event_stream.epochs import are_marked
 from floodmark.sources.event_stream.marks import MOST_CARRIED_BYTES, PartitionMark
 
 _Marks = Mapping[str, PartitionMark]
@@ -29,7 +30,7 @@ def unite_reads(reads: Mapping[int, Sequence[MemberRead]]) -> Mapping[int, Seque
     if any(_has_lost(found, marks[number]) or _carries_apart(marks[number]) for number, found in reads.items()):
         return None
     every = [mark for found in marks.values() for mark in found.values()]
-    is_marked = any(mark.epoch.is_marked for mark in every if mark.epoch)
+    is_marked = are_marked(mark.epoch for mark in every if mark.epoch)
     return {
         number: [_with_evidence(read, marks[number], is_marked=is_marked) for read in found]
         for number, found in reads.items()

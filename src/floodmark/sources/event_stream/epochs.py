@@ -8,7 +8,7 @@ in ``logicalid``, or a commit LSN below the newest one (docs/reference/event_str
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
@@ -50,6 +50,8 @@ class Epoch:
     is_named: bool = False
     """Whether the epoch before had another identifier. Then an event with this one is never older: the clock of the
     server may have been set back since."""
+    steps_back: bool = False
+    """Whether its LSNs begin below those of the epoch before: the log of the database went back, for all tables."""
 
     @classmethod
     def parse(cls, found: Sequence[str | bool | None]) -> Epoch:
@@ -57,19 +59,23 @@ class Epoch:
         guid, lsn, at, begins_at, is_marked, *later = found
         begin = datetime.fromisoformat(str(begins_at)) if begins_at else None
         newest = bytes.fromhex(str(lsn)), datetime.fromisoformat(str(at))
-        return cls(str(guid), *newest, begin, bool(is_marked), later == [True])
+        is_named, steps_back = (*map(bool, later), False, False)[:2]
+        return cls(str(guid), *newest, begin, bool(is_marked), is_named, steps_back)
 
     def to_list(self) -> list[str | bool | None]:
         """Return the fields for the ledger."""
         begin = self.begins_at.isoformat() if self.begins_at else None
-        return [self.guid, self.lsn.hex(), self.at.isoformat(), begin, self.is_marked, self.is_named]
+        flags = [self.is_marked, self.is_named, self.steps_back]
+        return [self.guid, self.lsn.hex(), self.at.isoformat(), begin, *flags]
 
     def is_before(self, event: Dated) -> bool:
         """Return whether an event is of a later epoch."""
         if event.committed_at <= self.at:
             return False
-        if self.is_marked and event.guid != self.guid:
-            return True
+        return (self.is_marked and event.guid != self.guid) or self.is_above(event)
+
+    def is_above(self, event: Dated) -> bool:
+        """Return whether the LSN of an event steps back, although its commit is newer than all of the epoch."""
         return event.commit_lsn < self.lsn and event.committed_at - self.at > EPOCH_SLACK
 
     def is_after(self, event: Dated) -> bool:
@@ -100,6 +106,8 @@ class EpochWatch:
     """The one of the mark, with what the pass has read of it."""
     later: Epoch | None = None
     """The one that has begun in this pass."""
+    newest: Epoch | None = None
+    """The newest LSN and the newest time that all tables of the pipeline had in any partition before the pass."""
 
     def belongs(self, event: Dated) -> bool:
         """Take an event. Return whether it is of the epoch of the mark."""
@@ -111,22 +119,49 @@ class EpochWatch:
         elif later is not None and event.committed_at >= (later.begins_at or later.at):
             later.take(event)
             return False
-        elif known.is_before(event):
-            self.begin(event)
+        elif known.is_before(event) or (self.newest and self.newest.is_above(event)):
+            self.begin(event, steps_back=any(each.is_above(event) for each in (known, self.newest) if each))
             return False
         else:
             known.take(event)
         return True
 
-    def begin(self, event: Dated) -> None:
-        """Begin another epoch, unless one has begun."""
+    def begin(self, event: Dated, *, steps_back: bool) -> None:
+        """Begin another epoch, unless one has begun. steps_back: the log of the database went back."""
         if self.later is None:
             self.later = begin_epoch(event, event.committed_at)
             self.later.is_named = self.known is not None and event.guid != self.known.guid
+            self.later.steps_back = steps_back
 
     def is_older(self, event: Dated) -> bool:
         """Return whether an event that does not belong is older than the epoch of the mark."""
         return self.known is not None and self.known.is_after(event)
+
+
+def are_marked(epochs: Iterable[Epoch]) -> bool:
+    """Return whether two commits had the same identifier, in whatever tables and partitions."""
+    lsns: dict[str, bytes] = {}
+    return any(
+        each.is_marked or (each.lsn != _NO_LSN and lsns.setdefault(each.guid, each.lsn) != each.lsn) for each in epochs
+    )
+
+
+def newest_of(epochs: Collection[Epoch]) -> Epoch | None:
+    """Return the newest LSN and the newest time of epochs as one, None for no epochs."""
+    newest = max(epochs, key=lambda each: each.at, default=None)
+    return newest and replace(newest, lsn=max(each.lsn for each in epochs))
+
+
+def missed_epoch(own: Iterable[Epoch], every: Iterable[Epoch]) -> Epoch | None:
+    """Return the last epoch for which the log of the database went back, if a table has not begun it.
+
+    own: of the table. every: of all tables of the pipeline. A restore counts for all tables: the LSNs of a table may
+    be above its own old ones again when its next event comes.
+    """
+    begun = max((each.begins_at for each in own if each.begins_at), default=None)
+    back = [(each.begins_at, each) for each in every if each.steps_back and each.begins_at]
+    begins_at, last = max(back, key=lambda each: each[0], default=(None, None))
+    return last if begins_at and (begun is None or begun < begins_at) else None
 
 
 def epochs_of_partitions(known: Mapping[int, Epoch | None], partitions: Iterable[int]) -> Mapping[int, Epoch | None]:
@@ -140,16 +175,21 @@ def epochs_of_partitions(known: Mapping[int, Epoch | None], partitions: Iterable
 
 
 def epochs_of_load(
-    known: Iterable[Epoch], own: Sequence[tuple[int, Dated]], partitions: Iterable[int], *, is_marked: bool
+    known: Iterable[Epoch],
+    own: Sequence[tuple[int, Dated]],
+    partitions: Iterable[int],
+    missed: Epoch | None = None,
+    *,
+    is_marked: bool,
 ) -> Mapping[int, Epoch]:
     """Return the epoch with which each partition begins after a load of the whole table; none where it is unknown.
 
-    known: of the marks. own: the last events of the table, with their partitions. is_marked: whether two commits with
-    the same identifier were seen.
+    known: of the marks. own: the last events of the table, with their partitions. missed: see ``missed_epoch``.
+    is_marked: whether two commits with the same identifier were seen.
     """
     events = sorted(own, key=lambda each: each[1].committed_at)
     newest = max(known, key=lambda each: each.at, default=None)
-    base = newest or (begin_epoch(events[0][1]) if events else None)
+    base = newest or (begin_epoch(events[0][1]) if events else missed)
     if base is None:
         return {}
     watch = EpochWatch(replace(base, is_marked=base.is_marked or is_marked))
@@ -157,6 +197,8 @@ def epochs_of_load(
         watch.belongs(event)
     base = watch.later or watch.known or base
     base.is_marked = base.is_marked or is_marked
+    if missed is not None:
+        base = replace(base, begins_at=missed.begins_at, is_named=False, steps_back=True)
     lsns = dict.fromkeys(partitions, _NO_LSN)
     for number, event in events:
         if number in lsns and not base.is_after(event):

@@ -18,7 +18,7 @@ from floodmark.core.source.feed import InstanceIdentity, MemberMark
 from floodmark.core.source.snapshot import CaptureInstance, FeedFault, SourceSnapshot, TableSnapshot, Verdict
 from floodmark.core.version import Version
 from floodmark.sources.event_stream.connection import StreamConnection
-from floodmark.sources.event_stream.epochs import Epoch, epochs_of_load
+from floodmark.sources.event_stream.epochs import Epoch, are_marked, epochs_of_load, missed_epoch
 from floodmark.sources.event_stream.marks import LoadedCommit, PartitionMark, oldest
 from floodmark.sources.event_stream.options import WHOLE, StreamOptions, read_options
 from floodmark.sources.event_stream.pass_state import SEGMENTS_WITHIN
@@ -93,9 +93,12 @@ class EventStreamSource:
             require_primary(session, f"database {database}")
             catalog = _read_tables(session, tables)
         compared = {name: _Marks.of((marks or {}).get(name, ()), ends, now, database) for name in tables}
+        every = [epoch for each in compared.values() for epoch in each.epochs]
+        for each in compared.values():
+            each.compare(every)
         is_loading = marks is not None and any(name not in marks or compared[name].fault for name in tables)
         tail = read_tail(stream, ends, database) if is_loading or whole else None
-        is_marked = any(epoch.is_marked for each in compared.values() for epoch in each.epochs)
+        is_marked = are_marked(every)
         begins = {
             name: _Begin.of(catalog.spelling_of(name), ends, compared[name], tail, database, is_marked=is_marked)
             for name in tables
@@ -134,10 +137,12 @@ def require_primary(session: SourceSession, subject: str) -> None:
 class _Marks:
     """The marks of a table, compared with what the partitions have."""
 
-    def __init__(self, fault: FeedFault | None, epochs: Sequence[Epoch], *, is_quiet: bool) -> None:
+    def __init__(self, fault: FeedFault | None, epochs: Sequence[Epoch], *, is_read: bool, is_quiet: bool) -> None:
         self.fault = fault
         self.epochs = epochs
+        self.is_read = is_read
         self.is_quiet = is_quiet
+        self.missed: Epoch | None = None
 
     @classmethod
     def of(cls, found: Sequence[MemberMark], ends: Mapping[int, PartitionEnds], now: datetime, database: str) -> _Marks:
@@ -147,7 +152,16 @@ class _Marks:
         is_quiet = not waits_too_long and marks.keys() == ends.keys()
         is_quiet = is_quiet and all(mark.next == ends[number].high for number, mark in marks.items())
         epochs = [mark.epoch for mark in marks.values() if mark.epoch]
-        return cls(next(find_faults(marks, ends, database), None), epochs, is_quiet=bool(marks) and is_quiet)
+        fault = next(find_faults(marks, ends, database), None)
+        return cls(fault, epochs, is_read=bool(marks), is_quiet=bool(marks) and is_quiet)
+
+    def compare(self, every: Sequence[Epoch]) -> None:
+        """Compare the epochs with those of all tables."""
+        self.missed = missed_epoch(self.epochs, every)
+        if self.missed is not None and self.is_read and self.fault is None:
+            since = f"{self.missed.begins_at:%Y-%m-%d %H:%M:%S} UTC"
+            cause = f"the log of the database went back, as events of another table show since {since}."
+            self.fault = FeedFault(Verdict.INSTANCE_REPLACED, cause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +189,9 @@ class _Begin:
         epochs: Mapping[int, Epoch] = {}
         rows_at, loaded = None, None
         if tail is not None:
-            epochs = epochs_of_load(marks.epochs, tail.of_table(name), ends, is_marked=is_marked or tail.is_marked)
+            epochs = epochs_of_load(
+                marks.epochs, tail.of_table(name), ends, marks.missed, is_marked=is_marked or tail.is_marked
+            )
             newest = tail.newest(next(iter(epochs.values()), None))
             rows_at = end_of_commit(newest.commit_lsn) if newest else LOWEST
             loaded = LoadedCommit(newest.commit_lsn, newest.committed_at) if newest else None

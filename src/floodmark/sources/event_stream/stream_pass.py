@@ -20,6 +20,7 @@ from floodmark.core.window.plan import TablePlan
 from floodmark.sources.event_stream.batches import BatchDecoder
 from floodmark.sources.event_stream.change import find_names, parse_change
 from floodmark.sources.event_stream.envelope import parse_envelope
+from floodmark.sources.event_stream.epochs import are_marked, newest_of
 from floodmark.sources.event_stream.faults import PoisonError, UnknownVersionError
 from floodmark.sources.event_stream.joining import FaultyGroup, JoinedEvent, Outcome, SegmentJoiner, StreamMessage
 from floodmark.sources.event_stream.pass_state import MOST_BODIES_BYTES, PassState, Place
@@ -63,6 +64,9 @@ class StreamPass:
         names = [state.plan.feed.table.name for state in self._states]
         self._by_name = {(name.schema, name.name): state for name, state in zip(names, self._states, strict=True)}
         self._share_evidence()
+        newest = newest_of([epoch for state in self._states for epoch in state.epochs])
+        for watch in (watch for state in self._states for watch in state.watches.values()):
+            watch.newest = newest
 
     def run(self) -> Iterator[Found]:
         """Yield batches of changes with the number of their table, and the error of a table that is refused.
@@ -85,7 +89,7 @@ class StreamPass:
     def _share_evidence(self) -> None:
         """Let the events of each table show for all of them that identifiers name epochs."""
         epochs = [epoch for state in self._states for epoch in state.epochs]
-        is_marked = any(epoch.is_marked for epoch in epochs)
+        is_marked = are_marked(epochs)
         for epoch in epochs:
             epoch.is_marked = is_marked
 

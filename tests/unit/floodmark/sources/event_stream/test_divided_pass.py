@@ -44,6 +44,13 @@ def test_evidence_of_one_partition_counts_for_all_of_them_and_for_all_tables() -
     assert [mark.next for mark in marks] == [7, 8, 7]
 
 
+def test_two_commits_with_one_identifier_in_two_partitions_are_evidence() -> None:
+    epochs = [replace(EPOCH, lsn=(number + 1).to_bytes(10)) for number in range(2)]
+    united = unite_reads({0: [read(str(number), PartitionMark(7, epoch=each)) for number, each in enumerate(epochs)]})
+    assert united is not None
+    assert all((epoch := PartitionMark.parse(each.after or "").epoch) and epoch.is_marked for each in united[0])
+
+
 def test_reads_without_news_for_each_other_stay_as_they_are() -> None:
     first, *_ = segments()
     reads = {0: [read("0", PartitionMark(7, (first,), epoch=EPOCH)), read("1", PartitionMark(8, epoch=EPOCH))]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,7 +11,15 @@ from hypothesis import strategies as st
 
 from floodmark.core.schema import TableName
 from floodmark.sources.event_stream.defaults import EPOCH_SLACK
-from floodmark.sources.event_stream.epochs import Epoch, EpochWatch, begin_epoch, epochs_of_load
+from floodmark.sources.event_stream.epochs import (
+    Epoch,
+    EpochWatch,
+    are_marked,
+    begin_epoch,
+    epochs_of_load,
+    missed_epoch,
+    newest_of,
+)
 from floodmark.sources.event_stream.marks import LoadedCommit, PartitionMark
 from floodmark.sources.event_stream.tail import Tail, TailEvent
 
@@ -92,8 +101,56 @@ def test_epoch_of_an_earlier_ledger_has_no_identifier_of_its_own() -> None:
     assert not Epoch.parse(text).is_named
 
 
+@pytest.mark.parametrize(("found", "begins"), [(event(6, 11), True), (event(6, 9), False), (event(8, 11), False)])
+def test_lsn_below_that_of_another_table_or_partition_begins_an_epoch(found: TailEvent, *, begins: bool) -> None:
+    watch = EpochWatch(marked(5, -30), newest=newest_of([marked(7, -20), marked(4, 0)]))
+    assert watch.belongs(found) is not begins
+    assert (watch.later is not None and watch.later.steps_back) is begins
+
+
+def test_only_a_log_that_went_back_counts_for_other_tables() -> None:
+    watch = EpochWatch(marked(5, 0))
+    assert not watch.belongs(event(6, 11, "b"))
+    assert watch.later is not None
+    assert not watch.later.steps_back
+    assert missed_epoch([marked(5, 0)], [watch.later]) is None
+    back = begun(60)
+    assert missed_epoch([], [marked(5, 0), back, begun(50)]) == back
+    assert missed_epoch([replace(marked(5, 0), begins_at=NOON)], [back]) == back
+    assert missed_epoch([begun(60)], [back]) is None
+    assert missed_epoch([], [begin_epoch(event(1, 0), NOON)]) is None
+
+
+def begun(seconds: float) -> Epoch:
+    """Return an epoch for which the log of the database went back."""
+    return replace(begin_epoch(event(1, seconds), NOON + timedelta(seconds=seconds)), steps_back=True)
+
+
+def test_load_begins_the_epoch_that_its_table_has_missed() -> None:
+    own, missed = [event(6, 59), event(7, 61)], begun(60)
+    epochs = epochs_of_load([marked(5, 0)], Tail(own).of_table(TABLE), [0, 1], missed, is_marked=False)
+    assert {number: (each.lsn[-1], each.begins_at) for number, each in epochs.items()} == {
+        0: (7, missed.begins_at),
+        1: (0, missed.begins_at),
+    }
+    assert missed_epoch(epochs.values(), [missed]) is None
+    assert missed_epoch(epochs_of_load([], [], [0], missed, is_marked=False).values(), [missed]) is None
+
+
+def test_two_commits_with_one_identifier_may_be_in_two_partitions() -> None:
+    first, second = begin_epoch(event(1, 0)), begin_epoch(event(2, 1))
+    assert are_marked([first, second])
+    assert not are_marked([first, replace(second, guid="b"), first, replace(first, lsn=bytes(10))])
+    assert are_marked([marked(1, 0)])
+
+
+def test_epoch_of_a_mark_of_an_earlier_version_has_no_flags_of_its_beginning() -> None:
+    epoch = Epoch.parse(begun(60).to_list()[:5])
+    assert (epoch.begins_at, epoch.is_named, epoch.steps_back) == (NOON + timedelta(seconds=60), False, False)
+
+
 def test_mark_keeps_its_epoch_and_its_load() -> None:
-    epoch = begin_epoch(event(5, 0.5), NOON)
+    epoch = replace(begin_epoch(event(5, 0.5), NOON), steps_back=True)
     for each in (epoch, marked(5, 0)):
         mark = PartitionMark(7, replaced="why", epoch=each, loaded=LoadedCommit((9).to_bytes(10), NOON))
         assert PartitionMark.parse(str(mark)) == mark
