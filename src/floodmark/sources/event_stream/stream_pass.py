@@ -163,21 +163,21 @@ class StreamPass:
                 for row in found
                 if is_joined or state.has_in_window(chunk.partition, chunk.messages[row.place].offset)
             ]
-            own = state.select_unread(chunk.partition, chunk.messages, own)
-            if not own:
-                continue
-            state.find_late_moves(chunk.partition, form, own)
             try:
                 yield from self._build_own(state, chunk, form, own)
             except ConfigError as error:
                 state.is_refused = True
                 yield state.number, error
-            except Exception as found:  # noqa: BLE001  (a bug that one table shows must not stop the others)
+            except Exception as error:  # noqa: BLE001  (a bug that one table shows must not stop the others)
                 state.is_refused = True
-                yield state.number, _bug(state.plan, found)
+                yield state.number, _bug(state.plan, error)
 
     def _build_own(self, state: PassState, chunk: _Chunk, form: TableForm, rows: Sequence[EventRow]) -> Iterator[Found]:
-        for each in state.rows.build(form, rows):
+        own = state.select_unread(chunk.partition, chunk.messages, rows)
+        if not own:
+            return
+        state.find_late_moves(chunk.partition, form, own)
+        for each in state.rows.build(form, own):
             if isinstance(each, BadRow):
                 message = chunk.messages[each.place]
                 state.quarantine([(chunk.partition, message.offset, message.body)], each.reason)
