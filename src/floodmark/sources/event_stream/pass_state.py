@@ -108,7 +108,7 @@ class PassState:
             elif row.commit_lsn > newest:
                 own.append(row)
             elif loaded is not None and not loaded.covers(row.commit_lsn, row.committed_at):
-                watch.begin(row)  # newer, with a lower LSN: it would lose against the rows of the load
+                watch.begin(row, steps_back=True)  # newer, with a lower LSN: it would lose against the rows of the load
             elif self.plan.keeps_unread:
                 own.append(row)
         older = [
