@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 from typer.testing import CliRunner
 
 from cdc_database import CdcDatabase, cdc_database
+from embedded_postgres.server import EmbeddedPostgres
 from emulator_process import Emulator
 from floodmark.cli.main import app
 from floodmark.cli.process import out
@@ -252,6 +254,24 @@ def test_findings_are_shown_worst_first_and_never_with_a_password(cli: CliRunner
     assert result.exit_code == 4
     assert result.stdout.index("PROBLEM: ") < result.stdout.index("checks are good. --all lists them.")
     assert emulator.password not in result.output
+
+
+@pytest.mark.parametrize(("encoding", "grade"), [("UTF8", "good"), ("LATIN1", "problem")])
+def test_doctor_finds_a_warehouse_that_cannot_store_every_text(
+    cli: CliRunner, postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch, encoding: str, grade: str
+) -> None:
+    assert ("encoding", "warehouse") not in findings(cli)
+    at = {"conn_type": "postgres", "host": str(postgres.socket_dir), "login": "postgres", "schema": "encoded"}
+    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(at))
+    with psycopg.connect(postgres.conninfo(), autocommit=True) as session:
+        session.execute(f"CREATE DATABASE encoded ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+        try:
+            found = findings(cli)["encoding", "warehouse"]
+        finally:
+            session.execute("DROP DATABASE encoded WITH (FORCE)")
+    assert found["grade"] == grade
+    assert encoding in found["text"]
+    assert ("ENCODING 'UTF8' TEMPLATE template0" in found["fix"]) is (grade == "problem")
 
 
 def test_grants_are_enough_to_read_the_tables_and_their_changes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from croniter import croniter  # type: ignore[import-untyped]
 
 from floodmark.app.upkeep import likely_stop
-from floodmark.core.doctor.engine import examine_engine, examine_server
+from floodmark.core.doctor.engine import examine_encoding, examine_engine, examine_server
 from floodmark.core.doctor.finding import Finding, Grade
 from floodmark.core.doctor.server import DiagnosisInput
 from floodmark.core.durations import format_duration
@@ -34,8 +35,8 @@ _TICKS = 300
 def examine_source(app: AppContext, pipeline: str) -> tuple[Finding, ...]:
     """Return the findings about the source of a pipeline, and about the engine that reads it.
 
-    The warehouse is not needed: the doctor runs before there is a ledger, and when the warehouse is down. Of a stream,
-    it then does not know what was read.
+    The warehouse is not needed: the doctor runs before there is a ledger, and when the warehouse is down. It then does
+    not examine the warehouse's encoding, and of a stream it does not know what was read.
     """
     wiring = wire(app.config, pipeline)
     capture = app.config.source_of(pipeline).capture
@@ -62,10 +63,16 @@ def examine_source(app: AppContext, pipeline: str) -> tuple[Finding, ...]:
         engine = examine_server(spark.master, is_loopback=spark.is_loopback, has_tls=spark.has_tls)
     else:
         engine = examine_engine(spark.master, spark.conf)
-    found = (*found, *engine)
+    found = (*found, *engine, *_examine_warehouse(wiring))
     if capture is not None and capture.heartbeat is not None:
         return (*found, _examine_heartbeat(wiring, capture.heartbeat))
     return (*found, *_examine_beats(wiring, app.config.source_of(pipeline).heartbeat))
+
+
+def _examine_warehouse(wiring: PipelineWiring) -> Iterator[Finding]:
+    """Yield the finding on the warehouse: none where it cannot be reached."""
+    with suppress(FloodmarkError):
+        yield examine_encoding(wiring.warehouse.read_encoding())
 
 
 def _likely_marks(wiring: PipelineWiring) -> Mapping[TableName, Sequence[MemberMark]]:

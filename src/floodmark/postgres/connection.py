@@ -74,6 +74,8 @@ class WarehouseConnection:
     def _named(self) -> dict[str, str]:
         named = {
             "application_name": "floodmark",
+            # ADBC sends texts in UTF-8, whatever the role or the database sets.
+            "client_encoding": "UTF8",
             "connect_timeout": str(_CONNECT_TIMEOUT_SECONDS),
             # The session that holds a load is idle for as long as the load takes.
             "keepalives_idle": "60",

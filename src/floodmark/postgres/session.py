@@ -24,8 +24,27 @@ from floodmark.core.errors import (
 from floodmark.postgres.kept_sessions import keep_or_close, take_kept
 
 SUBJECT = "warehouse"
-# PostgreSQL writes moments to JSON in the session's time zone; keys in tombstones must not depend on it.
-_SESSION_SETTINGS = "SET TIME ZONE 'UTC'; SET bytea_output = 'hex'"
+_SETTINGS = {
+    # PostgreSQL writes moments to JSON in the session's time zone; keys in tombstones must not depend on it.
+    "TimeZone": "UTC",
+    "bytea_output": "hex",
+    # How statements and arrays are read, and how the names of types are written.
+    "standard_conforming_strings": "on",
+    "array_nulls": "on",
+    "quote_all_identifiers": "off",
+    # A merge takes longer than the limits that a role may have for its people, and the session of a load is idle.
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_session_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "transaction_timeout": "0",
+}
+SESSION_SETTINGS = "SELECT " + ", ".join(
+    # PostgreSQL 17 and later have the last one.
+    f"CASE WHEN current_setting('{name}', true) IS NOT NULL THEN set_config('{name}', '{value}', false) END"
+    for name, value in _SETTINGS.items()
+)
+"""The statement that gives a session what Floodmark relies on, whatever its role and its database set."""
 
 _NO_RIGHT = "42501"
 _HINTS = {
@@ -39,7 +58,12 @@ _LIMITS_HINT = (
     "PostgreSQL limits a row to a page of 8 kB without its long values, a key to 2,704 bytes, and a table to 1,600 "
     "columns. Leave columns out of the capture instance (@captured_column_list), or shorten the values at the source."
 )
-_UNAVAILABLE = ("08", "40001", "40P01", "53200", "53300", "55P03", "57P", "57014", "58")
+_UNAVAILABLE = ("08", "40001", "40P01", "53200", "53300", "55P03", "57P", "58")
+_CANCELED = "57014"
+CANCELED_HINT = (
+    "It is retried automatically. Floodmark's sessions have no statement_timeout: if it happens again, ask the DBA of "
+    "the warehouse who ends long statements."
+)
 # libpq reports no SQLSTATE while it connects. A server that writes its messages in another language matches none of
 # these, and the failure counts as "unavailable": it is retried and then reported with the server's message.
 _REFUSED = re.compile(
@@ -137,7 +161,7 @@ def _take_alive(conninfo: str) -> psycopg.Connection | None:
     session = take_kept(conninfo)
     if session is not None:
         try:
-            session.execute(_SESSION_SETTINGS)
+            session.execute(SESSION_SETTINGS)
         except psycopg.Error:
             session.close()
             return None
@@ -151,11 +175,22 @@ def _connect(conninfo: str, subject: str) -> psycopg.Connection:
     except psycopg.Error as error:
         raise _connect_error(error, subject) from error
     try:
-        session.execute(_SESSION_SETTINGS)
+        session.execute(SESSION_SETTINGS)
     except psycopg.Error as error:
         session.close()
         raise translate(error, subject) from error
     return session
+
+
+def read_encoding(at: Reachable) -> str:
+    """Return the encoding of the database, such as UTF8."""
+    with open_transaction(at) as session:
+        return encoding_of(session)
+
+
+def encoding_of(session: psycopg.Connection) -> str:
+    """Return the encoding of the database of a session."""
+    return session.info.parameter_status("server_encoding") or ""
 
 
 def translate(error: psycopg.Error, subject: str) -> FloodmarkError:
@@ -174,6 +209,10 @@ def by_sqlstate(state: str | None, message: str, subject: str) -> FloodmarkError
     if state is None or state.startswith(_UNAVAILABLE):
         return WarehouseUnavailableError(
             subject, f"the warehouse is not available: {words}.", "It is retried automatically.", detail
+        )
+    if state == _CANCELED:
+        return WarehouseUnavailableError(
+            subject, f"the warehouse canceled a statement: {words}.", CANCELED_HINT, detail
         )
     for prefix, hint in _HINTS.items():
         if state.startswith(prefix):

@@ -158,6 +158,12 @@ class PostgresWarehouseWiring:
 
         return sqlalchemy_url(self.connection())
 
+    def read_encoding(self) -> str:
+        """Return the encoding of the database, such as UTF8. Raises ConfigError, or the error of a connection."""
+        from floodmark.postgres.session import read_encoding
+
+        return read_encoding(self.connection())
+
     def comparer(self) -> RowComparer:
         from floodmark.postgres.warehouse.verify import PostgresRowComparer
 

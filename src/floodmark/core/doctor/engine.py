@@ -1,4 +1,4 @@
-"""The check of ``doctor`` on the engine: who can read the passwords that its executors receive."""
+"""The checks of ``doctor`` on the engine and the warehouse: who can read passwords, and which texts are stored."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from floodmark.core.doctor.finding import Finding, Grade
 
+ENCODING = "UTF8"
+NEW_DATABASE = (
+    "Create a database for the warehouse with CREATE DATABASE <name> ENCODING 'UTF8' TEMPLATE template0, and connect "
+    "to it. PostgreSQL cannot change the encoding of a database, and any other cannot store every text of SQL Server."
+)
 _LOCAL = "local"
 _ENCRYPTING = ("spark.authenticate", "spark.network.crypto.enabled")
 
@@ -45,3 +50,11 @@ def examine_engine(master: str, conf: Mapping[str, str]) -> Iterator[Finding]:
             "Set spark.authenticate and spark.network.crypto.enabled to true in the Spark connection's conf or in the "
             "cluster's configuration.",
         )
+
+
+def examine_encoding(encoding: str) -> Finding:
+    """Return the finding on the encoding of the warehouse's database."""
+    text = f"the database of the warehouse has the encoding {encoding}."
+    if encoding == ENCODING:
+        return Finding(Grade.GOOD, "encoding", "warehouse", text)
+    return Finding(Grade.PROBLEM, "encoding", "warehouse", text, NEW_DATABASE)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import psycopg
 
-from floodmark.core.errors import ConfigError
-from floodmark.postgres.session import SUBJECT, Reachable, open_transaction, refuse_shared_servers
+from floodmark.core.doctor.engine import ENCODING, NEW_DATABASE
+from floodmark.core.errors import ConfigError, WarehouseAdminError
+from floodmark.postgres.session import SUBJECT, Reachable, encoding_of, open_transaction, refuse_shared_servers
 from floodmark.postgres.sql import read_sql
 
 VERSION = 14
@@ -17,11 +18,15 @@ def ensure_schema(at: Reachable) -> None:
     """Create the ledger's tables, or upgrade those of an earlier version.
 
     A ledger of this version is not touched, so that daily runs need no right to create objects.
-    Raises ConfigError when a newer Floodmark created the ledger, and WarehouseAdminError where the connection leads
-    through a pooler in transaction mode.
+    Raises ConfigError when a newer Floodmark created the ledger, and WarehouseAdminError for a database that cannot
+    store every text, or where the connection leads through a pooler in transaction mode.
     """
     with open_transaction(at) as connection:
         refuse_shared_servers(at, connection)
+        if (encoding := encoding_of(connection)) != ENCODING:
+            raise WarehouseAdminError(
+                SUBJECT, f"its database has the encoding {encoding}, not {ENCODING}.", NEW_DATABASE
+            )
         if _version(connection) == VERSION:
             return
     # In a new session: the one above may have cached that there is no ledger.

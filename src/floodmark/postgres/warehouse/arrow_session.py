@@ -19,7 +19,7 @@ import pyarrow as pa
 from floodmark.core.errors import DataQualityError, FloodmarkError, WarehouseUnavailableError
 from floodmark.core.schema import TableName
 from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.session import by_sqlstate
+from floodmark.postgres.session import SESSION_SETTINGS, by_sqlstate
 
 _CHARACTER_NOT_IN_REPERTOIRE = "22021"
 _TARGET_TABLE = "adbc.ingest.target_table"
@@ -35,6 +35,7 @@ class ArrowSession:
         with self._translated():
             self._connection = adbc.AdbcConnection(_databases.open(at.uri()))
             self._connection.set_autocommit(False)
+        self.execute(SESSION_SETTINGS)
 
     def __enter__(self) -> ArrowSession:
         return self

@@ -16,7 +16,7 @@ from floodmark.core.errors import FloodmarkError, TargetRefusedError, WarehouseU
 from floodmark.core.schema import TableName
 from floodmark.core.window.lane import MAIN_LANE
 from floodmark.core.window.plan import TablePlan
-from floodmark.postgres.session import Reachable, open_session, translated
+from floodmark.postgres.session import CANCELED_HINT, Reachable, open_session, translated
 from floodmark.postgres.sql import read_sql
 
 # Separates Floodmark's advisory locks from those of other programs. Arbitrary, and fixed.
@@ -93,16 +93,20 @@ class LockLimit:
             try:
                 yield
             except psycopg.errors.LockNotAvailable as error:
-                raise self._locked(planned) from error
+                blocking = ", ".join(map(str, self._blocking)) or "another session"
+                raise self._refused(
+                    planned,
+                    f"{planned.target} or rows of it were locked for more than {self._seconds:g} s by {blocking}.",
+                    "End that transaction, or wait until it ends; the next run merges the table.",
+                ) from error
+            except psycopg.errors.QueryCanceled as error:
+                raise self._refused(
+                    planned, f"the warehouse canceled a statement about {planned.target}.", CANCELED_HINT
+                ) from error
 
-    def _locked(self, planned: TablePlan) -> FloodmarkError:
-        blocking = ", ".join(map(str, self._blocking)) or "another session"
+    def _refused(self, planned: TablePlan, message: str, hint: str) -> FloodmarkError:
         kind = TargetRefusedError if self._lane == MAIN_LANE else WarehouseUnavailableError
-        return kind(
-            str(planned.source),
-            f"{planned.target} or rows of it were locked for more than {self._seconds:g} s by {blocking}.",
-            "End that transaction, or wait until it ends; the next run merges the table.",
-        )
+        return kind(str(planned.source), message, hint)
 
     def _watch(self) -> None:
         interval = self._seconds / _SNAPSHOTS

@@ -12,6 +12,7 @@ EXPECTED = {
     "sslmode": "require",
     "sslrootcert": "/etc/ca file.pem",
     "application_name": "floodmark",
+    "client_encoding": "UTF8",
     "connect_timeout": "15",
     "keepalives_idle": "60",
 }
