@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, TARGET, UPDATE, Row, Shop, changes, first_load, instance
 
-from floodmark.core.errors import OperatorError, WatermarkConflictError
+from floodmark.core.errors import OperatorError, TargetRefusedError, WatermarkConflictError
 from floodmark.core.policies import Deletes, OnFailure, Rule, UnstorablePolicy
 from floodmark.core.recovery.release import Release
 from floodmark.core.settings import TableSettings
@@ -176,6 +176,20 @@ def test_value_of_a_wrong_type_is_refused_without_being_shown(shop: Shop) -> Non
         release(shop)
     assert "secret" not in str(found.value)
     assert outcomes(shop) == [("1", None)]
+
+
+def test_row_that_a_deferred_constraint_rejects_stays(shop: Shop) -> None:
+    shop.run(first_load(rules=(POSITIVE,)), 10, [Row(1, INSERT, 10, 1), Row(2, INSERT, 10, -2)])
+    with psycopg.connect(shop.connection.conninfo()) as session:
+        session.execute("CREATE TABLE shop.mine (id bigint PRIMARY KEY)")
+        session.execute("INSERT INTO shop.mine VALUES (1)")
+        session.execute(
+            'ALTER TABLE shop.orders ADD CONSTRAINT mine FOREIGN KEY ("Id") REFERENCES shop.mine '
+            "DEFERRABLE INITIALLY DEFERRED"
+        )
+    with pytest.raises(TargetRefusedError, match=r"constraint mine of shop\.orders rejected the rows"):
+        release(shop)
+    assert set(amounts(shop)) == {1}
 
 
 def test_table_that_is_being_reloaded_or_was_never_merged_is_refused(shop: Shop) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import psycopg
 import pytest
-from two_tables import ITEMS, PairRunner, pair
+from two_tables import ITEMS, ITEMS_TARGET, PairRunner, pair
 from warehouse_shop import ORDERS, PIPELINE, Shop
 
 from floodmark.core.errors import (
@@ -21,7 +21,9 @@ from floodmark.core.policies import Deletes, OnFailure, Rule
 from floodmark.core.window.plan import LoadKind
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.warehouse import target_locks
+from floodmark.postgres.warehouse import target_locks, warehouse
+from floodmark.postgres.warehouse.counts import MergeCounts, count_merge
+from floodmark.postgres.warehouse.merge import Merge
 from floodmark.sync.run.load import load_window
 from floodmark.sync.run.open_window import open_window
 
@@ -215,6 +217,22 @@ def test_deferred_trigger_that_fails_stops_one_table(runner: PairRunner) -> None
     runner.source.write(ORDERS, 1, 11)
     with pytest.raises(TableRefusedError, match=r"dbo\.Items: .*error P0001"):
         runner.run()
+    assert runner.equal(ORDERS)
+
+
+def test_merge_that_fails_unexpectedly_stops_one_table(runner: PairRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail_for_items(session: psycopg.Connection, merge: Merge) -> MergeCounts:
+        if merge.target == ITEMS_TARGET:
+            raise KeyError(BAD)
+        return count_merge(session, merge)
+
+    runner.run()
+    monkeypatch.setattr(warehouse, "count_merge", fail_for_items)
+    runner.source.write(ITEMS, 2, 30)
+    runner.source.write(ORDERS, 1, 11)
+    with pytest.raises(TableRefusedError, match=r"dbo\.Items: .*the merge failed \(KeyError\)") as found:
+        runner.run()
+    assert str(BAD) not in str(found.value)
     assert runner.equal(ORDERS)
 
 

@@ -38,6 +38,7 @@ from floodmark.postgres.warehouse.merging import key_rules, run_merge, text_rule
 from floodmark.postgres.warehouse.staging import create_staging
 from floodmark.postgres.warehouse.target_locks import LockLimit, lock_targets
 from floodmark.postgres.warehouse.targets import column_types
+from floodmark.postgres.warehouse.warehouse import constraint_refused
 
 _NO_INTERVAL = {"after_lsn": None, "margin_seconds": None}
 
@@ -94,6 +95,10 @@ class _Release:
         self._drop_incomplete()
         counted = count_merge(self.session, self.merge)
         run_merge(self.session, self.planned, self.merge, counted.staged)
+        try:
+            self.session.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        except psycopg.IntegrityError as error:
+            raise constraint_refused(self.planned, error) from error
         self._settle("settle_released")
         self.session.execute(f"DROP TABLE {quote_table(self.merge.staging)}")
         window_id = None

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import psycopg
 
-from floodmark.core.errors import FloodmarkError, TargetRefusedError, WarehouseUnavailableError
+from floodmark.core.errors import FloodmarkBugError, FloodmarkError, TargetRefusedError, WarehouseUnavailableError
 from floodmark.core.schema import TableName
 from floodmark.core.window.lane import MAIN_LANE
 from floodmark.core.window.plan import TablePlan
@@ -57,7 +57,7 @@ class BlockingSession:
 
 
 class LockLimit:
-    """A limit on the waits of a transaction for locks of other sessions, and the sessions that it waits for.
+    """A limit on the waits of a transaction for locks of other sessions, and the frame around the work on each table.
 
     PostgreSQL names them only while the statement waits, and to another session. So a thread asks, from a session that
     it opens when the block lasts longer than the time between two snapshots.
@@ -85,7 +85,7 @@ class LockLimit:
 
     @contextmanager
     def table(self, planned: TablePlan) -> Iterator[None]:
-        """Raise every error of the warehouse as one about this table.
+        """Raise every error as one about this table.
 
         A wait that was too long refuses the table, and only a load or a replay of this table alone is retried.
         """
@@ -94,14 +94,21 @@ class LockLimit:
                 yield
             except psycopg.errors.LockNotAvailable as error:
                 blocking = ", ".join(map(str, self._blocking)) or "another session"
+                then = "; the next run merges the table." if self._lane == MAIN_LANE else ", and run again."
                 raise self._refused(
                     planned,
                     f"{planned.target} or rows of it were locked for more than {self._seconds:g} s by {blocking}.",
-                    "End that transaction, or wait until it ends; the next run merges the table.",
+                    f"End that transaction, or wait until it ends{then}",
                 ) from error
             except psycopg.errors.QueryCanceled as error:
                 raise self._refused(
                     planned, f"the warehouse canceled a statement about {planned.target}.", CANCELED_HINT
+                ) from error
+            except (psycopg.Error, FloodmarkError):
+                raise
+            except Exception as error:  # a bug that one table shows must not stop the others
+                raise FloodmarkBugError(
+                    str(planned.source), f"the merge failed ({type(error).__name__}).", "", str(error)
                 ) from error
 
     def _refused(self, planned: TablePlan, message: str, hint: str) -> FloodmarkError:

@@ -236,7 +236,7 @@ def _merge_tables(
         if session.broken:
             raise
         if planned := _constrained(session, plan, error):
-            raise _constraint_refused(planned, error) from error
+            raise constraint_refused(planned, error) from error
     session.execute("SET CONSTRAINTS ALL IMMEDIATE")
     return _merge_each(session, plan, staged, limit)
 
@@ -271,7 +271,8 @@ def _constrained(session: psycopg.Connection, plan: WindowPlan, error: psycopg.E
     return next((targets[name] for name in (owner, *(TableName(*row) for row in referenced)) if name in targets), None)
 
 
-def _constraint_refused(planned: TablePlan, error: psycopg.Error) -> TargetRefusedError:
+def constraint_refused(planned: TablePlan, error: psycopg.Error) -> TargetRefusedError:
+    """Return the error about a constraint that was evaluated after the merge."""
     diag = error.diag
     return TargetRefusedError(
         str(planned.source),
