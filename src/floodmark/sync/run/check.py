@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError, OperatorError
 from floodmark.core.schema import TableName
 from floodmark.core.window.lane import MAIN_LANE
-from floodmark.core.window.plan import WindowPlan, WindowState
+from floodmark.core.window.plan import TableCounts, WindowPlan, WindowState
 from floodmark.sync.ports.ledger import Ledger
 from floodmark.sync.ports.quality import Quality
 from floodmark.sync.run.refusals import refusal, refused_verdict
@@ -32,7 +32,7 @@ def check_window(window_id: int, ledger: Ledger, quality: Quality) -> bool:
     if opened.state is not WindowState.MERGED:
         _LOG.info("Window %s is already %s; its checks have passed.", window_id, opened.state.value)
         return False
-    errors = _check(opened.plan, ledger, quality)
+    errors = _check(opened.plan, ledger.read_counts(window_id), quality)
     if errors:
         _leave_out(opened.plan, errors, ledger)
     ledger.mark_checked(window_id)
@@ -40,14 +40,16 @@ def check_window(window_id: int, ledger: Ledger, quality: Quality) -> bool:
     return True
 
 
-def _check(plan: WindowPlan, ledger: Ledger, quality: Quality) -> Mapping[TableName, FloodmarkError]:
+def _check(
+    plan: WindowPlan, counts: Mapping[TableName, TableCounts], quality: Quality
+) -> Mapping[TableName, FloodmarkError]:
     """Return the errors about tables that fail. An error that no one expects refuses all of them.
 
     So the window is given up, as one of which every table fails. Otherwise each later run would check it again, with
     the same end, and no run could ever pass it.
     """
     try:
-        return quality.check_window(plan, ledger.read_counts(plan.window_id))
+        return quality.check_window(plan, counts)
     except FloodmarkError:
         raise
     except Exception as error:  # noqa: BLE001  (a bug must not keep the pipeline at one window)
