@@ -62,7 +62,21 @@ def from_code_page(data: bytes, code_page: str) -> str:
 
 def to_code_page(text: str, code_page: str) -> bytes:
     """Return a varchar's bytes. What the code page does not know is replaced."""
-    return text.replace(NUL, "\0").encode(code_page, "replace")
+    # A pair is two units, neither of which a code page knows.
+    return _WIDE.sub("??", text.replace(NUL, "\0")).encode(code_page, "replace")
+
+
+def first_units(text: str, count: int) -> str:
+    """Return the first ``count`` code units of a text, and of a pair that is over the end the first half."""
+    if len(text) * 2 <= count or unit_count(text) == len(text):
+        return text[:count]
+    return from_utf16(to_utf16(text)[: 2 * count])
+
+
+def first_characters(text: str, count: int) -> str:
+    """Return the first ``count`` code units of a text, or one less: no half of a pair."""
+    units = first_units(text, count)
+    return units if text.startswith(units) else units[:-1]
 
 
 def unit_count(text: str) -> int:

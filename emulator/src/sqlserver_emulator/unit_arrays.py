@@ -13,6 +13,8 @@ Numbers: TypeAlias = npt.NDArray[Any]
 
 _UNITS: Final = "<u2"
 _ASCII_END: Final = 0x80
+_FOUR_BYTES: Final = 0xF0
+"""Bytes from here on begin a character of four bytes in UTF-8."""
 _FIRST_HIGH: Final = 0xDBFC
 """The first half of the pair that is the character for U+D800 (``code_units``)."""
 _LAST_HIGH: Final = 0xDBFE
@@ -30,6 +32,11 @@ def content(array: Any) -> tuple[Numbers, memoryview]:
     return offsets - start, memoryview(data_buffer or b"")[start:end]
 
 
+def may_have_pairs(array: Any) -> bool:
+    """Return whether an Arrow array has texts with a character of four bytes, which can be two units."""
+    return bool(np.frombuffer(array.buffers()[2] or b"", np.uint8).max(initial=0) >= _FOUR_BYTES)
+
+
 def encode(offsets: Numbers, data: memoryview) -> tuple[Numbers, bytes]:
     """Return the offsets and the bytes of the code units, little-endian, of texts in UTF-8."""
     octets: Numbers = np.frombuffer(data, np.uint8)
@@ -37,15 +44,10 @@ def encode(offsets: Numbers, data: memoryview) -> tuple[Numbers, bytes]:
         return offsets.astype(np.int64) * 2, octets.astype(_UNITS).tobytes()
     units = np.frombuffer(str(data, "utf-8").encode("utf-16-le"), _UNITS)
     # A character of four bytes is a pair.
-    ends = _counted(_begins(octets) + (octets >= 0xF0), offsets)
+    ends = _counted(_begins(octets) + (octets >= _FOUR_BYTES), offsets)
     if UTF8_PREFIX in bytes(data):
         units, ends = _resolved(units, ends)
     return ends * 2, units.tobytes()
-
-
-def character_ends(offsets: Numbers, data: memoryview) -> Numbers:
-    """Return the offsets of texts in UTF-8, counted in characters."""
-    return _counted(_begins(np.frombuffer(data, np.uint8)), offsets)
 
 
 def _begins(octets: Numbers) -> Numbers:

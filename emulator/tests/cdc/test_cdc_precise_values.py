@@ -147,3 +147,14 @@ def test_a_large_result_has_every_code_unit(database: CdcDatabase, raw: RawClien
 )
 def test_functions_count_code_units(database: CdcDatabase, expression: str, value: object) -> None:
     assert database.scalar(expression) == value
+
+
+def test_texts_of_a_change_table_have_the_units_of_their_columns(database: CdcDatabase) -> None:
+    database.run("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, v nvarchar(3), c nchar(4), d char(4))")
+    database.enable("t")
+    database.run("INSERT dbo.t VALUES (1, N'🦀a', N'🦀', N'🦀')", "UPDATE dbo.t SET c = N'🦀🦀' WHERE id = 1")
+    database.run("DELETE dbo.t WHERE id = 1")
+    database.scan()
+    rows = [tuple(row[name] for name in ("__$operation", "v", "c", "d")) for row in database.change_table("dbo_t")]
+    before, after = ("🦀a", "🦀  ", "??  "), ("🦀a", "🦀🦀", "??  ")
+    assert rows == [(2, *before), (3, *before), (4, *after), (1, *after)]

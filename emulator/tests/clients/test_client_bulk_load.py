@@ -65,6 +65,41 @@ def test_rows_loaded_in_bulk_are_the_rows_that_were_given(autocommit: Any, drive
     assert rows_of(autocommit, f"SELECT * FROM {loaded} ORDER BY Id") == expected
 
 
+@pytest.fixture
+def short_texts(server: Emulator) -> Iterator[str]:
+    with contextlib.closing(server.connect_pymssql(DATABASE, autocommit=True)) as admin:
+        run(admin, "DROP TABLE IF EXISTS dbo.Short")
+        run(admin, "CREATE TABLE dbo.Short (Id int NOT NULL, Name nvarchar(3) NULL, Code nchar(4) NULL)")
+        yield "dbo.Short"
+
+
+SHORT = (Column(1, "Id"), Column(2, "Name"), Column(3, "Code"))
+
+
+def test_texts_of_a_load_are_as_long_as_their_code_units(autocommit: Any, driver: Driver, short_texts: str) -> None:
+    rows = [(1, "🌊a", "🌊"), (2, "é", "🌊🌊"), (3, None, None)]
+    load(driver, autocommit, short_texts, SHORT, rows)
+    read = f"SELECT Id, Name, Code, DATALENGTH(Code), Code + N'|' FROM {short_texts} ORDER BY Id"
+    assert rows_of(autocommit, read) == [
+        (1, "🌊a", "🌊  ", 8, "🌊  |"),
+        (2, "é", "🌊🌊", 8, "🌊🌊|"),
+        (3, None, None, None, None),
+    ]
+
+
+@pytest.mark.parametrize("name", ["python-tds", "mssql-python"])
+@pytest.mark.parametrize("row", [(2, "🌊🌊", "a"), (2, "a", "🌊🌊🌊")])
+def test_load_of_a_text_with_too_many_code_units_leaves_nothing(
+    name: str, server: Emulator, short_texts: str, row: tuple[Any, ...]
+) -> None:
+    """FreeTDS, which pymssql has, cuts texts to the lengths of their columns before it sends them."""
+    driver = DRIVERS[name]
+    with contextlib.closing(driver.connect(server, DATABASE, autocommit=True)) as connection:
+        with pytest.raises(Exception, match=r"(?i)truncat|too long|length|size"):
+            load(driver, connection, short_texts, SHORT, [(1, "a", "b"), row])
+        assert rows_of(connection, f"SELECT COUNT(*) FROM {short_texts}") == [(0,)]
+
+
 def test_an_identity_that_is_left_out_is_given_by_the_server(autocommit: Any, driver: Driver, loaded: str) -> None:
     load(driver, autocommit, loaded, [TEXT], [("a",), ("b",)])
     assert rows_of(autocommit, f"SELECT Id, Name FROM {loaded} ORDER BY Id") == [(1, "a"), (2, "b")]

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from client_body import TYPES, rows_of, run
+from client_body import TYPES, error_of, rows_of, run
 from drivers import Driver
 
 
@@ -57,6 +57,19 @@ def test_all_types_come_back_in_one_row(connection: Any) -> None:
 def test_a_parameter_arrives_as_it_was_given(connection: Any, driver: Driver, declared: str, value: object) -> None:
     given = driver.binary(value) if isinstance(value, bytes) else value
     assert rows_of(connection, f"SELECT CAST({driver.mark} AS {declared})", given) == [(value,)]
+
+
+@pytest.mark.parametrize(("declared", "length"), [("nvarchar(3)", 3), ("nchar(4)", 4)])
+def test_parameter_with_too_many_code_units_is_refused_by_its_column(
+    connection: Any, driver: Driver, declared: str, length: int
+) -> None:
+    run(connection, f"CREATE TABLE #units (v {declared} NULL)")
+    run(connection, f"INSERT INTO #units VALUES ({driver.mark})", "🌊a")
+    assert rows_of(connection, "SELECT v, LEN(v) FROM #units") == [
+        ("🌊a".ljust(length - 1) if declared[1] == "c" else "🌊a", 3)
+    ]
+    error = error_of(lambda: run(connection, f"INSERT INTO #units VALUES ({driver.mark})", "🌊🌊🌊"))
+    assert "truncated" in str(error)
 
 
 def test_long_text_and_bytes_travel_in_both_directions(connection: Any, driver: Driver) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -34,10 +32,3 @@ def test_texts_of_a_column_are_encoded_as_each_of_them(texts: list[str], offset:
 def test_halves_of_pairs_keep_their_values_apart(texts: list[str]) -> None:
     expected = [text.encode("utf-16-le", "surrogatepass") for text in texts]
     assert _encoded([code_units.escaped(text) for text in texts]) == expected
-
-
-@PATIENT
-@given(st.lists(TEXTS, max_size=6))
-def test_ends_of_texts_are_counted_in_characters(texts: list[str]) -> None:
-    ends = unit_arrays.character_ends(*unit_arrays.content(pa.array(texts, pa.string())))
-    assert [int(end - begin) for begin, end in pairwise(ends)] == [len(text) for text in texts]

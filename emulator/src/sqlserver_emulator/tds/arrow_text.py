@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from sqlserver_emulator.system_types import BY_NAME
 from sqlserver_emulator.system_types.wire import Packing
 from sqlserver_emulator.tds import type_info
 from sqlserver_emulator.tds.arrow_parts import FixedPart, Mask, Numbers, Part, VariablePart
-from sqlserver_emulator.tds.values import POINTER, ValueTooLongError
+from sqlserver_emulator.tds.values import POINTER, without_blanks
 from sqlserver_emulator.types import TsqlType
 
 _NULL_LENGTH = 0xFFFF
@@ -26,11 +27,18 @@ def content_parts(type_: TsqlType, array: Any, present: Mask | None) -> list[Par
         return [*_pointer_parts(lengths, present), content]
     if type_info.is_plp(type_):
         return _chunk_parts(content, lengths, present)
-    longest = int(lengths.max(initial=0))
-    if longest > type_info.value_bytes(type_):
-        raise ValueTooLongError(type_, longest)
+    if lengths.max(initial=0) > type_info.value_bytes(type_):
+        content = _without_blanks(type_, content)
+        lengths = np.diff(content.offsets)
     announced = lengths if present is None else np.where(present, lengths, _NULL_LENGTH)
     return [FixedPart([("<u2", announced)]), content]
+
+
+def _without_blanks(type_: TsqlType, content: VariablePart) -> VariablePart:
+    data, largest = bytes(content.data), type_info.value_bytes(type_)
+    values = [data[start:end] for start, end in pairwise(content.offsets)]
+    fitting = [value if len(value) <= largest else without_blanks(type_, value) for value in values]
+    return VariablePart(np.cumsum([0, *map(len, fitting)]), b"".join(fitting))
 
 
 def _chunk_parts(content: VariablePart, lengths: Numbers, present: Mask | None) -> list[Part]:
@@ -66,5 +74,5 @@ def _encode_text(type_: TsqlType, offsets: Numbers, data: memoryview) -> Variabl
         return VariablePart(*unit_arrays.encode(offsets, data))
     text = str(data, "utf-8")
     encoded = code_units.to_code_page(text, type_info.CODE_PAGE)
-    # A character is one byte, also one that the code page does not know.
-    return VariablePart(offsets if text.isascii() else unit_arrays.character_ends(offsets, data), encoded)
+    # A unit is one byte, also one that the code page does not know.
+    return VariablePart(offsets if text.isascii() else unit_arrays.encode(offsets, data)[0] // 2, encoded)

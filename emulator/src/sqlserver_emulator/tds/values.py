@@ -17,6 +17,7 @@ from uuid import UUID
 
 from sqlserver_emulator import code_units
 from sqlserver_emulator.system_types import BY_NAME, SYSTEM_TYPES, names_where
+from sqlserver_emulator.system_types.record import TEXT
 from sqlserver_emulator.system_types.sizes import decimal_bytes, time_bytes
 from sqlserver_emulator.system_types.wire import Form, Packing
 from sqlserver_emulator.tds import type_info
@@ -202,10 +203,25 @@ def _short_length_encoder(type_: TsqlType, content: CellEncoder) -> CellEncoder:
         data = content(value)
         size = len(data)
         if size > largest:
-            raise ValueTooLongError(type_, size)
+            data, size = without_blanks(type_, data), largest
         return pack(size) + data
 
     return encode
+
+
+def without_blanks(type_: TsqlType, data: bytes) -> bytes:
+    """Return the bytes of a char or nchar without the blanks that are too many. Raises ValueTooLongError.
+
+    PostgreSQL fills such a value up by characters, of which one may be two code units.
+    """
+    largest, record = type_info.value_bytes(type_), BY_NAME[type_.name]
+    blank = b" \0" if record.is_national else b" "
+    if type_.name not in _FIXED_TEXTS or data[largest:] != blank * ((len(data) - largest) // len(blank)):
+        raise ValueTooLongError(type_, len(data))
+    return data[:largest]
+
+
+_FIXED_TEXTS = names_where(lambda type: type.family == TEXT and type.length is not None and type.length.is_fixed)
 
 
 def _pointer_encoder(content: CellEncoder) -> CellEncoder:

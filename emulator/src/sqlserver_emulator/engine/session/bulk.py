@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from sqlserver_emulator.code_units import first_characters
 from sqlserver_emulator.contract import EngineSession, StatementResult
 from sqlserver_emulator.engine.access.identity import IdentityValues
 from sqlserver_emulator.engine.access.session_access import SessionAccess
@@ -20,7 +21,7 @@ from sqlserver_emulator.engine.names import qualified, quote
 from sqlserver_emulator.engine.session.deferred import DeferredUpdates
 from sqlserver_emulator.engine.session.triggers import INSTEAD_OF
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject, Translated
-from sqlserver_emulator.engine.values.copy_text import DEFAULT, NULL, copy_options, copy_pieces
+from sqlserver_emulator.engine.values.copy_text import DEFAULT, NULL, TextTooLongError, copy_options, copy_pieces
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import ArrowBatch, Command
 from sqlserver_emulator.system_types import SYSTEM_TYPES, names_where
@@ -123,6 +124,8 @@ class BulkLoader:
             count = self._access.connection.copy_in(sql, pieces, before=before).command_tuples or 0
         except StatementFailedError as failure:
             raise _truncation(failure, target) or failure from failure
+        except TextTooLongError as error:
+            raise _too_long(target, error.column, error.text) from error
         if self._access.connection.in_transaction:
             self._deferred.done(statement)
         self._identity.note(statement, count)
@@ -199,13 +202,15 @@ def stores_as_it_comes(came: TsqlType, to: TsqlType) -> bool:
 def _truncation(failure: StatementFailedError, target: PostgresBulkTarget) -> SqlServerError | None:
     found = _COLUMN_OF_COPY.search(failure.context) if failure.sqlstate == VALUE_TOO_LONG else None
     column = next((c for c in target.table_columns if found and c.postgres_name == found[1]), None)
-    if found is None or column is None:
-        return None
+    return None if found is None or column is None else _too_long(target, column, found[2])
+
+
+def _too_long(target: PostgresBulkTarget, column: CatalogColumn, text: str) -> SqlServerError:
     table = f"{target.table.database}.{target.table.schema}.{target.table.name}"
     return SqlServerError(
         2628,
         f"String or binary data would be truncated in table '{table}', column '{column.name}'. Truncated value: "
-        f"'{found[2][: column.type.length]}'.",
+        f"'{first_characters(text, column.type.length)}'.",
     )
 
 

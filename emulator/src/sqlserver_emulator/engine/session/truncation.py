@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from sqlserver_emulator.code_units import first_characters, unit_count
 from sqlserver_emulator.engine.catalog.session_catalog import SessionCatalog
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import SqlServerError
@@ -33,7 +34,7 @@ def truncation_error(message: str, sql: str, values: Sequence[object], catalog: 
     return SqlServerError(
         2628,
         f"String or binary data would be truncated in table '{name}', column '{column.name}'. Truncated value: "
-        f"'{value[:length]}'.",
+        f"'{first_characters(value, length)}'.",
     )
 
 
@@ -42,7 +43,7 @@ def _find(
 ) -> tuple[CatalogColumn, str] | None:
     # The type's declared length is all that PostgreSQL's message gives.
     fitting = [c for c in table.columns if c.type.length == length]
-    too_long = [v for v in values if isinstance(v, str) and len(v) > length]
+    too_long = [v for v in values if isinstance(v, str) and unit_count(v) > length]
     # With one candidate the column is certain even where the value is computed by the statement.
     if len(fitting) == 1:
         return fitting[0], too_long[0] if too_long else ""
@@ -51,7 +52,7 @@ def _find(
     if len(named) == len(values):
         by_name = {c.postgres_name: c for c in fitting}
         for name, value in zip(named, values, strict=True):
-            if name in by_name and isinstance(value, str) and len(value) > length:
+            if name in by_name and isinstance(value, str) and unit_count(value) > length:
                 return by_name[name], value
     return None
 

@@ -76,8 +76,10 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION tsql.translate_folded(value text, old text, new text, case_counts boolean, accents_count boolean)
-RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-RETURN translate(value, tsql.both_cases(old, case_counts, accents_count), CASE WHEN case_counts THEN new ELSE new || new || new END);
+RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+    RETURN tsql.translate(value, tsql.both_cases(old, case_counts, accents_count), CASE WHEN case_counts THEN new ELSE new || new || new END);
+END $$;
 
 -- The key of a string that is not ASCII; of ASCII it is what the functions below make of it.
 CREATE OR REPLACE FUNCTION tsql.key_levels(value text, case_counts boolean, accents_count boolean) RETURNS text

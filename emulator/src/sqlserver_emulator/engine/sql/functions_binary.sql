@@ -23,7 +23,7 @@ BEGIN
     BEGIN
         RETURN convert_to(value, 'WIN1252');
     EXCEPTION WHEN untranslatable_character THEN
-        RETURN convert_to(regexp_replace(value, '[^\x01-\xff€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]', '?', 'g'), 'WIN1252');
+        RETURN convert_to(regexp_replace(tsql.spread(value), '[^\x01-\xff€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]', '?', 'g'), 'WIN1252');
     END;
 END $$;
 CREATE OR REPLACE FUNCTION tsql.try_text_to_binary(value text, style int, is_national boolean) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT AS $$

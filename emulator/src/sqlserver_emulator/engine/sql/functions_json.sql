@@ -61,7 +61,7 @@ CREATE OR REPLACE FUNCTION tsql.json_structure(value json, is_strict boolean) RE
 RETURN CASE WHEN json_typeof(value) IN ('object', 'array') THEN btrim(value::text, E' \t\r\n')
     WHEN is_strict THEN tsql.fail(13624, 'Object or array cannot be found in the specified JSON path.', value::text, 16, 2) END;
 CREATE OR REPLACE FUNCTION tsql.json_value(value text, path text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-    SELECT CASE WHEN char_length(found) <= 4000 THEN found
+    SELECT CASE WHEN tsql.utf16_length(found) <= 4000 THEN found
         WHEN steps[1] = 'strict' THEN tsql.fail(13625, 'String value in the specified JSON path would be truncated.', found, 16, 1) END
     FROM (SELECT tsql.json_scalar(tsql.json_at(tsql.json_text(value), steps), steps[1] = 'strict') AS found, steps
           FROM (SELECT tsql.json_steps(path) AS steps) s) f $$;

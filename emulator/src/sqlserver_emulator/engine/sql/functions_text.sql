@@ -95,6 +95,48 @@ CREATE OR REPLACE FUNCTION tsql.right(value text, length int) RETURNS text LANGU
 RETURN CASE WHEN length < 0 THEN tsql.fail(536, 'Invalid length parameter passed to the RIGHT function.', length::text)
     WHEN length = 0 THEN ''
     WHEN tsql.has_pairs(value) THEN tsql.joined(pg_catalog.right(tsql.spread(value), length)) ELSE pg_catalog.right(value, length) END;
+-- char(n) as text, with the blanks at its end.
+CREATE OR REPLACE FUNCTION tsql.padded(value text, length int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN tsql.has_pairs(value) THEN rpad(value, length - tsql.utf16_length(value) + char_length(value)) ELSE rpad(value, length) END;
+
+-- Declared lengths. PostgreSQL calls a function where a value becomes a varchar(n) or char(n), by a cast or in a column, which
+-- counts characters; these count code units, and are called in its place. Only what has pairs is counted here.
+CREATE OR REPLACE FUNCTION tsql.fit_units(value text, length int, explicit boolean, type text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+    IF tsql.utf16_length(value) <= length THEN
+        RETURN value;
+    END IF;
+    -- Blanks that have no place are dropped.
+    IF NOT explicit AND tsql.len(value) > length THEN
+        RAISE string_data_right_truncation USING MESSAGE = format('value too long for type %s(%s)', type, length);
+    END IF;
+    RETURN tsql.left(value, length);
+END $$;
+-- Not in SQL, which is slow where it cannot be written out: below other conversions.
+-- The support function is PostgreSQL's, too: a longer varchar needs no check, so no ALTER COLUMN rewrites the table for it.
+CREATE OR REPLACE FUNCTION tsql.fit_varchar(value varchar, modifier int, explicit boolean) RETURNS varchar
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SUPPORT pg_catalog.varchar_support AS $$
+BEGIN
+    IF octet_length(value) <= modifier - 4 THEN RETURN value; END IF;
+    RETURN CASE WHEN tsql.has_pairs(value) THEN tsql.fit_units(value, modifier - 4, explicit, 'character varying')
+        ELSE pg_catalog."varchar"(value, modifier, explicit) END;
+END $$;
+CREATE OR REPLACE FUNCTION tsql.fit_char(value bpchar, modifier int, explicit boolean) RETURNS bpchar
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+    RETURN CASE WHEN tsql.has_pairs(value::text)
+        THEN tsql.padded(tsql.fit_units(value::text, modifier - 4, explicit, 'character'), modifier - 4)::bpchar
+        ELSE pg_catalog.bpchar(value, modifier, explicit) END;
+END $$;
+DO $do$ BEGIN
+    PERFORM set_config('allow_system_table_mods', 'on', true);
+    UPDATE pg_cast SET castfunc = 'tsql.fit_varchar(varchar, int, boolean)'::regprocedure
+    WHERE castsource = 'varchar'::regtype AND casttarget = 'varchar'::regtype;
+    UPDATE pg_cast SET castfunc = 'tsql.fit_char(bpchar, int, boolean)'::regprocedure
+    WHERE castsource = 'bpchar'::regtype AND casttarget = 'bpchar'::regtype;
+    PERFORM set_config('allow_system_table_mods', 'off', true);
+END $do$;
 CREATE OR REPLACE FUNCTION tsql.charindex(part text, value text, start int DEFAULT 1) RETURNS int
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT CASE WHEN part = '' THEN 0 WHEN found > 0 THEN found + greatest(start, 1) - 1 ELSE 0 END
@@ -103,6 +145,10 @@ CREATE OR REPLACE FUNCTION tsql.replace(value text, old text, new text) RETURNS 
 RETURN CASE WHEN old = '' THEN value WHEN tsql.has_pairs(value) OR tsql.has_pairs(new)
     THEN tsql.joined(pg_catalog.replace(tsql.spread(value), tsql.spread(old), tsql.spread(new)))
     ELSE tsql.joined(pg_catalog.replace(value, old, new)) END;
+CREATE OR REPLACE FUNCTION tsql.translate(value text, old text, new text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN tsql.has_pairs(old) OR tsql.has_pairs(new)
+    THEN tsql.joined(pg_catalog.translate(tsql.spread(value), tsql.spread(old), tsql.spread(new)))
+    ELSE pg_catalog.translate(value, old, new) END;
 CREATE OR REPLACE FUNCTION tsql.replicate(value text, count int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN count < 0 THEN NULL ELSE repeat(value, count) END;
 CREATE OR REPLACE FUNCTION tsql.space(count int) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -111,7 +157,7 @@ CREATE OR REPLACE FUNCTION tsql.stuff(value text, start int, length int, new tex
 RETURN CASE WHEN start <= 0 OR length < 0 OR start > tsql.utf16_length(value) THEN NULL
     ELSE tsql.joined(pg_catalog.left(tsql.spread(value), start - 1) || coalesce(new, '') || pg_catalog.substr(tsql.spread(value), start + length)) END;
 CREATE OR REPLACE FUNCTION tsql.quotename(value text, quote text DEFAULT '[') RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-RETURN CASE WHEN char_length(value) > 128 THEN NULL
+RETURN CASE WHEN tsql.utf16_length(value) > 128 THEN NULL
     WHEN quote IN ('[', ']') THEN '[' || pg_catalog.replace(value, ']', ']]') || ']'
     WHEN quote IN ('''', '"', '`') THEN quote || pg_catalog.replace(value, quote, quote || quote) || quote
     WHEN quote IN ('(', ')') THEN '(' || pg_catalog.replace(value, ')', '))') || ')'
@@ -168,13 +214,17 @@ BEGIN
     END LOOP;
     RETURN regex;
 END $$;
-CREATE OR REPLACE FUNCTION tsql.like(value text, pattern text, escape text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+CREATE OR REPLACE FUNCTION tsql.like_units(value text, pattern text, escape text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN strpos(pattern, '[') = 0 THEN value LIKE pattern ESCAPE coalesce(escape, '')
     ELSE value ~ ('^' || tsql.like_regex(pattern, escape) || '$') END;
+-- A wildcard is one code unit, so a pair is two of them.
+CREATE OR REPLACE FUNCTION tsql.like(value text, pattern text, escape text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN tsql.has_pairs(value) OR tsql.has_pairs(pattern) THEN tsql.like_units(tsql.spread(value), tsql.spread(pattern), escape)
+    ELSE tsql.like_units(value, pattern, escape) END;
 CREATE OR REPLACE FUNCTION tsql.patindex(pattern text, value text) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-    SELECT regexp_instr(value, CASE WHEN pattern LIKE '\%%' THEN '' ELSE '^' END || tsql.like_regex(middle, NULL)
+    SELECT regexp_instr(tsql.spread(value), CASE WHEN pattern LIKE '\%%' THEN '' ELSE '^' END || tsql.like_regex(middle, NULL)
         || CASE WHEN pattern LIKE '%\%' THEN '' ELSE '$' END)
-    FROM (SELECT regexp_replace(regexp_replace(pattern, '^%', ''), '%$', '') AS middle) p $$;
+    FROM (SELECT tsql.spread(regexp_replace(regexp_replace(pattern, '^%', ''), '%$', '')) AS middle) p $$;
 
 -- How an English name sounds: the first letter and three digits; H and W do not part two letters of one sound.
 CREATE OR REPLACE FUNCTION tsql.soundex(value text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlserver_emulator import precise
-from sqlserver_emulator.code_units import from_code_page, from_utf16, to_utf16
+from sqlserver_emulator.code_units import first_units, from_code_page, from_utf16, to_utf16, unit_count
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.system_types import BY_NAME, names_where
 from sqlserver_emulator.system_types.wire import Packing
@@ -145,9 +145,9 @@ def _to_text(value: object, to: TsqlType) -> object:
             raise SqlServerError(
                 8115, f"Arithmetic overflow error converting expression to data type {to.name}.", state=2
             )
-        text = text[: to.length]
+        text = first_units(text, to.length)
     length = BY_NAME[to.name].length
-    return text.ljust(to.length) if length is not None and length.is_fixed else text
+    return text + " " * (to.length - unit_count(text)) if length is not None and length.is_fixed else text
 
 
 def _text_of(value: object, to: TsqlType) -> str:

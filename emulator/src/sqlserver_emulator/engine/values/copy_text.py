@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sqlserver_emulator.code_units import first_units, unit_count
 from sqlserver_emulator.engine.translation import CatalogColumn
+from sqlserver_emulator.unit_arrays import may_have_pairs
 
 # COPY's text format writes a backslash as two, so no value can equal these.
 NULL, DEFAULT = "\\N", "\\D"
@@ -18,13 +20,25 @@ _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 _HEX_DIGITS = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 
 
+class TextTooLongError(ValueError):
+    """The text has more code units than its column; PostgreSQL, which counts characters, would take it."""
+
+    def __init__(self, column: CatalogColumn, text: str) -> None:
+        super().__init__(f"a text is too long for column {column.name}")
+        self.column = column
+        self.text = text
+
+
 def copy_options() -> str:
     """Return the options of COPY that ``copy_pieces`` writes for."""
     return f"(FORMAT text, NULL '{NULL}', DEFAULT '{DEFAULT}')"
 
 
 def copy_pieces(batch: Any, columns: Sequence[CatalogColumn], nulls: Sequence[str]) -> Iterator[bytes]:
-    """``columns``: where the batch's columns go; ``nulls``: what a NULL becomes in each, ``NULL`` or ``DEFAULT``."""
+    """``columns``: where the batch's columns go; ``nulls``: what a NULL becomes in each, ``NULL`` or ``DEFAULT``.
+
+    Raises TextTooLongError.
+    """
     texts = [
         pc.fill_null(_text(batch.column(i), column), null)
         for i, (column, null) in enumerate(zip(columns, nulls, strict=True))
@@ -40,7 +54,7 @@ def copy_pieces(batch: Any, columns: Sequence[CatalogColumn], nulls: Sequence[st
 def _text(array: Any, column: CatalogColumn) -> Any:
     type_ = array.type
     if pa.types.is_string(type_):
-        return _escaped(array)
+        return _escaped(_fitting(array, column))
     if pa.types.is_struct(type_):
         return _datetimeoffset(array)
     if pa.types.is_fixed_size_binary(type_):
@@ -48,6 +62,21 @@ def _text(array: Any, column: CatalogColumn) -> Any:
     if pa.types.is_binary(type_):
         return pc.binary_join_element_wise("\\\\x", _padded(_hex(array), column), "")
     return pc.cast(array, pa.string())
+
+
+def _fitting(array: Any, column: CatalogColumn) -> Any:
+    """Return the texts without blanks that have no place in the column."""
+    if column.type.length <= 0 or not may_have_pairs(array):
+        return array
+    return pa.array([text and _fitting_text(text, column) for text in array.to_pylist()], array.type)
+
+
+def _fitting_text(text: str, column: CatalogColumn) -> str:
+    if unit_count(text) <= column.type.length:
+        return text
+    if unit_count(text.rstrip(" ")) > column.type.length:
+        raise TextTooLongError(column, text)
+    return first_units(text, column.type.length)
 
 
 def _escaped(array: Any) -> Any:

@@ -11,9 +11,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sqlserver_emulator.code_units import first_units
 from sqlserver_emulator.events import Column, Rows, RowsArrow
 from sqlserver_emulator.system_types import BY_NAME, names_where
 from sqlserver_emulator.system_types.wire import Packing
+from sqlserver_emulator.unit_arrays import may_have_pairs
 
 UNLIMITED: Final = 2147483647
 DEFAULT: Final = 4096
@@ -38,12 +40,16 @@ def _cut_rows(batch: Rows, limits: Mapping[int, int]) -> Rows:
     return Rows(
         [
             tuple(
-                value[: limits[at]] if at in limits and isinstance(value, str | bytes) else value
+                _cut(value, limits[at]) if at in limits and isinstance(value, str | bytes) else value
                 for at, value in enumerate(row)
             )
             for row in batch.rows
         ]
     )
+
+
+def _cut(value: str | bytes, limit: int) -> str | bytes:
+    return first_units(value, limit) if isinstance(value, str) else value[:limit]
 
 
 def _cut_arrow(batch: RowsArrow, limits: Mapping[int, int]) -> RowsArrow:
@@ -58,4 +64,6 @@ def _cut_array(array: Any, limit: int) -> Any:
         return array
     is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
     cut = pc.utf8_slice_codeunits(array, 0, limit) if is_text else pc.binary_slice(array, 0, limit)
+    if is_text and may_have_pairs(cut):
+        cut = pa.array([text and first_units(text, limit) for text in cut.to_pylist()], array.type)
     return cut.cast(array.type)

@@ -274,11 +274,15 @@ def like(emission: Emission, value: Value, pattern: Value, escape: str | None) -
     open_ended = isinstance(pattern, LiteralValue) and bool(emission.facet(pattern, "open_ended"))
     # LIKE ignores blanks at the end of a varchar value: the value is tried with and without them.
     texts = [text] if open_ended or _counts_blanks(value, pattern) else [text, f"rtrim({text}, ' ')"]
-    # Without a class the pattern means the same to PostgreSQL's LIKE.
-    if isinstance(pattern, LiteralValue) and not emission.facet(pattern, "pattern"):
-        tests = [f"{sql} LIKE {pattern_sql} ESCAPE {escape if escape is not None else _NO_ESCAPE}" for sql in texts]
-    else:
-        tests = [f"tsql.like({sql}, {pattern_sql}, {escape if escape is not None else 'NULL'})" for sql in texts]
+    by_units = [f"tsql.like({sql}, {pattern_sql}, {escape if escape is not None else 'NULL'})" for sql in texts]
+    if not isinstance(pattern, LiteralValue) or emission.facet(pattern, "pattern"):
+        return f"({' OR '.join(by_units)})"
+    # Without a class the pattern means the same to PostgreSQL's LIKE, but for one unit of a pair.
+    tests = [f"{sql} LIKE {pattern_sql} ESCAPE {escape if escape is not None else _NO_ESCAPE}" for sql in texts]
+    if emission.facet(pattern, "wildcard"):
+        return (
+            f"(CASE WHEN tsql.has_pairs({as_text(value)}) THEN {' OR '.join(by_units)} ELSE {' OR '.join(tests)} END)"
+        )
     return f"({' OR '.join(tests)})"
 
 

@@ -27,6 +27,7 @@ FACETS: Final[Mapping[str, Callable[[Literal], object]]] = {
     "value": lambda literal: literal.lexeme,
     "type": literal_type,
     "pattern": lambda literal: "[" in literal.lexeme,
+    "wildcard": lambda literal: "_" in literal.lexeme,
     "open_ended": lambda literal: literal.lexeme.endswith("%'"),
 }
 """Properties of a literal that a translation can depend on."""

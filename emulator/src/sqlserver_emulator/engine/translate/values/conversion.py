@@ -84,7 +84,7 @@ def as_text(value: Value) -> str:
     type = value.type
     if type is not None and is_fixed_text(type):
         # bpchar loses its blanks when it is cast to text; char(n) has them in T-SQL.
-        return f"rpad({value.sql}::text, {type.length})"
+        return f"tsql.padded({value.sql}::text, {type.length})"
     return value.sql
 
 

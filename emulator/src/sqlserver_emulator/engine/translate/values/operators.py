@@ -104,7 +104,7 @@ def _concatenate(left: Value, right: Value) -> Value:
     if all(not t.is_max for t in known) and sum(t.length for t in known) > _LONGEST_NATIONAL:
         whole = type()
         if whole is not None and not whole.is_max:
-            sql = f"left({sql}, {whole.length})"  # The server cuts such a sum, it does not make it a max.
+            sql = f"tsql.left({sql}, {whole.length})"  # The server cuts such a sum, it does not make it a max.
     return Value(sql, type, kind=TEXT, nullable=left.nullable or right.nullable)
 
 

@@ -82,9 +82,9 @@ def _widest(function: str, kinds: str, *, is_collated: bool = False) -> Function
             sql = _by_collation(function, [first, *(self.value(node) for node in nodes[1:])], sql)
         # What is beyond the greatest length is cut off, unless the argument is a max.
         if isinstance(first, LiteralValue):
-            sql = f"left({sql}, {4000 if first.is_national else 8000})"
+            sql = f"tsql.left({sql}, {4000 if first.is_national else 8000})"
         elif not type().is_max:
-            sql = f"left({sql}, {type().length})"
+            sql = f"tsql.left({sql}, {type().length})"
         return Value(sql, type, kind=TEXT)
 
     return Function(handle, 1 + len(kinds), 1 + len(kinds))
@@ -285,7 +285,7 @@ FUNCTIONS: dict[str, Function] = {
     "string_escape": simple("tt", NVARCHAR_MAX, "tsql.string_escape({0}, {1})"),
     "stuff": _widest("tsql.stuff", "iit"),
     "substring": Function(_substring, 3, 3),
-    "translate": _widest("translate", "tt", is_collated=True),
+    "translate": _widest("tsql.translate", "tt", is_collated=True),
     "trim": Function(_trimmed("btrim"), 1, 2),
     "unicode": simple("t", INT, "tsql.unicode({0})"),
     "upper": _same_width("upper({0})"),
