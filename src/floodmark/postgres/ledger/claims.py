@@ -55,10 +55,10 @@ def _target_taken(pipeline: str, table: TablePlan, holders: Sequence[Mapping[str
     source = TableName(str(holder["source_schema"]), str(holder["source_name"]))
     if holder["pipeline"] == pipeline:
         return ConfigError(subject, f"{what}: {source} of the same pipeline.", "Choose another target.")
-    hint = "Choose another target."
+    hint, former = "Choose another target.", holder["pipeline"]
     if source == table.source:
-        hint += f" If {holder['pipeline']} is the former name of this pipeline, restore that name in pipelines.yaml."
-    return ConfigError(subject, f"{what}: {source} of pipeline {holder['pipeline']}.", hint)
+        hint += f" If {former} is the former name of this pipeline: floodmark rename {former} {pipeline}."
+    return ConfigError(subject, f"{what}: {source} of pipeline {former}.", hint)
 
 
 def lock_watermarks(session: psycopg.Connection, pipeline: str, watermarks: Mapping[TableName, Position]) -> None:
