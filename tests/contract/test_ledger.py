@@ -296,7 +296,7 @@ def test_target_of_another_table_is_refused(shop: Shop) -> None:
 
 def test_target_of_a_renamed_pipeline_is_refused_with_the_way_back(shop: Shop) -> None:
     shop.run(first_load(), 10, [])
-    words = r"shop\.orders: dbo\.Orders of pipeline shop\. .* If shop is the former name of this pipeline: floodmark rename shop "
+    words = r"shop\.orders: dbo\.Orders of pipeline shop\. .* former name of this pipeline: floodmark rename shop "
     with pytest.raises(ConfigError, match=words):
         shop.ledger.open_window("renamed", lsn(20), [first_load()])
 
