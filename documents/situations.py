@@ -29,9 +29,10 @@ from floodmark.sources.change_tracking.words import TRACKING_WORDS
 from floodmark.sources.compact.faults import BY_CLASS, OtherKeyError, ReservedColumnError, explain_fault
 from floodmark.sources.compact.types import ValueRefusedError
 from floodmark.sources.compact.words import COMPACT_WORDS
+from floodmark.sources.event_stream.epochs import Epoch
 from floodmark.sources.event_stream.marks import PartitionMark
 from floodmark.sources.event_stream.options import StreamOptions
-from floodmark.sources.event_stream.source import NOT_IN_SIGHT, find_faults
+from floodmark.sources.event_stream.source import NOT_IN_SIGHT, find_faults, missed_fault
 from floodmark.sources.event_stream.transport import PartitionEnds
 from floodmark.sources.event_stream.words import STREAM_WORDS
 
@@ -196,6 +197,9 @@ def _of_partitions() -> Iterator[Validity]:
     ):
         for fault in find_faults({0: known}, ends, "Sales"):
             yield Situation(table={"fault": fault}).classify(STREAM)
+    began_at = datetime(2026, 1, 1, tzinfo=UTC)
+    missed = missed_fault(Epoch("", bytes(10), began_at, began_at))
+    yield Situation(table={"fault": missed}).classify(STREAM)
     partly = StreamOptions(has_all_columns=False, has_old_values=True, group="floodmark", keeps_order=False)
     for each in (NOT_IN_SIGHT, partly.fault):
         if each is not None:

@@ -159,9 +159,7 @@ class _Marks:
         """Compare the epochs with those of all tables."""
         self.missed = missed_epoch(self.epochs, every)
         if self.missed is not None and self.is_read and self.fault is None:
-            since = f"{self.missed.begins_at:%Y-%m-%d %H:%M:%S} UTC"
-            cause = f"the log of the database went back, as events of another table show since {since}."
-            self.fault = FeedFault(Verdict.INSTANCE_REPLACED, cause)
+            self.fault = missed_fault(self.missed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +199,13 @@ class _Begin:
         }
         fault = NOT_IN_SIGHT if tail and tail.has_limit else None
         return cls(tuple(MemberMark(str(number), str(mark)) for number, mark in found.items()), rows_at, fault)
+
+
+def missed_fault(missed: Epoch) -> FeedFault:
+    """Return why changes before an epoch that another table has begun are lost."""
+    since = f"{missed.begins_at:%Y-%m-%d %H:%M:%S} UTC"
+    cause = f"the log of the database went back, as events of another table show since {since}."
+    return FeedFault(Verdict.INSTANCE_REPLACED, cause)
 
 
 def find_faults(
