@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import psycopg
 import pyarrow as pa
@@ -16,13 +15,15 @@ from switch_rig import SwitchRig
 
 from cdc_database import cdc_database
 from emulator_process import Emulator
-from floodmark.core.errors import ConfigError
+from floodmark.core.errors import ConfigError, TargetLostError
+from floodmark.core.schema import TableName
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.sources.cdc.rows.change_reader import CdcReader
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sync.ports.reader import OpenReader
 from floodmark.sync.run.advance import advance_window
 from floodmark.sync.run.load import load_window
+from floodmark.sync.window.opened import OpenResult
 from in_process_stager import InProcessStager
 
 LIVING = 'SELECT "At", "N" FROM shop.orders WHERE NOT __deleted ORDER BY "N"'
@@ -47,8 +48,10 @@ def _moved(keys: pa.Array) -> pa.Array:
 
 
 class FineRig(SwitchRig):
-    def run(self, name: str = "shop") -> Any:
-        opened = self.open(name)
+    def run(self, name: str = "shop") -> OpenResult:
+        return self.finish(self.open(name))
+
+    def finish(self, opened: OpenResult) -> OpenResult:
         assert opened.window_id is not None
         read: OpenReader = lambda plan, end: FineReader(plan, self.at, end)  # noqa: E731
         load_window(opened.window_id, self.ledger, self.warehouse, SqlServerSource(self.at), InProcessStager(read))
@@ -94,9 +97,10 @@ def test_target_whose_key_was_cut_is_refused_until_it_is_loaded_again(rig: FineR
         rig.run()
     with psycopg.connect(rig.connection.conninfo()) as session:
         session.execute("ALTER TABLE shop.orders RENAME TO orders_before")
-    rig.run()
-    assert len(rig.rows(LIVING)) == 0
-    assert rig.rows('SELECT "At" FROM shop.orders') == [("1970-01-01 00:00:00.0000001",)]
+    with pytest.raises(TargetLostError, match=r"floodmark reload shop dbo\.Orders"):
+        rig.run()
+    rig.finish(rig.load_planner().open_reload(TableName("dbo", "Orders")))
+    assert rig.rows(LIVING) == [("1970-01-01 00:00:00.0000002", 2), ("1970-01-01 00:00:00.0000013", 3)]
 
 
 def test_keys_of_every_fine_type_are_loaded_followed_and_verified(

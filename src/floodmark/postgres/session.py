@@ -190,7 +190,10 @@ def read_encoding(at: Reachable) -> str:
 
 def encoding_of(session: psycopg.Connection) -> str:
     """Return the encoding of the database of a session."""
-    return session.info.parameter_status("server_encoding") or ""
+    known = session.info.parameter_status("server_encoding")
+    if known is None:  # a pooler may keep it to itself
+        (known,) = session.execute("SHOW server_encoding").fetchone() or ("",)
+    return known
 
 
 def translate(error: psycopg.Error, subject: str) -> FloodmarkError:

@@ -57,6 +57,12 @@ def refuse_lost_targets(session: psycopg.Connection, plan: WindowPlan) -> None:
             )
 
 
+def is_of_this_ledger(session: psycopg.Connection, pipeline: str, table: TablePlan) -> bool:
+    """Return whether some window of the ledger has written rows to the target."""
+    found = query(session, "has_written_target", pipeline=pipeline, **source_parameters(table.source))
+    return bool(found)
+
+
 def find_fault(session: psycopg.Connection, pipeline: str, row: Mapping[str, Any]) -> str:
     """Return why a target is not the one that the ledger means, as a sentence; "" where it is.
 
@@ -65,9 +71,9 @@ def find_fault(session: psycopg.Connection, pipeline: str, row: Mapping[str, Any
     if row["watermark"] is None:
         return ""
     target = TableName(row["target_schema"], row["target_name"])
-    if not row["has_target"]:
+    if row["is_without_target"]:
         return f"the target {target} does not exist, and was loaded before."
-    if lost := row["lost_columns"]:
+    if row["is_other_target"] is not None and (lost := row["lost_columns"]):
         columns = f"column {lost[0]}" if len(lost) == 1 else f"columns {', '.join(sorted(lost))}"
         return f"the target {target} no longer has the {columns}, which earlier windows wrote."
     if not row["is_other_target"]:

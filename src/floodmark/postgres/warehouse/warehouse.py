@@ -23,7 +23,7 @@ from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowP
 from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.loads import mark_merged
-from floodmark.postgres.ledger.target_marks import refuse_lost_targets
+from floodmark.postgres.ledger.target_marks import is_of_this_ledger, refuse_lost_targets
 from floodmark.postgres.session import open_session, open_transaction, translated
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.counts import count_merge, list_incomplete
@@ -198,7 +198,7 @@ def _refuse_overtaken_replay(session: psycopg.Connection, plan: WindowPlan) -> N
             )
 
 
-def _as_reload(session: psycopg.Connection, table: TablePlan) -> TablePlan:
+def _as_reload(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) -> TablePlan:
     """Return a reload in place of a first load whose target has rows, as after the loss of the ledger.
 
     Rows that the source no longer has are swept.
@@ -208,11 +208,12 @@ def _as_reload(session: psycopg.Connection, table: TablePlan) -> TablePlan:
         or table.is_reload
         or table.where
         or not has_any_row(session, table.target)
+        or is_of_this_ledger(session, plan.pipeline, table)
     ):
         return table
     _LOG.warning(
-        "%s: the target %s has rows that no window of this pipeline brought: the first load sweeps those that the "
-        "source does not have.",
+        "%s: the target %s has rows that no window of the ledger brought: the first load sweeps those that the source "
+        "does not have.",
         table.source,
         table.target,
     )
@@ -252,7 +253,7 @@ def _merge_each(
 
 
 def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, rows: StagedRows | None) -> TableCounts:
-    planned = _as_reload(session, plan.tables[index])
+    planned = _as_reload(session, plan, plan.tables[index])
     plan = dataclasses.replace(plan, tables=(*plan.tables[:index], planned, *plan.tables[index + 1 :]))
     if planned.is_reload:
         lower_positions(session, plan, planned)
