@@ -254,7 +254,7 @@ class Members(Protocol):
 
 
 class Databases(Protocol):
-    """The source database that the watermarks of a pipeline are positions of."""
+    """The source database that the watermarks of a pipeline are positions of, and the name of the pipeline."""
 
     def read_database(self, pipeline: str) -> DatabaseIdentity | None:
         """Return the database that a pipeline follows; None where none is recorded."""
@@ -268,10 +268,6 @@ class Databases(Protocol):
     def confirm_database(self, pipeline: str, found: DatabaseIdentity, confirmed_by: str) -> None:
         """Record the decision of an operator that a pipeline follows this database from now on."""
 
-
-class Pipelines(Protocol):
-    """The names of pipelines."""
-
     def rename_pipeline(self, name: str, to: str) -> Sequence[TableName]:
         """Give all that is recorded of a pipeline another name, and return its tables.
 
@@ -280,5 +276,5 @@ class Pipelines(Protocol):
         """
 
 
-class Ledger(Windows, Loads, Chunks, Watermarks, Verdicts, Members, Databases, Pipelines, Protocol):
+class Ledger(Windows, Loads, Chunks, Watermarks, Verdicts, Members, Databases, Protocol):
     """All ports of the ledger."""
