@@ -1,6 +1,6 @@
 """kill -9 of commands, their loads, the source and the warehouse, in each step of runs, loads, replays and switches of
 capture instances, under a workload that also adds columns, on each kind of source, and of the Kafka broker in between.
-In the end source and warehouse are equal, row by row.
+Commands are also paused, and woken after another run. In the end source and warehouse are equal, row by row.
 
 FLOODMARK_TORTURE_KILLS: how often, over all kinds of source. FLOODMARK_TORTURE_SEED: which moments.
 FLOODMARK_TORTURE_WRITES: transactions of the workload in a second. FLOODMARK_TORTURE_SPARK=1: with Spark and Great

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 # session: the command with all that it has started.
 _IN_ALL = ("session", "source", "warehouse")
-# The command alone, so that its load goes on without it.
-_IN_LOADS = (*_IN_ALL, "command")
+# command: alone, so that its load goes on without it. paused: stopped while another run goes on, and woken after it.
+# cut off: the same, and its sessions in the warehouse are ended meanwhile, as by a network that is partitioned.
+_IN_LOADS = (*_IN_ALL, "command", "paused", "cut off")
 # The load alone; with Spark it is three kinds of processes, each of which may die alone.
 _LOADS = ("load",)
 _SPARK_LOADS = ("driver", "jvm", "worker")

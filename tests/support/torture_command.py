@@ -78,6 +78,22 @@ class RunningCommand:
             os.kill(self.pid, signal.SIGKILL)
         self._join(30)
 
+    def pause(self, *, part: str = "") -> list[psutil.Process]:
+        """SIGSTOP of all its processes, also of those that are begun meanwhile, or of its load alone."""
+        paused: list[psutil.Process] = []
+        while others := [each for each in self._live(part) if each not in paused]:
+            for process in others:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.suspend()
+                    paused.append(process)
+        return paused
+
+    def _live(self, part: str) -> list[psutil.Process]:
+        if part:
+            return self.processes_of(part)
+        leader = [psutil.Process(self.pid)] if self.returncode is None and psutil.pid_exists(self.pid) else []
+        return [*leader, *self.processes()]
+
     def processes(self) -> list[psutil.Process]:
         """All that live of its session but the leader."""
         found = []
@@ -127,6 +143,13 @@ def _does(process: psutil.Process, part: str) -> bool:
             return process.name() == "java"
         return process.name().startswith("python") and any(_WORDS[part] in word for word in process.cmdline())
     return False
+
+
+def wake(processes: Sequence[psutil.Process]) -> None:
+    """SIGCONT of processes that were paused."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.resume()
 
 
 def kill(processes: Sequence[psutil.Process]) -> None:

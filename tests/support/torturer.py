@@ -1,8 +1,9 @@
-"""Commands at random, a kill in each, and columns that are added meanwhile; then all of it brought to its end."""
+"""Commands at random, a kill or a pause in each, columns that are added meanwhile, and all of it brought to its end."""
 
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,7 +12,7 @@ import psutil
 import psycopg
 
 from torture_cards import Card, Cards
-from torture_command import RunningCommand, kill
+from torture_command import RunningCommand, kill, wake
 from torture_rig import KillableRig
 
 # The other table shows the rig how far capture has come, by the instance that it has.
@@ -20,8 +21,17 @@ COLUMNS = (("nvarchar(30) NOT NULL DEFAULT N'größe'", "CONCAT(N'was ', {})"), 
 RUN = ("run", "shop")
 SWITCH = ("drift", "switch", "shop")
 LIMIT_SECONDS = 240.0
+PAUSE_SECONDS = 8.0
 EXIT_FAILED = 1
 EXIT_TRY_AGAIN = 75
+_END_SESSIONS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+_OVERTAKEN = re.compile(
+    r"floodmark: .*(another (load|run)|attempt \d+ has begun since|: its watermark is|is read from capture instance"
+    r"|is reloading it|is not finished|was read since the replay was planned)"
+)
+"""What a command says that finds its work done, or begun again, by another one."""
 
 
 class Torture:
@@ -178,6 +188,8 @@ class Torture:
             command.kill_leader()
             self._orphans += command.processes()
             return True
+        if victim in ("paused", "cut off"):
+            return self._pause(command, is_cut_off=victim == "cut off")
         if victim in ("source", "warehouse"):
             self._kill_server(victim, command)
             return True
@@ -186,6 +198,31 @@ class Torture:
         if found:
             self._must_notice(command)
         return bool(found)
+
+    def _pause(self, command: RunningCommand, *, is_cut_off: bool) -> bool:
+        """Stop a command, or its load alone, let another run go on, and wake it. It ends, and changes nothing then."""
+        paused = command.pause(part=self._random.choice(("", "load")))
+        if not paused:
+            return False
+        try:
+            if is_cut_off:
+                self._in_ledger(_END_SESSIONS)
+            other = self._rig.begin(*RUN)
+            # It may wait for a lock of the one that is paused.
+            other.wait_for_leader(PAUSE_SECONDS)
+        finally:
+            wake(paused)
+        for each in (other, command):
+            self._must_give_way(each)
+        return True
+
+    def _must_give_way(self, command: RunningCommand) -> None:
+        """To another run, or succeed."""
+        status = command.wait(LIMIT_SECONDS)
+        if status == EXIT_FAILED and _OVERTAKEN.search(command.output):
+            assert "Traceback" not in command.output, command.output
+            return
+        self._must_notice(command)
 
     def _kill_server(self, victim: str, command: RunningCommand) -> None:
         stop, restart = {
