@@ -44,11 +44,19 @@ def guard(connection: sqlite3.Connection, path: Path) -> None:
     much longer than the file, as only a generated column can make one, ends its statement with SQLITE_TOOBIG. Functions
     with side effects are refused in views, triggers and generated columns.
     """
-    size_bytes = sum(each.stat().st_size for each in (path, Path(f"{path}-wal")) if each.is_file())
+    size_bytes = _size_bytes(path) + _size_bytes(Path(f"{path}-wal"))
     ends_at = time.monotonic() + DEADLINE_SECONDS + size_bytes / _BYTES_PER_SECOND
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(_LONGEST_VALUE, size_bytes + _SPARE_BYTES))
     connection.set_progress_handler(lambda: time.monotonic() > ends_at, _STEPS)
+
+
+def _size_bytes(path: Path) -> int:
+    """Return the size of a file, 0 where it is absent: the last connection that closes removes the write-ahead log."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def check_drop_column(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:

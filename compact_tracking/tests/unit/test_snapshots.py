@@ -1,9 +1,10 @@
 """The reading side: copies of a device's file, receipts, and files that are not what the consumer expects."""
 
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -418,3 +419,24 @@ def test_trigger_that_never_ends_keeps_no_consumer_waiting(tmp_path: Path, monke
     with pytest.raises(sqlite3.OperationalError, match="interrupted"), open_snapshot(path, "warehouse"):
         pass
     assert open_file(path).execute("SELECT count(*) FROM __ct_receipts").fetchone() == (0,)
+
+
+def test_file_whose_log_is_removed_while_it_is_opened_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last connection of a device's program closes at that moment."""
+    path, log = tmp_path / "van-1.db", tmp_path / "van-1.db-wal"
+    path.touch()
+    log.touch()
+    stat = Path.stat
+
+    def stat_before_removal(file: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        found = stat(file, follow_symlinks=follow_symlinks)
+        if file == log:
+            log.unlink()
+        return found
+
+    monkeypatch.setattr(Path, "stat", stat_before_removal)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        guard(connection, path)
+    assert not log.exists()
