@@ -4,15 +4,19 @@ pair.
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 # session: the command with all that it has started.
 _IN_ALL = ("session", "source", "warehouse")
 # command: alone, so that its load goes on without it. paused: stopped while another run goes on, and woken after it.
 # cut off: the same, and its sessions in the warehouse are ended meanwhile, as by a network that is partitioned.
-_IN_LOADS = (*_IN_ALL, "command", "paused", "cut off")
+# company: nothing is killed; a run of the other pipeline works at the same time.
+# locked: nothing is killed; a session of a person holds a lock of a target for a while.
+_IN_LOADS = (*_IN_ALL, "command", "paused", "cut off", "company", "locked")
 # The load alone; with Spark it is three kinds of processes, each of which may die alone.
 _LOADS = ("load",)
 _SPARK_LOADS = ("driver", "jvm", "worker")
@@ -28,12 +32,17 @@ _LOAD_LINES = (
 )
 AIMS = {
     "run": ("", *_LOAD_LINES, r"is published"),
+    "copy": ("", *_LOAD_LINES, r"is published"),
     "reload": ("", *_LOAD_LINES),
     "replay": ("", *_LOAD_LINES),
     "backfill": ("", *_LOAD_LINES),
     "approve": ("",),
+    "release": ("",),
+    "discard": ("",),
     "switch": ("", r" exists\.", r" reads \S+ after ", r"window \d+ loads", "Switch of "),
 }
+_WITHOUT_LOAD = ("approve", "switch", "release", "discard")
+_ONLY = re.compile(os.environ.get("FLOODMARK_TORTURE_CARDS", ""))
 # While the load is at work.
 _LOAD_AIMS = (r", attempt \d+", r"rows read", r"still had all")
 
@@ -51,23 +60,20 @@ class Card:
 class Cards:
     """Dealt by ``draw``, those first whose kind of command is possible; ``put_back`` one that killed nothing.
 
-    kinds: how often each kind of command is killed.
+    kinds: how often each kind of command is killed. troubles: each begins when a command was killed.
     """
 
-    def __init__(self, chance: random.Random, kinds: Mapping[str, int], *, with_spark: bool) -> None:
+    def __init__(
+        self, chance: random.Random, kinds: Mapping[str, int], troubles: Sequence[str] = (), *, with_spark: bool
+    ) -> None:
         self._random = chance
         self._kinds = kinds
+        self._troubles = tuple(troubles)
         self._alone = _SPARK_LOADS if with_spark else _LOADS
         self._left = self._deck()
         self.size = len(self._left)
-
-    @property
-    def victims(self) -> set[str]:
-        return {*_IN_LOADS, *self._alone}
-
-    @property
-    def kinds(self) -> set[str]:
-        return set(self._kinds)
+        self.victims = {victim for victim, _ in self._left}
+        self.kinds = {kind for _, kind in self._left}
 
     @property
     def wanted(self) -> set[str]:
@@ -90,12 +96,14 @@ class Cards:
 
     def _deck(self) -> list[tuple[str, str]]:
         """Each victim and each kind of command is among them."""
-        everyone = len(self.victims)
+        everyone = len((*_IN_LOADS, *self._alone))
         kinds = dict(self._kinds) | {"run": max(self._kinds["run"], everyone)}
         deck = [(victim, kind) for kind, count in kinds.items() for victim in self._victims_of(kind, count)]
+        deck += [(trouble, self._random.choice(("run", "reload"))) for trouble in self._troubles]
+        deck = [(victim, kind) for victim, kind in deck if _ONLY.search(f"{victim} in {kind}")]
         self._random.shuffle(deck)
         return deck
 
     def _victims_of(self, kind: str, count: int) -> Iterator[str]:
-        chosen = _IN_ALL if kind in ("approve", "switch") else (*_IN_LOADS, *self._alone)
+        chosen = _IN_ALL if kind in _WITHOUT_LOAD else (*_IN_LOADS, *self._alone)
         yield from (self._random.sample(chosen, len(chosen)) * 2)[:count]

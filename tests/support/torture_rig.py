@@ -10,12 +10,14 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psutil
 import pymssql
+import yaml
 
 from cdc_database import wait_until
 from command_line import command_environment
@@ -25,18 +27,20 @@ from floodmark_laptop.workload import Workload
 from forked_floodmark import begin
 from prepared_folders import PreparedPostgres
 from torture_command import RunningCommand, kill
+from torture_troubles import OF_EVERY_SOURCE, TROUBLES
 
-# Half of the tables lose deleted rows, half keep them; chunks are so small that a first load can be killed between two.
-_CONFIG = """
-sources: {{shop: {{conn_id: shop_mssql, kind: {kind}{more}}}}}
-warehouse: {{conn_id: warehouse}}
-pipelines:
-  shop:
-    source: shop
-    first_load: {{chunk_rows: 100, parallel_reads: 2}}
-    tables:
-{tables}
-"""
+SECOND = "copy"
+"""The second pipeline of the same source."""
+
+
+_CHUNKS = {"chunk_rows": 100, "parallel_reads": 2}
+"""So small that a first load can be killed between two."""
+
+
+def _tables(targets: Mapping[str, str], deletes: Sequence[str]) -> list[dict[str, object]]:
+    """Return tables of a pipeline; some lose deleted rows, the others keep them."""
+    each = zip(targets.items(), itertools.cycle(deletes), strict=False)
+    return [{"source": table, "target": target, "deletes": policy} for (table, target), policy in each]
 
 
 def _target(table: str) -> str:
@@ -53,17 +57,30 @@ class Recording:
     commands: Mapping[str, int]
     is_synchronous: bool = False
     """A transaction records its changes itself."""
-    more: str = ""
+    more: Mapping[str, str] = field(default_factory=dict)
     """More keys of the source."""
+    net: Mapping[str, str] = field(default_factory=dict)
+    """Where net changes of a table are computed."""
+    troubles: tuple[str, ...] = (*OF_EVERY_SOURCE, "clock set")
+
+    @property
+    def targets(self) -> dict[str, str]:
+        """The targets by the names of the tables."""
+        return {f"dbo.{table}": f"shop.{_target(table)}" for table in self.tables}
+
+    @property
+    def source(self) -> dict[str, object]:
+        """The keys of the source."""
+        return {"conn_id": "shop_mssql", "kind": self.kind, **self.more}
 
     @property
     def config(self) -> str:
-        deletes = itertools.cycle(("soft", "hard"))
-        tables = (
-            f"      - {{source: dbo.{table}, target: shop.{_target(table)}, deletes: {next(deletes)}}}"
-            for table in self.tables
+        """A configuration with one pipeline."""
+        pipeline = {"source": "shop", "first_load": _CHUNKS, "tables": _tables(self.targets, ("soft", "hard"))}
+        warehouse = {"conn_id": "warehouse"}
+        return yaml.safe_dump(
+            {"sources": {"shop": self.source}, "warehouse": warehouse, "pipelines": {"shop": pipeline}}
         )
-        return _CONFIG.format(kind=self.kind, more=self.more, tables="\n".join(tables))
 
 
 CDC = Recording(
@@ -71,7 +88,23 @@ CDC = Recording(
     ("Customers", "Products", "Orders", "OrderLines", "Payments"),
     shop.enable_cdc,
     {"run": 6, "reload": 3, "replay": 3, "backfill": 2, "switch": 4, "approve": 2},
+    troubles=tuple(TROUBLES),
 )
+
+
+def _enable_net_changes(connection: pymssql.Connection) -> None:
+    shop.enable_cdc(connection)
+    for table in _SERVER_NET:
+        for statement in (
+            f"EXEC sys.sp_cdc_disable_table N'dbo', N'{table}', N'all'",
+            f"EXEC sys.sp_cdc_enable_table N'dbo', N'{table}', @role_name = NULL, @supports_net_changes = 1",
+        ):
+            connection.cursor().execute(statement)
+
+
+_SERVER_NET = ("Orders", "OrderLines")
+CDC_NET = replace(CDC, enable=_enable_net_changes, net={f"dbo.{table}": "server" for table in _SERVER_NET})
+"""The net changes of two tables are computed by the server."""
 # Without dbo.Products, whose key the workload spells in other case.
 CHANGE_TRACKING = Recording(
     "change_tracking",
@@ -79,20 +112,42 @@ CHANGE_TRACKING = Recording(
     shop.enable_change_tracking,
     {"run": 6, "reload": 3},
     is_synchronous=True,
+    troubles=tuple(TROUBLES),
 )
 PER_SECOND = float(os.environ.get("FLOODMARK_TORTURE_WRITES", "8"))
 """Transactions of the workload."""
 
 
+# The pairs of the time before go in one statement.
+_STRANGE_ROWS = """
+DELETE dbo.OrderLines WHERE OrderID IN (SELECT OrderID FROM dbo.OrderLines WHERE LineNumber < 0);
+INSERT dbo.OrderLines (OrderID, LineNumber, ProductCode, Quantity, UnitPrice)
+SELECT TOP (5) OrderID, -LineNumber, ProductCode, Quantity, UnitPrice FROM dbo.OrderLines WHERE LineNumber > 0;
+INSERT dbo.Orders (CustomerID, OrderDate, Amount, Status, PlacedAt)
+SELECT TOP (5) CustomerID, OrderDate, Amount, N'short-lived', PlacedAt FROM dbo.Orders;
+"""
+
+
 class KillableRig(ABC):
     """with_spark: loads run in spark-submit and checks in Great Expectations, as for users; else both are replaced.
 
-    tables: their names in commands. commands: those that make sense, with how often each is killed.
+    targets: by the names of the tables in commands. commands: those that make sense, with how often each is killed.
     """
 
-    def __init__(self, folder: Path, tables: Sequence[str], commands: Mapping[str, int], *, with_spark: bool) -> None:
-        self.tables = tuple(tables)
-        self.commands = commands
+    ruled: tuple[str, str]
+    """The table that gets rules, and a column with whole numbers that the workload never leaves alone."""
+    troubles: tuple[str, ...] = OF_EVERY_SOURCE
+    has_devices: bool = False
+    """The rows of a table belong to devices: one may be loaded alone, and its rows are corrected there."""
+    _keys_of_pipelines: Mapping[str, object] = MappingProxyType({"first_load": _CHUNKS})
+
+    def __init__(
+        self, folder: Path, targets: Mapping[str, str], commands: Mapping[str, int], *, with_spark: bool
+    ) -> None:
+        self.targets = targets
+        self.tables = tuple(targets)
+        self.commands = dict(commands) | {SECOND: 3, "release": 2, "discard": 2}
+        self.with_checks = False
         self._folder = folder
         self._config = folder / "pipelines.yaml"
         self._with_spark = with_spark
@@ -120,6 +175,49 @@ class KillableRig(ABC):
     def restart_source(self) -> None: ...
 
     @abstractmethod
+    def write_strange_rows(self) -> None:
+        """Write what the workload does not: keys that differ only in their sign, and rows that do not live long."""
+
+    @abstractmethod
+    def remove_short_lived_rows(self) -> None:
+        """Delete rows that ``write_strange_rows`` has inserted."""
+
+    def back_up_source(self) -> None:
+        """Keep the state of the source."""
+        raise NotImplementedError
+
+    def restore_source(self) -> None:
+        """Bring back the state that was kept; the workload goes on from there."""
+        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def source_keys(self) -> dict[str, object]:
+        """Return the keys of the source in the configuration."""
+
+    def _keys_of(self, _table: str) -> dict[str, object]:
+        """Return more keys of a table in the configuration."""
+        return {}
+
+    def configure(self, rules: Mapping[str, Mapping[str, str]]) -> None:
+        """Write the configuration, with a rule of some tables. The second pipeline has two of the tables."""
+        tables = _tables(self.targets, ("soft", "hard"))
+        for each in tables:
+            name = str(each["source"])
+            each.update(self._keys_of(name) | ({"rules": [dict(rules[name])]} if name in rules else {}))
+        copied = {table: target.replace("shop.", f"{SECOND}.", 1) for table, target in list(self.targets.items())[:2]}
+        pipelines = {
+            name: {"source": "shop", **self._keys_of_pipelines, "tables": each}
+            for name, each in (("shop", tables), (SECOND, _tables(copied, ("hard", "soft"))))
+        }
+        written = self._config.with_suffix(".new")
+        warehouse = {"conn_id": "warehouse"}
+        document = {"sources": {"shop": self.source_keys}, "warehouse": warehouse, "pipelines": pipelines}
+        written.write_text(yaml.safe_dump(document), encoding="utf-8")
+        # Loads that go on without their command read it at any moment.
+        written.replace(self._config)
+
+    @abstractmethod
     def _connections(self) -> dict[str, str]:
         """Return the variables with the connections of now: a source that was started again listens elsewhere."""
 
@@ -133,7 +231,7 @@ class KillableRig(ABC):
 
     def _begin(self, arguments: Sequence[str], *, with_spark: bool) -> RunningCommand:
         at = self._connections() | {"PYTHONPATH": str(Path(__file__).parent)} | self.environment
-        return begin(arguments, at, with_spark=with_spark)
+        return begin(arguments, at, with_spark=with_spark, with_checks=self.with_checks)
 
     def kill_warehouse(self) -> None:
         processes = [psutil.Process(int((self.warehouse.cluster_dir / "postmaster.pid").read_text().split()[0]))]
@@ -148,15 +246,18 @@ class TortureRig(KillableRig):
     """With the emulator as its source."""
 
     def __init__(self, folder: Path, seed: int, *, with_spark: bool, recording: Recording = CDC) -> None:
-        tables = [f"dbo.{table}" for table in recording.tables]
-        super().__init__(folder, tables, recording.commands, with_spark=with_spark)
+        super().__init__(folder, recording.targets, recording.commands, with_spark=with_spark)
         self.recording = recording
+        self.ruled = ("dbo.Orders", "OrderID")
+        self.troubles = recording.troubles
         self._seed = seed
         self._servers = ExitStack()
         self.source: Emulator = self._start_source()
         self.workload: Workload | None = None
         self._up = threading.Event()
         self._ended = threading.Event()
+        self._quiet = threading.Event()
+        self._is_quiet = threading.Event()
         self._marks = itertools.count(1)
         self._writer = threading.Thread(target=self._write)
 
@@ -175,7 +276,7 @@ class TortureRig(KillableRig):
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         with self._servers, self.warehouse:
-            self._config.write_text(self.recording.config, encoding="utf-8")
+            self.configure({})
             with self.source.connect_pymssql(shop.DATABASE, autocommit=True) as connection:
                 shop.create_tables(connection)
                 self.recording.enable(connection)
@@ -184,14 +285,17 @@ class TortureRig(KillableRig):
             try:
                 yield
             finally:
-                self._ended.set()
                 self._up.set()
-                self._writer.join()
+                self._stop_writing()
+
+    def _stop_writing(self) -> None:
+        """A transaction that goes on is the last."""
+        self._ended.set()
+        self._quiet.set()
+        self._writer.join()
 
     def end_workload(self) -> None:
-        self._ended.set()
-        # A transaction that goes on is the last.
-        self._writer.join()
+        self._stop_writing()
         self._wait_for_capture()
 
     def _wait_for_capture(self) -> None:
@@ -226,6 +330,46 @@ class TortureRig(KillableRig):
     def _connections(self) -> dict[str, str]:
         return command_environment(self.source, shop.DATABASE, self.warehouse, self._config)
 
+    @property
+    def source_keys(self) -> dict[str, object]:
+        return self.recording.source
+
+    def _keys_of(self, table: str) -> dict[str, object]:
+        return {"net": self.recording.net[table]} if table in self.recording.net else {}
+
+    def write_strange_rows(self) -> None:
+        self.run_at_source(_STRANGE_ROWS)
+
+    def remove_short_lived_rows(self) -> None:
+        self.run_at_source("DELETE dbo.Orders WHERE Status = N'short-lived'")
+
+    def back_up_source(self) -> None:
+        if self.recording.is_synchronous:
+            with self._at_rest():
+                self.run_at_source("EXEC emulator.take_backup")
+        else:
+            ((self._point,),) = self.run_at_source("SELECT sys.fn_cdc_get_max_lsn()")
+
+    def restore_source(self) -> None:
+        with self._at_rest():
+            if self.recording.is_synchronous:
+                self.run_at_source("EXEC emulator.restore_backup")
+            else:
+                self._wait_for_capture()
+                self.run_at_source(f"EXEC emulator.restore_database @to_lsn = 0x{self._point.hex()}")
+
+    @contextlib.contextmanager
+    def _at_rest(self) -> Iterator[None]:
+        """Without a transaction of the workload."""
+        self._is_quiet.clear()
+        self._quiet.set()
+        try:
+            assert self._is_quiet.wait(60) or self._ended.is_set()
+            yield
+        finally:
+            if not self._ended.is_set():
+                self._quiet.clear()
+
     def _write(self) -> None:
         """On a connection for as long as that lives. What a killed server has not committed is simply not there."""
         while not self._ended.is_set():
@@ -235,7 +379,10 @@ class TortureRig(KillableRig):
                     self.workload = Workload(connection, seed=self._seed)
                     self.workload.fill()
                 self.workload.connection = connection
-                self.workload.run(self._ended, PER_SECOND)
+                self.workload.run(self._quiet, PER_SECOND)
+            while self._quiet.is_set() and not self._ended.is_set():
+                self._is_quiet.set()
+                self._ended.wait(0.02)
             self._ended.wait(0.1)
 
 

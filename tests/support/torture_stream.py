@@ -24,7 +24,7 @@ def enable_stream(connection: pymssql.Connection) -> None:
 
 
 STREAM = Recording(
-    "event_stream", CDC.tables, enable_stream, {"run": 6, "reload": 3}, more=", stream_conn_id: shop_hub"
+    "event_stream", CDC.tables, enable_stream, {"run": 6, "reload": 3}, more={"stream_conn_id": "shop_hub"}
 )
 _ROUND_SECONDS = 0.4
 _LARGE = """
