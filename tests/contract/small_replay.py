@@ -14,6 +14,7 @@ from warehouse_shop import ORDERS, PIPELINE, Shop
 from floodmark.core.interval import Interval
 from floodmark.core.recovery.replay_interval import LocalSpan, MappedTimes
 from floodmark.sync.ports.drift_watch import DriftCheck
+from floodmark.sync.ports.quality import Quality
 from floodmark.sync.ports.warehouse import Warehouse
 from floodmark.sync.recovery.reload import LoadPlanner
 from floodmark.sync.recovery.replay import Replay, ReplayLedger
@@ -64,14 +65,17 @@ def run_replay(
     *,
     ledger: ReplayLedger | None = None,
     warehouse: Warehouse | None = None,
+    quality: Quality | None = None,
     **chosen: Any,
 ) -> OpenResult:
-    """Replay as a run of a backfill does. ledger, warehouse: in the place of the shop's."""
+    """Replay as a run of a backfill does. ledger, warehouse: in the place of the shop's. quality: of checks that find
+    nothing.
+    """
     ledger, warehouse = ledger or shop.ledger, warehouse or shop.warehouse
     opened = Replay(settings(**chosen), source, SmallLog(source), ledger, warehouse).open(interval)
     if opened.window_id is not None:
         load_window(opened.window_id, ledger, warehouse, source, SmallStager(shop, source))
-        check_window(opened.window_id, ledger, NoChecks())
+        check_window(opened.window_id, ledger, quality or NoChecks())
         advance_window(opened.window_id, ledger, warehouse)
     return opened
 

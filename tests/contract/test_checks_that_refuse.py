@@ -190,6 +190,26 @@ def test_load_of_one_table_fails_as_a_whole(runner: PairRunner) -> None:
     assert runner.shop.ledger.read_window(opened.window_id).state is WindowState.MERGED
 
 
+@pytest.mark.parametrize("is_given_up", [False, True])
+def test_load_that_the_checks_refused_is_read_again(runner: PairRunner, is_given_up: bool) -> None:
+    runner.run()
+    runner.source.write(ITEMS, 2, BAD)
+    runner.source.write(ITEMS, 50, 50)
+    with pytest.raises(DataQualityError, match="small"):
+        runner.finish(runner.planner().open_reload(ITEMS))
+    for key, amount in ((2, 22), (50, None)):
+        runner.source.write(ITEMS, key, amount)
+    if is_given_up:
+        runner.planner().give_up(ITEMS)
+    else:
+        runner.finish(runner.planner().open_reload(ITEMS))
+        assert runner.equal(ITEMS)
+    runner.run(pair(items={"net": NetSource.SERVER}))
+    assert runner.equal(ITEMS)
+    assert runner.shop.ledger.list_unfinished(PIPELINE) == []
+    assert runner.shop.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'floodmark_staging'") == []
+
+
 @pytest.mark.parametrize("all_fail", [False, True])
 @pytest.mark.parametrize("after", [False, True])
 def test_run_that_is_killed_at_any_call_ends_as_if_it_had_not_been(

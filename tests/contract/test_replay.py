@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -14,10 +14,11 @@ from small_replay import Pipeline, between, run_replay
 from small_source import SmallSource, settings
 from warehouse_shop import ORDERS, PIPELINE, Shop, first_load
 
-from floodmark.core.errors import WindowBusyError, WindowExpiredError
+from floodmark.core.errors import DataQualityError, FloodmarkError, WindowBusyError, WindowExpiredError
 from floodmark.core.policies import Deletes
+from floodmark.core.schema import TableName
 from floodmark.core.window.lane import is_replay_lane, load_lane
-from floodmark.core.window.plan import WindowState
+from floodmark.core.window.plan import TableCounts, WindowPlan, WindowState
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sync.run.open_window import open_window
@@ -56,6 +57,29 @@ def test_replays_in_any_order_and_again_leave_rows_and_watermark_as_they_are(
     for after, to in intervals:
         assert pipeline.replay(after, to, deletes=deletes).window_id is not None
         assert (pipeline.target(), pipeline.watermark()) == (rows, watermark)
+    assert pipeline.equal()
+
+
+class _Refusing:
+    """A ``Quality`` that refuses every table."""
+
+    def check_window(
+        self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]
+    ) -> Mapping[TableName, FloodmarkError]:
+        return {table: DataQualityError(str(table), "refused by a check.") for table in counts}
+
+
+def test_replay_that_the_checks_refused_is_planned_and_merged_again(pipeline: Pipeline) -> None:
+    after = pipeline.watermark()
+    pipeline.source.write(1, 11)
+    pipeline.run()
+    shop, source, interval = pipeline.shop, pipeline.source, between(after, pipeline.watermark())
+    with pytest.raises(DataQualityError, match="refused by a check"):
+        run_replay(shop, source, interval, quality=_Refusing())
+    (refused,) = shop.ledger.list_unfinished(PIPELINE)
+    opened = run_replay(shop, source, interval)
+    assert opened.window_id != refused.plan.window_id
+    assert shop.ledger.list_unfinished(PIPELINE) == []
     assert pipeline.equal()
 
 

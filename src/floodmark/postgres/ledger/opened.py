@@ -31,4 +31,5 @@ def opened_window(row: DictRow) -> OpenedWindow:
         lane=row["lane"],
         to_lsn_at=row["to_lsn_at"],
     )
-    return OpenedWindow(plan, WindowState(row["state"]))
+    state = WindowState(row["state"])
+    return OpenedWindow(plan, state, is_refused=state is WindowState.MERGED and row["checked_at"] is not None)

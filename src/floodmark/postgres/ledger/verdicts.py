@@ -41,6 +41,10 @@ class VerdictRecords:
                 return None
             return _remove_merged(session, window.plan, out)
 
+    def mark_refused(self, window_id: int) -> None:
+        with open_transaction(self._at, f"window {window_id}") as session:
+            query(session, "mark_refused", window_id=window_id)
+
     def drop_merged(self, window_id: int) -> None:
         with open_transaction(self._at, f"window {window_id}") as session:
             window = one_window(session, "lock_window", window_id)

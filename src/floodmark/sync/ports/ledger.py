@@ -33,6 +33,8 @@ class OpenedWindow:
 
     plan: WindowPlan
     state: WindowState
+    is_refused: bool = False
+    """It is MERGED, and its checks have refused it as a whole: on a lane where no other table waits for it."""
 
 
 class Windows(Protocol):
@@ -223,6 +225,9 @@ class Verdicts(Protocol):
         Return the plan that is left; None where no other table is left: the window then stays as it is, so that it can
         be checked again. A window in another state is returned unchanged.
         """
+
+    def mark_refused(self, window_id: int) -> None:
+        """Record that the checks refused a window of another lane than the main one, which is still MERGED."""
 
     def drop_merged(self, window_id: int) -> None:
         """Delete a window that is still MERGED and whose tables have all been refused; no watermark moves."""

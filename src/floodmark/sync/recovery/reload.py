@@ -67,7 +67,7 @@ class LoadPlanner:
         return retry_on_conflict(lambda: self._reload(table, where))
 
     def give_up(self, name: TableName) -> int:
-        """Drop the unfinished load of a table, of which nothing is merged. Return its window.
+        """Drop the unfinished load of a table that is not merged, or that its checks have refused. Return its window.
 
         The table joins the next window of the pipeline, where its log has no gap. Raises OperatorError without such a
         load, WindowBusyError while it runs.
@@ -78,22 +78,30 @@ class LoadPlanner:
         if opened is None:
             raise OperatorError(str(table), "no load of it is unfinished, so nothing was given up.")
         window_id = opened.plan.window_id
-        if opened.state is not WindowState.PLANNED:
+        if opened.state is not WindowState.PLANNED and not opened.is_refused:
             raise OperatorError(
                 str(table),
                 f"window {window_id} is {opened.state.value}, so its rows are in the target already.",
                 f"Finish it (floodmark reload {self.settings.name} {table}).",
             )
         with self.ledger.hold_load(window_id):
-            self._drop(opened.plan)
+            self._drop(opened)
         _LOG.warning("Window %s, a load of %s, was given up on request.", window_id, table)
         return window_id
 
-    def _drop(self, plan: WindowPlan) -> None:
-        table = plan.tables[0].source
-        self.warehouse.drop_staging(plan.window_id)
-        self.ledger.leave_out(plan.window_id, [table])
+    def _drop(self, opened: OpenedWindow) -> None:
+        table = opened.plan.tables[0].source
+        self._drop_window(opened)
         self.alerts.end_alert(repair_key(self.settings.name, table))
+
+    def _drop_window(self, opened: OpenedWindow) -> None:
+        """Drop a load of which nothing is merged, or which the checks have refused."""
+        window_id = opened.plan.window_id
+        self.warehouse.drop_staging(window_id)
+        if opened.is_refused:
+            self.ledger.drop_merged(window_id)
+        else:
+            self.ledger.leave_out(window_id, [opened.plan.tables[0].source])
 
     def _reload(self, table: TableSettings, where: str) -> OpenResult:
         unfinished = self._repairs.list_loads().get(table.source)
@@ -114,11 +122,12 @@ class LoadPlanner:
         """Give up the loads of tables that are no longer in the configuration, unless they are already merged."""
         kept = {}
         for table, opened in loads.items():
-            if table in self.settings.sources or opened.state is not WindowState.PLANNED:
+            is_merged = opened.state is not WindowState.PLANNED and not opened.is_refused
+            if table in self.settings.sources or is_merged:
                 kept[table] = opened
                 continue
             _LOG.warning("Window %s was given up: %s is no longer in the configuration.", opened.plan.window_id, table)
-            self._drop(opened.plan)
+            self._drop(opened)
         return kept
 
     @property
@@ -209,6 +218,10 @@ class LoadPlanner:
 
     def _go_on(self, opened: OpenedWindow) -> OpenResult:
         plan, table = opened.plan, opened.plan.tables[0]
+        if opened.is_refused:
+            _LOG.warning("Window %s was given up: its checks refused it; the table is read again.", plan.window_id)
+            self._drop_window(opened)
+            return self._plan(self._find(table.source), table.where)
         if opened.state is WindowState.PLANNED:
             _, validities = classify_reads(plan, self.source)
             if validities[0].verdict in GAPS:

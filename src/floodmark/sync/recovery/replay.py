@@ -132,6 +132,9 @@ class Replay:
 
     def _open(self, interval: Interval, lane: str) -> OpenResult:
         unfinished = self._ledger.unfinished_window(self._settings.name, lane)
+        if unfinished is not None and unfinished.is_refused:
+            self._drop_refused(unfinished.plan)
+            unfinished = None
         if unfinished is not None and unfinished.state is not WindowState.PLANNED:
             return self._go_on(unfinished)
         try:
@@ -173,6 +176,11 @@ class Replay:
         _LOG.warning("Window %s, a replay of the same interval, was given up. %s", window.window_id, why)
         self._warehouse.drop_staging(window.window_id)
         self._ledger.leave_out(window.window_id, [table.source for table in window.tables])
+
+    def _drop_refused(self, window: WindowPlan) -> None:
+        _LOG.warning("Window %s, a replay of the same interval, was given up: its checks refused it.", window.window_id)
+        self._warehouse.drop_staging(window.window_id)
+        self._ledger.drop_merged(window.window_id)
 
     def _plan(self, interval: Interval) -> ReplayPlan:
         settings = self._settings

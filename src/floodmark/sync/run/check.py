@@ -68,9 +68,11 @@ def _check(
 def _leave_out(plan: WindowPlan, errors: Mapping[TableName, FloodmarkError], ledger: Ledger) -> None:
     """Remove the tables that failed from a merged window. Raises the error about them where no other table is left.
 
-    As in a load, only windows of the main lane have tables that wait for each other.
+    As in a load, only windows of the main lane have tables that wait for each other. A window of another lane is
+    planned again by the next load or replay: what it has merged would never pass.
     """
     if plan.lane != MAIN_LANE:
+        ledger.mark_refused(plan.window_id)
         raise next(iter(errors.values()))
     verdicts = [refused_verdict(table, errors[table.source]) for table in plan.tables if table.source in errors]
     # Before the window may end: the error about several tables has no details.
