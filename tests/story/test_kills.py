@@ -49,7 +49,8 @@ def test_whatever_is_killed_source_and_warehouse_end_equal(
 ) -> None:
     kills = max(1, KILLS * share // 20)
     rig = make_rig(open_dir / request.node.callspec.id, SEED, with_spark=WITH_SPARK)
-    torture = Torture(rig, SEED, with_spark=WITH_SPARK, has_time=KILLS >= 200)
+    few_kills = kills if KILLS <= 20 else 0
+    torture = Torture(rig, SEED, with_spark=WITH_SPARK, has_time=KILLS >= 200, few_kills=few_kills)
     with rig.running():
         while torture.kills.total() < kills:
             torture.go_on()

@@ -60,15 +60,17 @@ class Card:
 class Cards:
     """Dealt by ``draw``, those first whose kind of command is possible; ``put_back`` one that killed nothing.
 
-    kinds: how often each kind of command is killed. troubles: each begins when a command was killed.
+    kinds: how often each kind of command is killed. troubles: each begins when a command was killed. early: the number
+    of cards that they are among.
     """
 
     def __init__(
-        self, chance: random.Random, kinds: Mapping[str, int], troubles: Sequence[str] = (), *, with_spark: bool
+        self, chance: random.Random, kinds: Mapping[str, int], troubles: Sequence[str], early: int, *, with_spark: bool
     ) -> None:
         self._random = chance
         self._kinds = kinds
         self._troubles = tuple(troubles)
+        self._early = early
         self._alone = _SPARK_LOADS if with_spark else _LOADS
         self._left = self._deck()
         self.size = len(self._left)
@@ -99,10 +101,12 @@ class Cards:
         everyone = len((*_IN_LOADS, *self._alone))
         kinds = dict(self._kinds) | {"run": max(self._kinds["run"], everyone)}
         deck = [(victim, kind) for kind, count in kinds.items() for victim in self._victims_of(kind, count)]
-        deck += [(trouble, self._random.choice(("run", "reload"))) for trouble in self._troubles]
-        deck = [(victim, kind) for victim, kind in deck if _ONLY.search(f"{victim} in {kind}")]
         self._random.shuffle(deck)
-        return deck
+        for trouble in self._troubles:
+            # Among the first, where few kills shall meet few troubles.
+            at = self._random.randrange(min(self._early, len(deck) + 1))
+            deck.insert(at, (trouble, self._random.choice(("run", "reload"))))
+        return [(victim, kind) for victim, kind in deck if _ONLY.search(f"{victim} in {kind}")]
 
     def _victims_of(self, kind: str, count: int) -> Iterator[str]:
         chosen = _IN_ALL if kind in _WITHOUT_LOAD else (*_IN_LOADS, *self._alone)

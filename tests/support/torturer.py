@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -46,6 +47,8 @@ FROM floodmark.members WHERE verdict IN {_GAPS} GROUP BY 1, 2
 """
 """Tables to be loaded again, and those of which a device is; one of them is loaded alone."""
 _VERDICTS = re.compile(rf"\b({'|'.join(_GAPS)}|refused|instance_missing|not_plannable|no_permission|capture_stopped)\b")
+_REFUSALS = re.compile(r"\bof_the_torture\b|locked for more than|waited \d+ s for a lock|every_staged_row_merged")
+"""What a load in parallel to windows says about a table that it refuses."""
 _LOCKS = (
     "LOCK TABLE {} IN ACCESS EXCLUSIVE MODE",
     "LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE",
@@ -56,13 +59,18 @@ _LOCKS = (
 class Torture:
     """kills: of each kind. pending: loads and replays that were not seen to succeed."""
 
-    def __init__(self, rig: KillableRig, seed: int, *, with_spark: bool, has_time: bool = False) -> None:
-        """Prepare it. has_time: some locks are held until the command has given up."""
+    def __init__(
+        self, rig: KillableRig, seed: int, *, with_spark: bool, has_time: bool = False, few_kills: int = 0
+    ) -> None:
+        """Prepare it. has_time: some locks are held until the command has given up. few_kills: there will be no more."""
         self._rig = rig
         self._random = random.Random(seed)
         self._has_time = has_time
         self._spread_seconds = 4.0 if with_spark else 0.4
-        self.cards = Cards(self._random, rig.commands, rig.troubles, with_spark=with_spark)
+        # Repairs take longer than kills: few kills meet few troubles.
+        troubles = self._random.sample(rig.troubles, few_kills // 8) if few_kills else rig.troubles
+        early = few_kills or sys.maxsize
+        self.cards = Cards(self._random, rig.commands, troubles, early, with_spark=with_spark)
         self.kills: Counter[Card] = Counter()
         self._pending: set[tuple[str, ...]] = set()
         self._orphans: list[psutil.Process] = []
@@ -319,7 +327,7 @@ class Torture:
         words = f"{command.arguments}: {status}\n{command.output}"
         assert "Traceback" not in command.output, words
         if status == EXIT_FAILED:
-            found = {*_VERDICTS.findall(_error(command))}
+            found = {*_VERDICTS.findall(_error(command))} | ({REFUSED} if _REFUSALS.search(_error(command)) else set())
             # Before the log began, or the capture instance that is read now.
             may_fail = {"expired"} if command.arguments[0] == "replay" else set()
             assert found, words
