@@ -75,7 +75,7 @@ test-tutorial: setup ## the tutorial, followed line by line in a fresh clone, wh
 test-clients: setup ## tests with clients from npm and Debian, which it sets up
 	@bin/test-clients
 
-torture: setup $(CLASSES)-of-the-wheel ## 500 kills and troubles in between, then 100 with Spark and 20 of Airflow's processes: some three hours
+torture: setup $(CLASSES)-of-the-wheel ## 500 kills and troubles in between, then 100 with Spark and 20 of Airflow's processes: some hours
 	@export FLOODMARK_TORTURE_SEED=$${FLOODMARK_TORTURE_SEED:-$$(date +%Y%m%d)} FLOODMARK_TORTURE_WRITES=$${FLOODMARK_TORTURE_WRITES:-20}; \
 	  FLOODMARK_TORTURE_KILLS=$${FLOODMARK_TORTURE_KILLS:-500} $(PY) -m pytest -q -s tests/story/test_kills.py && \
 	  export FLOODMARK_TORTURE_SPARK=1 FLOODMARK_TORTURE_KILLS=$${FLOODMARK_SPARK_KILLS:-100} \

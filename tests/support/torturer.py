@@ -62,7 +62,7 @@ class Torture:
     def __init__(
         self, rig: KillableRig, seed: int, *, with_spark: bool, has_time: bool = False, few_kills: int = 0
     ) -> None:
-        """Prepare it. has_time: some locks are held until the command has given up. few_kills: there will be no more."""
+        """Prepare it. has_time: some locks are held until the command gives up. few_kills: there will be no more."""
         self._rig = rig
         self._random = random.Random(seed)
         self._has_time = has_time
