@@ -6,7 +6,7 @@ export VENV
 PY := $(VENV)/bin/python
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help setup run run-sources up down check check-pythons test test-emulator test-one test-tutorial test-clients torture bench bench-peers fuzz format docs reference
+.PHONY: help setup run run-sources up down check check-pythons test test-emulator test-one test-tutorial test-clients torture torture-histories bench bench-peers fuzz format docs reference
 .PHONY: check-lint check-types check-units check-every-unit
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -81,6 +81,12 @@ torture: setup $(CLASSES)-of-the-wheel ## 500 kills and troubles in between, the
 	  export FLOODMARK_TORTURE_SPARK=1 FLOODMARK_TORTURE_KILLS=$${FLOODMARK_SPARK_KILLS:-100} \
 	    FLOODMARK_AIRFLOW_KILLS=$${FLOODMARK_AIRFLOW_KILLS:-20} && \
 	  $(PY) -m pytest -q -s tests/story/test_kills.py tests/story/test_airflow_kills.py
+
+torture-histories: setup ## 10,000 random histories of runs, operators and losses, call by call: FLOODMARK_INTERLEAVING_SEED is the first
+	@export FLOODMARK_INTERLEAVING_SEED=$${FLOODMARK_INTERLEAVING_SEED:-$$(date +%Y%m%d0000)} \
+	  FLOODMARK_INTERLEAVING_SEEDS=$${FLOODMARK_INTERLEAVING_SEEDS:-10000} \
+	  FLOODMARK_INTERLEAVING_PROCESSES=$${FLOODMARK_INTERLEAVING_PROCESSES:-2}; \
+	  $(PY) -m pytest -q -s -c pyproject.toml --timeout 0 tests/contract/test_interleavings.py
 
 bench: setup $(CLASSES) ## the benchmark report in benchmarks/
 	@$(PY) -m benchmarks
