@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 from history_source import BAD, TARGETS, HistoryTable, Key, State
@@ -18,7 +17,6 @@ from floodmark.core.naming import keep_column
 from floodmark.core.policies import Deletes
 from floodmark.core.schema import TableName
 from lsns import lsn, number_of
-
 
 _LEFT_OUT = "left out by the change"
 
@@ -111,8 +109,8 @@ def check_deleted(history: RandomHistory, name: TableName, table: HistoryTable) 
 def replay_all(history: RandomHistory) -> None:
     """Merge again what can be merged again: nothing may change."""
     low = min(table.min_lsn for table in history.source.tables.values())
-    for after, to in pairwise(sorted({low - 1, (low + history.source.position) // 2, history.source.position})):
-        history.replay_again(Interval(lsn(after), lsn(to)))
+    if low <= history.source.position:
+        history.replay_again(Interval(lsn(low - 1), lsn(history.source.position)))
 
 
 def release_all(history: RandomHistory) -> None:

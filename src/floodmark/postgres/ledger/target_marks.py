@@ -3,12 +3,13 @@
 Nothing is written to the target for it: a mark there would need its owner, and a lock that waits for VACUUM. A merge
 records the numbers of the files of ledger and target (``floodmark.target_marks``). As long as they are the same,
 neither was made again, emptied or restored. Where they differ, the rows answer: the highest ``__window_id`` must be
-that of the last window that wrote rows.
+that of the last window that wrote rows, and no row may be older than its tombstone. A window that only deletes rows has
+left its number in none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,6 +20,8 @@ from floodmark.core.naming import WINDOW_COLUMN, quote, quote_table
 from floodmark.core.policies import Deletes
 from floodmark.core.schema import TableName
 from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
+from floodmark.postgres.ledger.opened import opened_window
+from floodmark.postgres.sql import read_sql
 from floodmark.postgres.statements import query, source_parameters
 
 
@@ -78,17 +81,39 @@ def find_fault(session: psycopg.Connection, pipeline: str, row: Mapping[str, Any
         return f"the target {target} no longer has the {columns}, which earlier windows wrote."
     if not row["is_other_target"]:
         return ""
+    if fault := _compare_rows(session, pipeline, row, target):
+        return fault
+    # A user who may only read does without.
+    with suppress(psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction), session.transaction():
+        source = TableName(row["source_schema"], row["source_name"])
+        query(session, "keep_target_mark", pipeline=pipeline, **source_parameters(source))
+    return ""
+
+
+def _compare_rows(session: psycopg.Connection, pipeline: str, row: Mapping[str, Any], target: TableName) -> str:
+    """Return the sign in the rows of a target that it is another one than the ledger means; "" where there is none."""
     newest = session.execute(f"SELECT max({quote(WINDOW_COLUMN)}) FROM {quote_table(target)}").fetchone()  # noqa: S608
     found, known = newest[0] if newest else None, row["target_window_id"]
     if found != known:
         return (
             f"the target {target} was made again, emptied or restored, or the ledger was: {_difference(found, known)}"
         )
-    # A user who may only read does without.
-    with suppress(psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction), session.transaction():
-        source = TableName(row["source_schema"], row["source_name"])
-        query(session, "keep_target_mark", pipeline=pipeline, **source_parameters(source))
+    source = TableName(row["source_schema"], row["source_name"])
+    for plan in query(session, "newest_plan", pipeline=pipeline, **source_parameters(source)):
+        planned = next(table for table in opened_window(plan).plan.tables if table.source == source)
+        if _has_deleted_row(session, target, planned.feed.table.key):
+            return f"the target {target} was restored, or the ledger was: it has rows that a later window deleted."
     return ""
+
+
+def _has_deleted_row(session: psycopg.Connection, target: TableName, key: Sequence[str]) -> bool:
+    """Return whether the target has a row that is older than the tombstone of its key."""
+    columns = ", ".join(f"t.{quote(name)}" for name in key)
+    placed = {"target": f"{quote_table(target)} AS t", "key": f"jsonb_build_array({columns})"}
+    # Where values are bound, a sign of percent in a name is written twice.
+    statement = read_sql("has_deleted_row").format(**{name: sql.replace("%", "%%") for name, sql in placed.items()})
+    found = session.execute(statement, {"target_schema": target.schema, "target_name": target.name}).fetchone()
+    return found == (True,)
 
 
 def _difference(found: int | None, known: int | None) -> str:

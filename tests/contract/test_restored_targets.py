@@ -1,0 +1,70 @@
+"""Targets that were restored from a backup, or written into another file, and what the ledger then says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+from small_replay import Pipeline
+from small_source import SmallSource
+from warehouse_shop import Shop
+
+from floodmark.core.errors import TargetLostError
+from floodmark.core.policies import Deletes
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.ledger.ledger import PostgresLedger
+
+
+@pytest.fixture
+def pipeline(database: WarehouseConnection, ledger: PostgresLedger) -> Pipeline:
+    """Five rows, and nothing of them loaded."""
+    source = SmallSource()
+    for key in range(1, 6):
+        source.write(key, key * 10)
+    return Pipeline(Shop(database, ledger), source)
+
+
+def execute(pipeline: Pipeline, *statements: str) -> None:
+    with psycopg.connect(pipeline.shop.connection.conninfo(), autocommit=True) as session:
+        for statement in statements:
+            session.execute(statement)
+
+
+@contextmanager
+def taken_back(pipeline: Pipeline) -> Iterator[None]:
+    """Restore the target, as it was before the block, after it."""
+    execute(
+        pipeline,
+        "CREATE TABLE shop.saved (LIKE shop.orders INCLUDING ALL)",
+        "INSERT INTO shop.saved SELECT * FROM shop.orders",
+    )
+    yield
+    execute(pipeline, "DROP TABLE shop.orders", "ALTER TABLE shop.saved RENAME TO orders")
+
+
+@pytest.mark.parametrize("deletes", Deletes)
+def test_target_from_before_a_delete_is_lost(pipeline: Pipeline, deletes: Deletes) -> None:
+    """A hard delete leaves no row with the number of its window."""
+    pipeline.run(deletes=deletes)
+    with taken_back(pipeline):
+        pipeline.source.write(2, None)
+        pipeline.run(deletes=deletes)
+    pipeline.source.write(3, 33)
+    with pytest.raises(TargetLostError, match="restored"):
+        pipeline.run(deletes=deletes)
+    pipeline.reload(deletes=deletes)
+    pipeline.run(deletes=deletes)
+    assert pipeline.equal()
+
+
+def test_row_that_came_back_after_its_delete_is_no_sign_of_a_restore(pipeline: Pipeline) -> None:
+    pipeline.run(deletes=Deletes.HARD)
+    for amount in (None, 22):
+        pipeline.source.write(2, amount)
+        pipeline.run(deletes=Deletes.HARD)
+    execute(pipeline, "VACUUM FULL shop.orders")
+    pipeline.source.write(3, 33)
+    pipeline.run(deletes=Deletes.HARD)
+    assert pipeline.equal()
