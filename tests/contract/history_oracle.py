@@ -1,4 +1,4 @@
-"""What must be true of a history at its end: rows of source, target and quarantine, windows, and what replays leave."""
+"""The conditions that a history fulfils at its end: rows of source, target and quarantine, windows, and what replays leave."""
 
 from __future__ import annotations
 

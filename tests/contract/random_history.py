@@ -67,7 +67,7 @@ _ROUNDS = 12
 
 @dataclass
 class Choices:
-    """What a seed has drawn for the whole of a history."""
+    """The settings that a seed has drawn for the whole of a history."""
 
     tables: tuple[TableSettings, ...]
     steps: int

@@ -68,3 +68,31 @@ def test_row_that_came_back_after_its_delete_is_no_sign_of_a_restore(pipeline: P
     pipeline.source.write(3, 33)
     pipeline.run(deletes=Deletes.HARD)
     assert pipeline.equal()
+
+
+@pytest.mark.parametrize("deletes", Deletes)
+def test_target_whose_rows_were_merged_again_unchanged_is_known_in_another_file(
+    pipeline: Pipeline, deletes: Deletes
+) -> None:
+    """A replay gives its number also to rows that it does not change."""
+    pipeline.run(deletes=deletes)
+    pipeline.source.write(1, 11)
+    pipeline.run(deletes=deletes)
+    pipeline.replay(10, pipeline.source.position, deletes=deletes)
+    execute(pipeline, "VACUUM FULL shop.orders")
+    pipeline.source.write(3, 33)
+    pipeline.run(deletes=deletes)
+    assert pipeline.equal()
+
+
+@pytest.mark.parametrize("deletes", Deletes)
+def test_target_of_a_row_that_came_and_went_is_known_in_another_file(pipeline: Pipeline, deletes: Deletes) -> None:
+    """A soft delete of a row that the target never had writes a row with the number of its window."""
+    pipeline.run(deletes=deletes)
+    pipeline.source.write(9, 90)
+    pipeline.source.write(9, None)
+    pipeline.run(deletes=deletes)
+    execute(pipeline, "VACUUM FULL shop.orders")
+    pipeline.source.write(3, 33)
+    pipeline.run(deletes=deletes)
+    assert pipeline.equal()

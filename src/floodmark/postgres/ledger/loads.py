@@ -24,7 +24,6 @@ from floodmark.core.window.members import MemberRead
 from floodmark.core.window.plan import TableCounts, WindowPlan, WindowState
 from floodmark.core.window.plan_json import plan_to_json
 from floodmark.postgres.ledger.members import record_members
-from floodmark.postgres.ledger.target_marks import has_written, record_target
 from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.statements import query, source_parameters
@@ -159,8 +158,6 @@ def mark_merged(
     The returned counts include what the ledger has recorded about the read.
     """
     recorded = {source: _record_counts(session, plan, source, rows) for source, rows in counts.items()}
-    for table in plan.tables:
-        record_target(session, plan, table, has_written=has_written(table, counts[table.source]))
     session.execute(read_sql("mark_merged"), {"window_id": plan.window_id})
     return recorded
 

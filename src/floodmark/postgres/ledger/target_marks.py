@@ -17,22 +17,18 @@ import psycopg
 
 from floodmark.core.errors import TargetLostError
 from floodmark.core.naming import WINDOW_COLUMN, quote, quote_table
-from floodmark.core.policies import Deletes
 from floodmark.core.schema import TableName
-from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
+from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
 from floodmark.postgres.ledger.opened import opened_window
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.statements import query, source_parameters
 
 
-def has_written(table: TablePlan, counts: TableCounts) -> bool:
-    """Return whether a merge has given its number to some row of the target."""
-    kept = counts.deleted_rows + counts.swept_rows if table.deletes is Deletes.SOFT else 0
-    return counts.inserted_rows + counts.updated_rows + kept > 0
-
-
 def record_target(session: psycopg.Connection, plan: WindowPlan, table: TablePlan, *, has_written: bool) -> None:
-    """Record the target as it is after the merge of a window, in the transaction of the merge."""
+    """Record the target as it is after the merge of a window, in the transaction of the merge.
+
+    has_written: some row of the target has the number of the window now.
+    """
     query(
         session,
         "record_target",

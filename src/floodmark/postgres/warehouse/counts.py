@@ -12,6 +12,7 @@ import psycopg
 from sqlglot import exp
 
 from floodmark.core.naming import DELETED_COLUMN, LSN_COLUMN, keep_column
+from floodmark.core.policies import Deletes
 from floodmark.postgres.warehouse.merge import (
     Merge,
     is_delete,
@@ -38,6 +39,8 @@ class MergeCounts:
     """Inserted rows whose change left a LOB out, and for which the target has no row whose value could be kept."""
     without_key: int = 0
     """Deletes with NULL in a column of the key."""
+    written: int = 0
+    """Rows of the target that get the number of the window, also where nothing else of them changes."""
 
 
 def count_merge(session: psycopg.Connection, merge: Merge) -> MergeCounts:
@@ -75,8 +78,17 @@ def build_count(merge: Merge) -> exp.Select:
         _count(exp.and_(is_delete(), alive, not_below)),
         _count(incomplete),
         _count(exp.and_(is_delete(), exp.paren(exp.or_(*(staged(name).is_(exp.null()) for name in merge.key))))),
+        _count(_is_written(merge, absent)),
     )
     return _joined(merge, counted)
+
+
+def _is_written(merge: Merge, absent: exp.Expression) -> exp.Expression:
+    """Return the condition that the merge inserts a staged row, or updates that of the target with it."""
+    written = exp.paren(exp.or_(absent, is_not_below(merge)))
+    if merge.deletes is Deletes.HARD:
+        written = exp.and_(exp.not_(is_delete()), written)
+    return exp.and_(written, not_tombstoned()) if merge.has_tombstones else written
 
 
 def _joined(merge: Merge, selected: exp.Select) -> exp.Select:

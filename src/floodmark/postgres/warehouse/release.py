@@ -27,7 +27,7 @@ from floodmark.core.window.plan_json import plan_to_json
 from floodmark.postgres.ledger.claims import refuse_loads
 from floodmark.postgres.ledger.opened import opened_window
 from floodmark.postgres.ledger.schema import ensure_schema
-from floodmark.postgres.ledger.target_marks import has_written, record_target, refuse_lost_targets
+from floodmark.postgres.ledger.target_marks import record_target, refuse_lost_targets
 from floodmark.postgres.session import Reachable, open_transaction
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.statements import query, source_parameters
@@ -111,7 +111,8 @@ class _Release:
                     updated_rows=counted.updated,
                     unchanged_rows=unchanged,
                     warned_rows=gate.warned,
-                )
+                ),
+                has_written=counted.written > 0,
             )
         else:
             query(self.session, "drop_window", window_id=self.plan.window_id)
@@ -156,13 +157,13 @@ class _Release:
         dropped = exp.delete(table(self.merge.staging, "s")).where(exp.and_(exp.or_(*kept), absent))
         self.session.execute(dropped.sql(dialect="postgres"))
 
-    def _record(self, counts: TableCounts) -> int:
+    def _record(self, counts: TableCounts, *, has_written: bool) -> int:
         """Write the window to the ledger as one that is finished. No watermark moves. Return its id."""
         named: dict[str, Any] = {"window_id": self.plan.window_id, **source_parameters(self.planned.source)}
         query(self.session, "store_plan", window_id=self.plan.window_id, plan=Jsonb(plan_to_json(self.plan)))
         query(self.session, "open_window_table", **named, kind=self.planned.kind.value, **_NO_INTERVAL)
         query(self.session, "record_counts", **named | asdict(counts))
-        record_target(self.session, self.plan, self.planned, has_written=has_written(self.planned, counts))
+        record_target(self.session, self.plan, self.planned, has_written=has_written)
         for step in ("mark_merged", "mark_checked", "mark_advanced"):
             query(self.session, step, window_id=self.plan.window_id)
         return self.plan.window_id

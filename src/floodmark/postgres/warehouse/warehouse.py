@@ -23,7 +23,7 @@ from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowP
 from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.loads import mark_merged
-from floodmark.postgres.ledger.target_marks import is_of_this_ledger, refuse_lost_targets
+from floodmark.postgres.ledger.target_marks import is_of_this_ledger, record_target, refuse_lost_targets
 from floodmark.postgres.session import open_session, open_transaction, translated
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.counts import count_merge, list_incomplete
@@ -317,6 +317,8 @@ def _merge_staged(
         swept += sweep_members(session, plan, planned, merge, whole)
     if planned.kind is LoadKind.FIRST_LOAD:
         session.execute(f"ANALYZE {quote_table(planned.target)}")
+    marked = swept if planned.deletes is Deletes.SOFT else 0
+    record_target(session, plan, planned, has_written=counted.written + marked > 0)
     return TableCounts(
         staged_rows=staged,
         inserted_rows=counted.inserted,
