@@ -1,4 +1,4 @@
-"""The conditions that a history fulfils at its end: rows of source, target and quarantine, windows, and what replays leave."""
+"""The conditions that a history fulfils at its end: of rows, quarantine and windows, also after a replay and a release."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from history_source import BAD, TARGETS, HistoryTable, Key, State
 from random_history import RandomHistory, row_key
 from warehouse_shop import DELETE, INSERT, PIPELINE, UPDATE
 
+from floodmark.core.errors import WindowExpiredError
 from floodmark.core.interval import Interval
 from floodmark.core.lsn import Lsn
 from floodmark.core.naming import keep_column
@@ -110,7 +111,7 @@ def replay_all(history: RandomHistory) -> None:
     """Merge again what can be merged again: nothing may change."""
     low = min(table.min_lsn for table in history.source.tables.values())
     if low <= history.source.position:
-        history.replay_again(Interval(lsn(low - 1), lsn(history.source.position)))
+        history.replay_again(Interval(lsn(low - 1), lsn(history.source.position)), WindowExpiredError)
 
 
 def release_all(history: RandomHistory) -> None:

@@ -542,13 +542,13 @@ class RandomHistory:
         """Finish the replays, each by another replay of its interval, which gives it up where it is impossible."""
         for opened in self.ledger.list_unfinished(PIPELINE):
             if is_replay_lane(opened.plan.lane):
-                self.replay_again(self.replayed[opened.plan.lane])
+                self.replay_again(self.replayed[opened.plan.lane], WindowExpiredError, TargetLostError)
 
-    def replay_again(self, interval: Interval) -> None:
+    def replay_again(self, interval: Interval, *allowed: type[FloodmarkError]) -> None:
         """Replay an interval alone, without the rules that would stop it at a row that was corrected since."""
         tables = self.choices.tables
         self.choices.tables = tuple(replace(table, rules=_going_on(table.rules)) for table in tables)
-        self.expect(partial(self.replay_interval, interval=interval), WindowExpiredError)
+        self.expect(partial(self.replay_interval, interval=interval), *allowed)
         self.choices.tables = tables
 
     def correct_stopping_rows(self) -> None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import psycopg
 import pytest
 from small_replay import Pipeline
-from small_source import SmallSource
-from warehouse_shop import Shop
+from small_source import SmallSource, SmallStager
+from warehouse_shop import ORDERS, PIPELINE, TARGET, Shop, first_load
 
 from floodmark.core.errors import TargetLostError
 from floodmark.core.policies import Deletes
+from floodmark.core.settings import TableSettings
+from floodmark.core.window.chunks import Bound
+from floodmark.core.window.plan import WindowPlan
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.warehouse.release import PostgresQuarantine
+from floodmark.sync.run.load import load_window
 
 
 @pytest.fixture
@@ -96,3 +102,31 @@ def test_target_of_a_row_that_came_and_went_is_known_in_another_file(pipeline: P
     pipeline.source.write(3, 33)
     pipeline.run(deletes=deletes)
     assert pipeline.equal()
+
+
+def test_target_that_is_dropped_while_a_load_reads_is_made_again_by_the_next(pipeline: Pipeline) -> None:
+    pipeline.run()
+    opened = pipeline.load_planner().open_reload(ORDERS)
+
+    @dataclass
+    class Dropping(SmallStager):
+        def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
+            execute(pipeline, "DROP TABLE shop.orders")
+            return super().read_chunk_bounds(plan, index)
+
+    assert opened.window_id is not None
+    shop = pipeline.shop
+    with pytest.raises(TargetLostError, match="does not exist"):
+        load_window(opened.window_id, shop.ledger, shop.warehouse, pipeline.source, Dropping(shop, pipeline.source))
+    pipeline.reload()
+    assert pipeline.equal()
+
+
+def test_release_into_a_target_that_was_dropped_before_its_first_load_was_published_is_refused(
+    pipeline: Pipeline,
+) -> None:
+    plan = pipeline.shop.begin(first_load(), 10)
+    pipeline.shop.merge(plan)
+    execute(pipeline, "DROP TABLE shop.orders")
+    with pytest.raises(TargetLostError, match="does not exist"):
+        PostgresQuarantine(pipeline.shop.connection).release(PIPELINE, TableSettings(ORDERS, TARGET), "anna")

@@ -41,19 +41,31 @@ def record_target(session: psycopg.Connection, plan: WindowPlan, table: TablePla
 
 
 def refuse_lost_targets(session: psycopg.Connection, plan: WindowPlan) -> None:
-    """Raise TargetLostError about a table whose target is not the one that its watermark belongs to.
+    """Raise TargetLostError about a table whose target is not the one that its watermark belongs to, or is missing.
 
     A load of the whole table makes it right, so that its target may be any.
     """
-    merged = [table.source for table in plan.tables if table.kind is not LoadKind.FIRST_LOAD or table.where]
+    merged = {table.source for table in plan.tables if table.kind is not LoadKind.FIRST_LOAD or table.where}
+    compared = set()
     for row in query(session, "read_tables", pipeline=plan.pipeline) if merged else ():
         source = TableName(row["source_schema"], row["source_name"])
         if source in merged and (fault := find_fault(session, plan.pipeline, row)):
-            raise TargetLostError(
-                str(source),
-                fault,
-                f"Nothing was merged into it. Reload the table: floodmark reload {plan.pipeline} {source}.",
-            )
+            raise _lost(plan, source, fault)
+        if row["watermark"] is not None:
+            compared.add(source)
+    for table in plan.tables:
+        if table.source not in merged & compared and not _exists(session, table.target):
+            raise _lost(plan, table.source, f"the target {table.target} does not exist: it was dropped meanwhile.")
+
+
+def _lost(plan: WindowPlan, source: TableName, fault: str) -> TargetLostError:
+    hint = f"Nothing was merged into it. Reload the table: floodmark reload {plan.pipeline} {source}."
+    return TargetLostError(str(source), fault, hint)
+
+
+def _exists(session: psycopg.Connection, target: TableName) -> bool:
+    found = session.execute("SELECT to_regclass(%s) IS NOT NULL", [quote_table(target)]).fetchone()
+    return found == (True,)
 
 
 def is_of_this_ledger(session: psycopg.Connection, pipeline: str, table: TablePlan) -> bool:
