@@ -1,4 +1,4 @@
-"""The conditions that a history fulfils at its end: of rows, quarantine and windows, also after a replay and a release."""
+"""The conditions at the end of a history: of rows, quarantine and windows, also after a replay and a release."""
 
 from __future__ import annotations
 
