@@ -5,8 +5,7 @@ transaction outside of ``kept_sessions``, and a sink opens one for each part. He
 pool, without its locks and settings, so that the next transaction finds it. All statements are the product's own, each
 transaction is one, and two that are open at once have two sessions.
 
-The texts of the statements that a merge builds are
-kept by what they are built from.
+Statements that a merge builds are built once for all windows.
 
 A database serves some histories and is then made again from a template: without VACUUM its catalogue only grows.
 """
@@ -16,7 +15,7 @@ from __future__ import annotations
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import TracebackType
 from typing import Any
@@ -28,7 +27,7 @@ from psycopg.pq import TransactionStatus
 from sqlglot import exp
 
 from embedded_postgres import EmbeddedPostgres
-from floodmark.core.naming import quote, quote_table
+from floodmark.core.naming import STAGING_SCHEMA, quote, quote_table
 from floodmark.core.schema import TableName
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
@@ -141,6 +140,10 @@ _BUILDERS = ("floodmark.postgres.warehouse.merging.build_merge", "floodmark.post
 """The functions whose trees take half of the time of a small merge: the text depends on their argument alone."""
 
 
+_STAGING = TableName(STAGING_SCHEMA, "staging_of_the_window")
+_WINDOW_ID = 9_876_543_210
+
+
 @dataclass(frozen=True)
 class _Rendered:
     """A statement in place of its tree."""
@@ -152,8 +155,14 @@ class _Rendered:
 
 
 def _rendered_once(build: Callable[[Merge], exp.Expression]) -> Callable[[Merge], _Rendered]:
-    """Return the function with a memory: windows of all histories have the same numbers."""
-    return cache(lambda merge: _Rendered(build(merge).sql(dialect="postgres")))
+    """Return the function with a memory of its texts, in which only the window has to be filled in."""
+    render = cache(lambda merge: str(build(merge).sql(dialect="postgres")))
+
+    def rendered(merge: Merge) -> _Rendered:
+        text = render(replace(merge, staging=_STAGING, window_id=_WINDOW_ID))
+        return _Rendered(text.replace(_STAGING.name, merge.staging.name).replace(str(_WINDOW_ID), str(merge.window_id)))
+
+    return rendered
 
 
 def close_sessions() -> None:
