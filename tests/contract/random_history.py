@@ -61,6 +61,7 @@ from lsns import lsn, number_of
 CHECK_FAILED = "a check of the history fails"
 RULE = '"Amount" < 1000000'
 assert str(BAD) in RULE
+_THAWS = 0.03
 _ROUNDS = 12
 """More than any state needs to come to its end: a load, a run that finishes a window, and one that opens the next."""
 
@@ -80,6 +81,8 @@ class Choices:
     events: Sequence[str]
     mishaps: float
     """How often one of the events happens."""
+    freezes: float
+    """How often an actor is paused for long, and others act in its place."""
 
 
 def choose(chance: random.Random) -> Choices:
@@ -102,7 +105,7 @@ def choose(chance: random.Random) -> Choices:
     parts = ["run"] * 4 + ["zombie", "cleared", "replay", "replay"]
     parts += [part for part in seldom for _ in range(chance.choice((0, 0, 1, 2)))]
     mishaps = ["clean_up", "truncate", "drop", "rewrite", "change_rules", "backup_and_restore"]
-    events = [each for each in mishaps if chance.random() < 0.2]
+    events = [each for each in mishaps if chance.random() < 0.25]
     return Choices(
         tables,
         steps=chance.choice((30, 60, 120)),
@@ -112,7 +115,8 @@ def choose(chance: random.Random) -> Choices:
         fails=chance.choice((0.0, 0.0, 0.2, 0.5)),
         parts=parts,
         events=events,
-        mishaps=chance.choice((0.0, 0.02, 0.05)) if events else 0.0,
+        mishaps=chance.choice((0.02, 0.05, 0.1)) if events and chance.random() < 0.6 else 0.0,
+        freezes=chance.choice((0.0, 0.02)),
     )
 
 
@@ -449,6 +453,7 @@ class RandomHistory:
     def play(self) -> None:
         """Let the actors act. Raises AssertionError for what may not be."""
         actors: list[Actor] = []
+        frozen: list[Actor] = []
         for _ in range(8):
             # Some of the rows come and go before anybody reads them.
             self.write()
@@ -457,14 +462,19 @@ class RandomHistory:
                 self.write()
             if self.chance.random() < self.choices.mishaps:
                 actors = self.meet(self.chance.choice(self.choices.events), actors)
-            if len(actors) < self.choices.actors:
+            awake = [actor for actor in actors if actor not in frozen]
+            if len(awake) < self.choices.actors:
                 part = self.chance.choice(self.choices.parts)
                 actors.append(Actor(getattr(self, part), part))
                 actors[-1].start()
             else:
-                actor = self.chance.choice(actors)
+                actor = self.chance.choice(awake)
                 actor.kills = self.chance.random() < self.choices.kills
                 self.step(actor)
+                if self.chance.random() < self.choices.freezes:
+                    frozen.append(actor)
+            if frozen and self.chance.random() < _THAWS:
+                frozen.pop(0)
             actors = self.collect(actors)
         for actor in actors:
             while not actor.done:
