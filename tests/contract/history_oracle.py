@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from history_source import BAD, TARGETS, HistoryTable, Key, State
@@ -17,6 +18,8 @@ from floodmark.core.lsn import Lsn
 from floodmark.core.naming import keep_column
 from floodmark.core.policies import Deletes
 from floodmark.core.schema import TableName
+from floodmark.core.window.lane import MAIN_LANE, is_load_lane
+from floodmark.postgres.ledger.opened import opened_window
 from lsns import lsn, number_of
 
 _LEFT_OUT = "left out by the change"
@@ -25,6 +28,7 @@ _LEFT_OUT = "left out by the change"
 def check_end(history: RandomHistory) -> None:
     """Raise AssertionError for a row that is lost, doubled, or neither in the target nor in quarantine."""
     check_windows(history)
+    check_reads(history)
     check_tables(history)
     replay_all(history)
     check_tables(history)
@@ -49,6 +53,34 @@ def check_windows(history: RandomHistory) -> None:
     assert history.ledger.list_stopped(PIPELINE) == [], f"stopped: {verdicts}"
     staged = history.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'floodmark_staging'")
     assert staged == [], f"left in staging: {staged}"
+
+
+def check_reads(history: RandomHistory) -> None:
+    """Each change was read by one window that was published, or jumped over by a load of the whole table."""
+    if history.happened["restore"] or history.happened["windows forgotten"]:
+        return
+    counts = {
+        (row["window_id"], row["source_name"]): row["read_rows"]
+        for row in history.rows("SELECT * FROM floodmark.window_tables")
+    }
+    windows = history.rows("SELECT * FROM floodmark.windows ORDER BY window_id")
+    plans = [plan for plan in (opened_window(row).plan for row in windows) if _moves_watermarks(plan.lane)]
+    for name, table in history.source.tables.items():
+        planned = [(plan, each) for plan in plans for each in plan.tables if each.source == name]
+        moved = [(each.watermark, plan.to_lsn) for plan, each in planned]
+        assert moved[0][0] is None
+        assert all(later is not None and later >= to for (_, to), (later, _) in pairwise(moved)), f"{name}: {moved}"
+        loads = [(each.watermark, plan.to_lsn) for plan, each in planned if each.interval is None]
+        jumped = sum(
+            any((after is None or lsn(change.lsn) > after) and lsn(change.lsn) <= to for after, to in loads)
+            for change in table.log
+        )
+        read = sum(counts[plan.window_id, name.name] for plan, each in planned if each.interval is not None)
+        assert read == len(table.log) - jumped, f"{name}: {read} of {len(table.log)} changes read, {jumped} jumped over"
+
+
+def _moves_watermarks(lane: str) -> bool:
+    return lane == MAIN_LANE or is_load_lane(lane)
 
 
 def check_rows(history: RandomHistory, name: TableName, table: HistoryTable, *, is_released: bool) -> None:
