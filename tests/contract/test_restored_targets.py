@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from small_replay import Pipeline
 from small_source import SmallSource, SmallStager
-from warehouse_shop import ORDERS, PIPELINE, TARGET, Shop, first_load
+from warehouse_shop import INSERT, ORDERS, PIPELINE, TARGET, Row, Shop, first_load
 
 from floodmark.core.errors import TargetLostError
 from floodmark.core.policies import Deletes
@@ -130,3 +130,24 @@ def test_release_into_a_target_that_was_dropped_before_its_first_load_was_publis
     execute(pipeline, "DROP TABLE shop.orders")
     with pytest.raises(TargetLostError, match="does not exist"):
         PostgresQuarantine(pipeline.shop.connection).release(PIPELINE, TableSettings(ORDERS, TARGET), "anna")
+
+
+def test_chunks_of_a_load_that_a_restored_ledger_does_not_have_are_read_again(pipeline: Pipeline) -> None:
+    """The next window has the number of the lost one, and its load finds the staging table of that one."""
+    pipeline.run()
+    shop, source = pipeline.shop, pipeline.source
+    opened = pipeline.load_planner().open_reload(ORDERS)
+    assert opened.window_id is not None
+    plan = shop.ledger.begin_load(opened.window_id).plan
+    shop.warehouse.prepare_window(plan)
+    for number, key in enumerate(sorted(source.rows)):
+        shop.stage(plan, [Row(key, INSERT, source.position, 1, part=number)])
+    execute(
+        pipeline,
+        f"DELETE FROM floodmark.windows WHERE window_id = {opened.window_id}",
+        f"SELECT setval('floodmark.windows_window_id_seq', {opened.window_id}, false)",
+    )
+    source.write(5, None)
+    pipeline.reload()
+    pipeline.run()
+    assert pipeline.equal()

@@ -67,14 +67,14 @@ def plan_chunks(bounds: Sequence[Bound]) -> tuple[LoadChunk, ...]:
 
 
 def select_lost(stored: Sequence[StoredChunk], found_rows: Mapping[int, int]) -> tuple[int, ...]:
-    """Return the numbers of the chunks that count as staged and are not complete in staging.
+    """Return the numbers of the chunks whose rows in staging are not those that count as staged.
 
-    A crash of the warehouse empties tables that are not logged. found_rows: rows in staging, by number of the chunk.
+    A crash of the warehouse empties tables that are not logged. A ledger that was restored gives the number of a lost
+    window again, whose staging table may still have chunks. found_rows: rows in staging, by number of the chunk.
     """
+    staged = {each.chunk.number: each.staged_rows for each in stored if each.staged_rows is not None}
     return tuple(
-        each.chunk.number
-        for each in stored
-        if each.staged_rows is not None and found_rows.get(each.chunk.number, 0) != each.staged_rows
+        number for number in sorted({*staged, *found_rows}) if staged.get(number, 0) != found_rows.get(number, 0)
     )
 
 

@@ -57,7 +57,7 @@ def _stored_chunks(
     if not stored:
         with slots.taken(1):  # the whole key is read
             bounds = stager.read_chunk_bounds(plan, index)
-        return list(ledger.store_chunks(plan, source, plan_chunks(bounds)))
+        stored = ledger.store_chunks(plan, source, plan_chunks(bounds))
     lost = select_lost(stored, warehouse.count_parts(plan, index))
     if lost:
         _LOG.warning("%s: %s chunks are no longer in staging as they were; they are read again.", source, len(lost))

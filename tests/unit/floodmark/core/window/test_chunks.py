@@ -48,6 +48,8 @@ def stored(*rows: int | None) -> list[StoredChunk]:
 def test_chunks_that_count_as_staged_and_are_not_there_are_lost() -> None:
     assert select_lost(stored(5, None, 0, 7), {0: 5, 3: 6}) == (3,)
     assert select_lost(stored(5, None, 0, 7), {}) == (0, 3)
+    # Of a window that the ledger does not have.
+    assert select_lost(stored(5, None), {0: 5, 1: 4, 2: 3}) == (1, 2)
 
 
 def test_progress_is_reported_in_percent_and_rows() -> None:
