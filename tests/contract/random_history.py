@@ -105,7 +105,7 @@ def choose(chance: random.Random) -> Choices:
     parts = ["run"] * 4 + ["zombie", "cleared", "replay", "replay"]
     parts += [part for part in seldom for _ in range(chance.choice((0, 0, 1, 2)))]
     mishaps = ["clean_up", "truncate", "drop", "rewrite", "change_rules", "backup_and_restore"]
-    events = [each for each in mishaps if chance.random() < 0.25]
+    events = [each for each in mishaps if chance.random() < 0.4]
     return Choices(
         tables,
         steps=chance.choice((30, 60, 120)),
