@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -36,10 +37,20 @@ class Comparison:
     status: dict[str, Any]
 
 
-def compare(stack: Stack, pipeline: str = "shop") -> list[Comparison]:
+Run = Callable[[Stack, tuple[str, ...]], tuple[int, str, str]]
+"""Run ``floodmark`` with the arguments. Return the exit status, and what it writes to stdout and to stderr."""
+
+
+def _run_command(stack: Stack, arguments: tuple[str, ...]) -> tuple[int, str, str]:
+    command = [str(Path(sys.executable).parent / "floodmark"), *arguments]
+    done = subprocess.run(command, env=stack.airflow.environment(), capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def compare(stack: Stack, pipeline: str = "shop", *, run: Run = _run_command) -> list[Comparison]:
     """Compare all tables row by row, in the order of the configuration."""
-    status = _ask(stack, "status", pipeline, "--live", "--json")[0]["tables"]
-    verified = {each["source"]: each for each in _ask(stack, "verify", pipeline, "--json")}
+    status = _ask(run, stack, "status", pipeline, "--live", "--json")[0]["tables"]
+    verified = {each["source"]: each for each in _ask(run, stack, "verify", pipeline, "--json")}
     return [
         Comparison(
             table=each["source"],
@@ -83,9 +94,8 @@ def print_comparison(stack: Stack, console: Console, pipeline: str = "shop") -> 
     return all(each.equal for each in comparisons)
 
 
-def _ask(stack: Stack, *arguments: str) -> Any:
-    command = [str(Path(sys.executable).parent / "floodmark"), *arguments]
-    answer = subprocess.run(command, env=stack.airflow.environment(), capture_output=True, text=True, check=False)
-    if answer.returncode not in _VERIFY_EXIT_CODES or not answer.stdout.strip():
-        raise LaptopError(f"floodmark {' '.join(arguments)} failed: {answer.stderr.strip()}")
-    return json.loads(answer.stdout)
+def _ask(run: Run, stack: Stack, *arguments: str) -> Any:
+    returncode, stdout, stderr = run(stack, arguments)
+    if returncode not in _VERIFY_EXIT_CODES or not stdout.strip():
+        raise LaptopError(f"floodmark {' '.join(arguments)} failed: {stderr.strip()}")
+    return json.loads(stdout)

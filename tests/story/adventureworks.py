@@ -147,10 +147,10 @@ class ChangeStream:
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
 
-    def transactions(self, changes: int) -> Iterator[str]:
-        """Batches of T-SQL, one transaction each, until at least ``changes`` rows were changed."""
+    def transactions(self) -> Iterator[str]:
+        """Batches of T-SQL, one transaction each, without an end."""
         weights = [len(table.keys) + 50 for table in self.tables]
-        while self.changes < changes:
+        while True:
             statements = []
             for table in self._random.choices(self.tables, weights, k=self._random.randrange(1, 25)):
                 statements.append(self._statement(table))
