@@ -11,7 +11,7 @@ import secrets
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ _PROCESSES: dict[str, tuple[str, ...]] = {
     "api-server": ("api-server",),
 }
 """The command line of each process, in the order in which they are stopped."""
+_HEALTH = {"scheduler": "scheduler", "triggerer": "triggerer", "dag-processor": "dag_processor"}
+"""The part of the API server's health report about each of the other processes."""
 _NOT_INHERITED = ("AIRFLOW", "OPENLINEAGE", "SPARK_", "PYSPARK_")
 """Prefixes of variables that are meant for another Airflow or Spark."""
 _READY_SECONDS = 120.0
@@ -52,6 +54,8 @@ class Airflow:
     connections: Mapping[str, str]
     """JSON for AIRFLOW_CONN_*, by connection id. It is passed only in the environment of the processes."""
     extra_environment: Mapping[str, str] = field(default_factory=dict)
+    processes: Sequence[str] = tuple(_PROCESSES)
+    """The names of the processes that are started. Without deadlines nothing needs the triggerer."""
     children: list[Child] = field(default_factory=list, init=False)
     _ended: list[Child] = field(default_factory=list, init=False, repr=False)
     _client: httpx.Client | None = field(default=None, init=False, repr=False)
@@ -122,21 +126,21 @@ class Airflow:
         _write_private(path, "".join(f"export {name}={shlex.quote(value)}\n" for name, value in given.items()))
 
     def start(self) -> None:
-        """Migrate the metadata database and start the four processes."""
+        """Migrate the metadata database and start the processes."""
         self.home.mkdir(parents=True, exist_ok=True)
         if not (self.home / "passwords.json").exists():
             _write_private(self.home / "passwords.json", json.dumps({USER: secrets.token_urlsafe(12)}))
         migrate = self._spawn("migrate", "db", "migrate")
         if migrate.process.wait(_READY_SECONDS) != 0:
             migrate.check()
-        self.children = [self._spawn(name, *arguments) for name, arguments in _PROCESSES.items()]
+        self.children = [self._spawn(name, *_PROCESSES[name]) for name in self.processes]
 
     def child(self, name: str) -> Child:
-        """Return one of the four processes, as it was started last."""
+        """Return one of the processes, as it was started last."""
         return next(child for child in self.children if child.name == name)
 
     def start_again(self, name: str) -> None:
-        """Start one of the four processes again after it has ended. Its remaining child processes end with ``stop``."""
+        """Start one of the processes again after it has ended. Its remaining child processes end with ``stop``."""
         if name == "api-server":
             self._disconnect()
         ended = self.child(name)
@@ -144,14 +148,14 @@ class Airflow:
         self._ended.append(ended)
 
     def wait_until_ready(self) -> None:
-        """Wait until the API server answers and reports a healthy scheduler, DAG processor and triggerer."""
+        """Wait until the API server answers, and reports that the other processes are healthy."""
 
         def healthy() -> bool:
             try:
                 health = httpx.get(f"{self.url}/api/v2/monitor/health", timeout=5).json()
             except (httpx.HTTPError, ValueError):
                 return False
-            parts = ("scheduler", "dag_processor", "triggerer")
+            parts = (part for name, part in _HEALTH.items() if name in self.processes)
             return all(health.get(part, {}).get("status") == "healthy" for part in parts)
 
         self.wait_for(healthy, "Airflow to become healthy", _READY_SECONDS)

@@ -16,7 +16,7 @@ import pytest
 
 from airflow_rig import DAG_ID, STATES, AirflowRig, Gate
 from airflow_torturer import AirflowTorturer
-from floodmark_laptop.comparison import compare
+from forked_comparison import compare
 
 KILLS = int(os.environ.get("FLOODMARK_AIRFLOW_KILLS", "0"))
 SEED = int(os.environ.get("FLOODMARK_TORTURE_SEED", "20261122"))
@@ -87,10 +87,10 @@ def spoil(rig: AirflowRig, window: int) -> None:
         )
 
 
-def kill_in_backfill(rig: AirflowRig, victim: str, *arguments: str) -> None:
+def kill_in_backfill(rig: AirflowRig, victim: str, **options: object) -> None:
     """While one of its runs loads."""
     with rig.gate("load") as gate:
-        rig.backfill(*arguments)
+        rig.backfill(**options)
         kill_until_next_try(rig, gate, victim)
     runs = rig.backfill_runs()
     assert len(runs) == 2
@@ -129,19 +129,19 @@ def stop_one_table(rig: AirflowRig) -> None:
 def test_airflow_killed_inside_every_step_ends_with_equal_tables(
     stack_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rig = AirflowRig(stack_dir, with_spark=WITH_SPARK)
+    rig = AirflowRig(stack_dir, with_spark=WITH_SPARK, with_triggerer=bool(KILLS))
     monkeypatch.setenv("PATH", f"{rig.programs}{os.pathsep}{os.environ['PATH']}")
     with rig.running():
         kill_in_first_load(rig)
         rig.work_in_the_past()
         window = kill_in_every_step(rig)
         spoil(rig, window)
-        kill_in_backfill(rig, "scheduler", "--max-active-runs", "2")
+        kill_in_backfill(rig, "scheduler", max_active_runs=2)
         kill_worker(rig)
         if KILLS:
             # Airflow allows of no other backfill yet: it checks every half a minute whether one has ended.
             rig.wait(rig.may_backfill, "Airflow to end the backfill")
-            kill_in_backfill(rig, "machine", "--run-backwards")
+            kill_in_backfill(rig, "machine", run_backwards=True)
             AirflowTorturer(rig, SEED).torture(KILLS)
         rig.end_workload()
         rig.wait_for_success(rig.trigger())

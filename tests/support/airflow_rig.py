@@ -94,11 +94,15 @@ CREATE TRIGGER keep BEFORE UPDATE OF watermark ON floodmark.tables FOR EACH ROW
 
 
 class AirflowRig:
-    """with_spark: loads run in spark-submit and checks in Great Expectations, as for users; else both are replaced."""
+    """with_spark: loads run in spark-submit and checks in Great Expectations, as for users; else both are replaced.
 
-    def __init__(self, folder: Path, *, with_spark: bool) -> None:
+    with_triggerer: there is one to kill. No pipeline of the rig has a deadline, so that it has nothing to do.
+    """
+
+    def __init__(self, folder: Path, *, with_spark: bool, with_triggerer: bool) -> None:
         self._folder = folder
         self._with_spark = with_spark
+        self._with_triggerer = with_triggerer
         # The schedule's hour ends ten minutes ago, so that no scheduled run comes in between.
         self.end = (datetime.now(UTC) - timedelta(minutes=10)).replace(second=0, microsecond=0)
         config = folder / "pipelines.yaml"
@@ -301,30 +305,11 @@ class AirflowRig:
         found = ((process.pid, process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"]))
         return [pid for pid, words in found if "--window-id" in words and config in words]
 
-    def backfill(self, *arguments: str) -> None:
-        """Run a backfill of the last two hours of the schedule on the command line."""
+    def backfill(self, **options: object) -> None:
+        """Create a backfill of the last two hours of the schedule, with options of Airflow's REST call."""
         hours = [(self.end - timedelta(hours=ago)).isoformat() for ago in (2, 1)]
-        done = subprocess.run(
-            [
-                str(Path(sys.executable).with_name("airflow")),
-                "backfill",
-                "create",
-                "--dag-id",
-                DAG_ID,
-                "--from-date",
-                hours[0],
-                "--to-date",
-                hours[1],
-                "--reprocess-behavior",
-                "completed",
-                *arguments,
-            ],
-            env=self.airflow.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        wanted = {"dag_id": DAG_ID, "from_date": hours[0], "to_date": hours[1], "reprocess_behavior": "completed"}
+        self.airflow.call("POST", "/backfills", wanted | options)
 
     def may_backfill(self) -> bool:
         """Return whether no backfill is left; Airflow checks that every half a minute, and has one at a time."""
@@ -348,6 +333,8 @@ class AirflowRig:
         policy = self.airflow.home / "config" / "airflow_local_settings.py"
         policy.parent.mkdir(parents=True)
         policy.write_text(_POLICY + _IMPORTED + ("" if self._with_spark else _WITHOUT_QUALITY), encoding="utf-8")
+        if not self._with_triggerer:
+            self.airflow.processes = [name for name in self.airflow.processes if name != "triggerer"]
         self.airflow.extra_environment = {
             **self.airflow.extra_environment,
             **_SOON,

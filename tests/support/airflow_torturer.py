@@ -10,7 +10,7 @@ from airflow_rig import STATES, AirflowRig
 # What a run needs by and large: moments are drawn from it.
 _WORK_SECONDS = (0.0, 12.0)
 _VICTIMS = ("task", "worker", "scheduler", "machine", "dag-processor", "triggerer", "api-server")
-_BACKFILLS = ((), ("--run-backwards",), ("--max-active-runs", "2"))
+_BACKFILLS: tuple[dict[str, object], ...] = ({}, {"run_backwards": True}, {"max_active_runs": 2})
 
 
 class AirflowTorturer:
@@ -46,7 +46,7 @@ class AirflowTorturer:
         """Wherever a run is: in a task, between two, or at its end."""
         rig, victim = self._rig, self._random.choice(_VICTIMS)
         if rig.may_backfill() and self._random.random() < 0.5:
-            rig.backfill(*self._random.choice(_BACKFILLS))
+            rig.backfill(**self._random.choice(_BACKFILLS))
             runs = rig.backfill_runs()
         else:
             runs = [rig.trigger()]
