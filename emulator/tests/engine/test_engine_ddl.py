@@ -279,6 +279,30 @@ def test_schemas_and_databases_keep_names_apart(client: Client) -> None:
     assert client.error("USE ddl_other").number == 911
 
 
+def test_new_database_takes_the_system_views_of_a_dropped_one_and_nothing_else_of_it(client: Client) -> None:
+    def make(name: str) -> tuple[object, ...]:
+        """Return its number, and its views but those that CDC makes for each database."""
+        client.run(f"CREATE DATABASE {name}")
+        views = (
+            f"SELECT object_id, name FROM {name}.sys.all_views WHERE name NOT LIKE 'dm[_]cdc%' ORDER BY schema_id, name"
+        )
+        return client.value(f"SELECT DB_ID('{name}')"), *client.rows(views)
+
+    first = make("spare_first")
+    client.run("USE spare_first; CREATE TABLE dbo.t (a int); CREATE USER guest_of_it WITHOUT LOGIN; USE ddl")
+    client.run("DROP DATABASE spare_first")
+    assert make("spare_second") == first
+    assert client.rows("SELECT name FROM spare_second.sys.tables") == []
+    assert client.rows("SELECT name FROM spare_second.sys.database_principals WHERE name = 'guest_of_it'") == []
+    assert client.value("SELECT COUNT(*) FROM spare_second.INFORMATION_SCHEMA.TABLES") == 0
+    client.run("USE spare_second; CREATE USER reader_of_it WITHOUT LOGIN; GRANT SELECT ON sys.tables TO reader_of_it")
+    client.run("USE ddl; DROP DATABASE spare_second")
+    number, *others = make("spare_third")
+    assert number == first[0]
+    assert [name for _, name in others] == [name for _, name in first[1:]]
+    client.run("DROP DATABASE spare_third")
+
+
 def test_database_options_show_in_sys_databases(client: Client) -> None:
     client.run(
         "ALTER DATABASE ddl SET ALLOW_SNAPSHOT_ISOLATION ON; ALTER DATABASE ddl SET RECOVERY SIMPLE WITH NO_WAIT"

@@ -733,18 +733,23 @@ DECLARE
     home record;
     base record;
     made oid[];
+    is_spare boolean;
     is_2025 boolean := emulator.setting('release_year')::int >= 2025;
 BEGIN
     FOR home IN SELECT s.schema_id, s.name, s.postgres_name FROM emulator.schemas s
                 WHERE s.database_id = wanted AND s.name IN ('sys', 'INFORMATION_SCHEMA') LOOP
-        made := '{}';
+        -- The views of a dropped database that had the same number may be there already.
+        SELECT coalesce(array_agg(c.oid), '{}') INTO made FROM pg_class c JOIN pg_class b USING (relname, relkind)
+        WHERE c.relnamespace = to_regnamespace(format('%I', home.postgres_name)) AND c.relkind = 'v' AND b.relnamespace =
+            to_regnamespace(CASE home.name WHEN 'sys' THEN 'emulator_sys' ELSE 'emulator_information_schema' END);
+        is_spare := made <> '{}';
         FOR base IN SELECT c.oid, c.relname, n.nspname,
                         (SELECT string_agg(format('b.%I', a.attname), ', ' ORDER BY a.attnum) FROM pg_attribute a
                          WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.attname <> 'database' AND (is_2025 OR a.attname <> 'is_event_stream_enabled')) AS columns,
                         EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'database') AS per_database
                     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
                     WHERE n.nspname = CASE home.name WHEN 'sys' THEN 'emulator_sys' ELSE 'emulator_information_schema' END
-                      AND c.relkind = 'v' LOOP
+                      AND c.relkind = 'v' AND NOT is_spare LOOP
             EXECUTE format('CREATE VIEW %I.%I AS SELECT %s FROM %I.%I b%s', home.postgres_name, base.relname, base.columns,
                 base.nspname, base.relname, CASE WHEN base.per_database THEN format(' WHERE b.database = %s', wanted) ELSE '' END);
             made := made || format('%I.%I', home.postgres_name, base.relname)::regclass::oid;
@@ -754,7 +759,9 @@ BEGIN
         INSERT INTO emulator.objects (object_id, database_id, schema_id, name, type, postgres_name, is_ms_shipped, is_system)
         SELECT c.oid::int, wanted, home.schema_id, c.relname, 'V', c.relname, true, true FROM pg_class c WHERE c.oid = ANY (made);
         PERFORM emulator.register_columns(made);
-        EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO PUBLIC', home.postgres_name);
+        IF NOT is_spare THEN
+            EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO PUBLIC', home.postgres_name);
+        END IF;
     END LOOP;
     WITH added AS (
         INSERT INTO emulator.objects (database_id, schema_id, name, type, is_ms_shipped, is_system)
