@@ -23,7 +23,6 @@ from floodmark.sync.ports.staging import StagedPart, StagingSink
 from floodmark.sync.window.opened import OpenResult
 from in_process_stager import InProcessStager
 from tracking_rig import TrackingRig, tracked_tables, tracking_rig
-from tried_twice import Order, TriedTwice
 
 TABLES = (
     "CREATE TABLE dbo.Orders (Id int NOT NULL PRIMARY KEY, Amount decimal(9,2), Note nvarchar(max))",
@@ -123,26 +122,6 @@ def test_tables_without_a_change_at_the_planned_end_are_read_when_a_load_has_mov
     rig.run(f"ALTER DATABASE {rig.at.database} SET ALLOW_SNAPSHOT_ISOLATION OFF")
     rig.finish(opened)
     assert rig.watermark("Lines") == Version.of(4)
-    assert rig.differing() == []
-
-
-@pytest.mark.parametrize("order", list(Order))
-def test_rows_and_watermark_are_those_of_one_try_of_a_task(rig: TrackingRig, order: Order) -> None:
-    rig.sync()
-    rig.run("UPDATE dbo.Orders SET Amount = 10 WHERE Id = 1", "DELETE dbo.Orders WHERE Id = 2")
-    rig.run("UPDATE dbo.Lines SET V = N'ten' WHERE B = 1")
-
-    def write() -> None:
-        rig.run("UPDATE dbo.Orders SET Amount = 20 WHERE Id = 1", "INSERT dbo.Orders VALUES (2, 2, NULL)")
-        rig.run("UPDATE dbo.Lines SET V = N'twenty' WHERE B = 1", "DELETE dbo.Lines WHERE B = 2")
-
-    rig.stager = TriedTwice(InProcessStager(rig.open_reader(), rig.open_cut), order, write)
-    rig.sync()
-    # The rows of the one try are as old as the end that it has reported.
-    lines = {"ten", "🌊"} if order is Order.SECOND_IS_LATE else {"twenty"}
-    assert {row for (row,) in rig.rows('SELECT "V" FROM shop.lines WHERE NOT __deleted')} == lines
-    rig.stager = None
-    rig.sync()
     assert rig.differing() == []
 
 

@@ -23,8 +23,6 @@ from floodmark.sources.compact import reader
 from floodmark.sources.compact.facts import read_fleet_facts
 from floodmark.sources.compact.reader import CompactReader
 from floodmark.sync.window.opened import OpenResult
-from in_process_stager import InProcessStager
-from tried_twice import Order, TriedTwice
 
 _LOG = logging.getLogger(__name__)
 
@@ -415,25 +413,6 @@ def test_a_killed_load_that_still_reads_does_not_end_the_next_one(rig: FleetRig)
     assert list(CompactReader(late, rig.fleet).read(late.interval))
     rig.publish(opened)
     rig.run("van-1", "INSERT INTO orders (id) VALUES (3)")
-    assert rig.sync() == {}
-    assert rig.differing() == []
-
-
-@pytest.mark.parametrize("order", list(Order))
-def test_rows_and_marks_are_those_of_one_try_of_a_task(rig: FleetRig, order: Order) -> None:
-    rig.make("van-1", "INSERT INTO orders (id, note) VALUES (1, 'first'), (2, 'first')")
-    rig.make("van-2", "INSERT INTO orders (id) VALUES (1)")
-    rig.sync()
-    rig.run("van-1", "UPDATE orders SET note = 'older' WHERE id = 1")
-
-    def write() -> None:
-        rig.run("van-1", "UPDATE orders SET note = 'newer' WHERE id = 1")
-
-    rig.stager = TriedTwice(InProcessStager(rig.open_reader()), order, write)
-    assert rig.sync() == {}
-    note = "older" if order is Order.SECOND_IS_LATE else "newer"
-    assert rig.rows("SELECT note FROM edge.orders WHERE __device = 'van-1' AND id = 1") == [(note,)]
-    rig.stager = None
     assert rig.sync() == {}
     assert rig.differing() == []
 

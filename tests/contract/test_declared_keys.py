@@ -91,16 +91,6 @@ def test_row_that_is_given_another_key_leaves_the_old_one(rig: SwitchRig) -> Non
     assert rig.rows('SELECT "Code", __op, "Note" FROM shop.orders WHERE __deleted') == [("A", 1, "a")]
 
 
-def test_keys_that_one_statement_hands_on_from_row_to_row_all_stay(rig: SwitchRig) -> None:
-    rig.run()
-    rig.change(
-        "UPDATE dbo.Orders SET Code = CASE Code WHEN 'A' THEN 'B' WHEN 'B' THEN 'C' WHEN 'C' THEN 'A' ELSE 'D' END"
-    )
-    rig.run()
-    assert rig.rows(LIVING) == [("A", 3, "c"), ("B", 1, "a"), ("C", 2, "b"), ("D", 4, "d")]
-    assert rig.differing() == []
-
-
 def test_key_that_moves_on_within_a_transaction_is_gone(rig: SwitchRig) -> None:
     rig.run()
     rig.change(

@@ -80,24 +80,6 @@ def load_from(rig: SwitchRig, window_id: int | None, copy: SqlServerConnection) 
     load_window(window_id, rig.ledger, rig.warehouse, SqlServerSource(rig.at), stager)
 
 
-def test_changes_are_not_read_from_a_copy_that_is_behind(rig: SwitchRig, copy: SqlServerConnection) -> None:
-    rig.run()
-    rig.change("INSERT INTO dbo.Orders VALUES (2, 2)")
-    opened = rig.open()
-    with pytest.raises(SourceBehindError, match="copy of the database"):
-        load_from(rig, opened.window_id, copy)
-    rig.run()
-    assert rig.differing() == []
-
-
-def test_first_load_is_not_read_from_a_copy_that_is_behind(rig: SwitchRig, copy: SqlServerConnection) -> None:
-    opened = rig.open()
-    with pytest.raises(SourceBehindError, match="copy of the database"):
-        load_from(rig, opened.window_id, copy)
-    rig.run()
-    assert rig.differing() == []
-
-
 def test_rows_are_not_read_from_a_copy_whose_log_is_another_one(
     rig: SwitchRig, copy: SqlServerConnection, behind: CdcDatabase
 ) -> None:

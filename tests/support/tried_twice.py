@@ -41,6 +41,24 @@ class _PausedSink:
         return self.sink.write(part, paused())
 
 
+@dataclass(frozen=True)
+class _SpoilingSink:
+    """A sink that writes 'unheard' in the place of the texts of a column."""
+
+    sink: StagingSink
+    column: str
+
+    def write(self, part: int, batches: Iterator[pa.RecordBatch]) -> StagedPart:
+        return self.sink.write(part, map(self._spoiled, batches))
+
+    def _spoiled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        place = batch.schema.get_field_index(self.column)
+        if place < 0:
+            return batch
+        field = batch.schema.field(place)
+        return batch.set_column(place, field, pa.array(["unheard"] * batch.num_rows, field.type))
+
+
 @dataclass
 class TriedTwice:
     """``sync.ports.stager.Stager``. The driver hears of one of the tries."""
@@ -49,6 +67,8 @@ class TriedTwice:
     order: Order
     between: Callable[[], None]
     """Called once, after the first try has read and before the second does."""
+    spoils: str = ""
+    """A column of texts in which the try that the driver does not hear of writes 'unheard'."""
     is_between: bool = field(default=False, init=False)
 
     def stage_cut(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> StagedCut | None:
@@ -76,11 +96,13 @@ class TriedTwice:
     def _twice(
         self, sinks: Mapping[int, StagingSink], attempt: Callable[[Mapping[int, StagingSink]], _Result]
     ) -> _Result:
+        unheard = {index: _SpoilingSink(sink, self.spoils) for index, sink in sinks.items()} if self.spoils else sinks
         if self.order is not Order.FIRST_WAKES_UP:
-            first = attempt(sinks)
+            is_lost = self.order is Order.FIRST_IS_LOST
+            first = attempt(unheard if is_lost else sinks)
             self.between()
-            second = attempt(sinks)
-            return second if self.order is Order.FIRST_IS_LOST else first
+            second = attempt(sinks if is_lost else unheard)
+            return second if is_lost else first
         heard: list[_Result] = []
 
         def meanwhile() -> None:
@@ -89,5 +111,6 @@ class TriedTwice:
                 self.between()
                 heard.append(attempt(sinks))
 
-        attempt({index: _PausedSink(sink, meanwhile) for index, sink in sinks.items()})
-        return heard[0]
+        first = attempt({index: _PausedSink(sink, meanwhile) for index, sink in unheard.items()})
+        # A table without changes writes nothing, so that its tries do not differ.
+        return heard[0] if heard else first

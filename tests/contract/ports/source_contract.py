@@ -1,13 +1,14 @@
 """Contracts of all sources and of the readers of their tables, and of the sources and readers of a server.
 
 ``SourceContract`` and ``TableReaderContract`` hold for all, ``ServerSourceContract`` and ``ServerReaderContract`` for
-one database with a log: its positions have commit times, and its rows are read in chunks.
+one database with a log: its positions have commit times, and its rows are read in chunks. ``SafeguardContract`` has the
+ways in which rows could be lost or doubled, for pipelines over every kind of source.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -15,8 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from guarded_pipeline import GuardedPipeline
 
-from floodmark.core.errors import SourceBehindError
+from floodmark.core.errors import FloodmarkError, SourceBehindError
 from floodmark.core.interval import Interval
 from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
 from floodmark.core.position import Position
@@ -29,8 +31,11 @@ from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
 from floodmark.sync.ports.arrow import arrow_type
 from floodmark.sync.ports.reader import OpenReader, PlanParts, TableReader
 from floodmark.sync.ports.source import Source
+from tried_twice import Order
 
 CHUNK_ROWS = 2
+KINDS = ("cdc", "change_tracking", "compact", "event_stream")
+Case = Callable[..., None]
 
 
 @dataclass
@@ -286,3 +291,187 @@ def low_end(snapshot: SourceSnapshot) -> Position:
     found = snapshot.tables[0].min_lsn
     assert isinstance(found, Position)
     return found
+
+
+def safeguard(promise: str, *, without: Collection[str] = ()) -> Callable[[Case], Case]:
+    """Make a test a case of a safeguard, for each kind of source.
+
+    promise: the safeguard, as the table of ``docs/windows.md`` names it. without: the kinds that cannot get into the
+    state; the table says why.
+    """
+    kinds = [kind for kind in KINDS if kind not in without]
+
+    def mark(case: Case) -> Case:
+        made: Case = pytest.mark.parametrize("guarded", kinds, indirect=True)(case)
+        vars(made).update(promise=promise, kinds=frozenset(kinds))
+        return made
+
+    return mark
+
+
+class SafeguardContract:
+    """A test class derives from it, with a fixture ``guarded`` that makes the pipeline of a kind.
+
+    In most cases the source has a row of Orders that was changed and one of Others that is new when it happens. Nothing
+    may be lost then, nothing may be doubled, and what cannot go on says so.
+    """
+
+    @safeguard("a connection that reads proves that it has the end of the window", without=["compact"])
+    def test_rows_are_not_read_from_a_copy_that_lags(self, guarded: GuardedPipeline) -> None:
+        guarded.put((1, "old"), (2, "gone"))
+        guarded.put((1, "new"))
+        guarded.remove(2)
+        opened = guarded.open()
+        with guarded.lag(), pytest.raises(FloodmarkError, match="copy of the database"):
+            guarded.load(opened)
+        assert guarded.notes() == {}
+        assert guarded.run() == set()
+        assert (guarded.notes(), guarded.differing()) == ({1: "new"}, [])
+
+    @safeguard("a connection that reads proves that it has the end of the window", without=["compact", "event_stream"])
+    def test_changes_are_not_read_from_a_copy_that_lags(self, guarded: GuardedPipeline) -> None:
+        """The changes of a stream are read from the stream alone."""
+        guarded.put((1, "old"))
+        guarded.run()
+        guarded.put((1, "new"), (2, "two"))
+        opened = guarded.open()
+        with guarded.lag(), pytest.raises(FloodmarkError, match="copy of the database"):
+            guarded.load(opened)
+        assert guarded.notes() == {1: "old"}
+        assert guarded.run() == set()
+        assert (guarded.notes(), guarded.differing()) == ({1: "new", 2: "two"}, [])
+
+    @pytest.mark.parametrize("order", Order)
+    @safeguard("the rows that are merged are those of the try whose end is recorded")
+    def test_merged_rows_are_those_of_the_try_whose_end_is_recorded(
+        self, guarded: GuardedPipeline, order: Order
+    ) -> None:
+        guarded.put((1, "old"), (2, "old"), (3, "old"))
+        guarded.run()
+        guarded.put((1, "heard"))
+        guarded.run_twice_tried(order, between=lambda: guarded.put((1, "later"), (2, "later")))
+        assert guarded.notes().keys() == {1, 2, 3}
+        assert "unheard" not in guarded.notes().values()
+        assert guarded.run() == set()
+        assert (guarded.notes(), guarded.differing()) == ({1: "later", 2: "later", 3: "old"}, [])
+
+    @safeguard("a key that passes from one row to another within a commit stays alive")
+    def test_keys_that_one_commit_passes_from_row_to_row_stay_alive(self, guarded: GuardedPipeline) -> None:
+        guarded.put((1, "one"), (2, "two"), (3, "three"), (4, "four"))
+        guarded.run()
+        guarded.pass_keys_on()
+        assert guarded.run() == set()
+        assert (guarded.notes(), guarded.differing()) == ({1: "three", 2: "one", 3: "two", 4: "four"}, [])
+
+    @safeguard("another database is noticed")
+    def test_nothing_is_read_from_another_database(self, guarded: GuardedPipeline) -> None:
+        guarded.put((1, "one"))
+        guarded.run()
+        with guarded.lead_elsewhere():
+            assert guarded.run() == guarded.elsewhere
+            assert guarded.notes() == {1: "one"}
+        guarded.put((2, "two"))
+        assert guarded.run() == set()
+        assert (guarded.notes(), guarded.differing()) == ({1: "one", 2: "two"}, [])
+
+    @safeguard("a feed that began again is noticed")
+    def test_feed_that_began_again_is_not_read_on(self, guarded: GuardedPipeline) -> None:
+        guarded.put((1, "one"), (2, "two"))
+        guarded.run()
+        guarded.put((2, "before"))
+        guarded.run()
+        guarded.begin_again()
+        assert guarded.run() == guarded.began_again
+        assert guarded.notes() == {1: "one", 2: "before"}
+        guarded.reload()
+        assert guarded.run() == set()
+        assert guarded.notes()[1] == "between"
+        assert guarded.differing() == []
+
+    @safeguard("a restore of the source is noticed")
+    def test_restored_source_is_not_read_on(self, guarded: GuardedPipeline) -> None:
+        guarded.put((1, "as it was then"), (2, "two"))
+        guarded.run()
+        backup = guarded.back_up()
+        guarded.put((1, "lost"))
+        guarded.put((2, "lost"))
+        guarded.run()
+        guarded.restore(backup)
+        assert guarded.run() == guarded.restored
+        assert guarded.notes() == {1: "lost", 2: "lost"}
+        guarded.reload()
+        assert guarded.run() == set()
+        assert guarded.notes()[1] == "as it was then"
+        assert guarded.differing() == []
+
+    @safeguard("names are compared as the server spells them")
+    def test_names_are_those_of_the_source_however_the_configuration_spells_them(
+        self, guarded: GuardedPipeline
+    ) -> None:
+        guarded.put((1, "one"))
+        guarded.spell(str.upper)
+        assert guarded.run() == set()
+        guarded.put((2, "two"))
+        guarded.write_under_another_case()
+        assert guarded.run() == set()
+        assert (guarded.notes(), guarded.differing()) == ({1: "one", 2: "two"}, [])
+
+    @safeguard("a value that cannot be read never vanishes")
+    def test_value_that_cannot_be_read_is_kept_or_leaves_its_rows_out(self, guarded: GuardedPipeline) -> None:
+        guarded.put((1, "one"))
+        guarded.run()
+        guarded.spoil()
+        guarded.put((1, "new"))
+        left_out = guarded.run()
+        assert left_out or guarded.set_aside()
+        assert guarded.notes() == {1: "one" if left_out else "new"}
+        guarded.correct()
+        assert guarded.run() == set()
+        assert (guarded.notes(), guarded.differing()) == ({1: "new", 9: "corrected"}, [])
+
+    @safeguard("one table or device does not stop the others")
+    def test_table_whose_feed_is_broken_does_not_stop_the_others(self, guarded: GuardedPipeline) -> None:
+        guarded.put((1, "one"))
+        guarded.run()
+        guarded.break_feed()
+        guarded.put_other(7)
+        assert len(guarded.run()) == 1
+        assert guarded.notes() == {1: "one"}
+        assert 7 in guarded.others()
+
+    @safeguard("one table or device does not stop the others")
+    def test_table_whose_target_refuses_rows_does_not_stop_the_others(self, guarded: GuardedPipeline) -> None:
+        guarded.put((1, "one"))
+        guarded.run()
+        guarded.change_warehouse('ALTER TABLE shop.orders ADD CONSTRAINT short CHECK (length("Note") < 10)')
+        guarded.put((1, "much too long for it"))
+        guarded.put_other(7)
+        assert guarded.run() == {"refused"}
+        assert guarded.notes() == {1: "one"}
+        assert 7 in guarded.others()
+        guarded.change_warehouse("ALTER TABLE shop.orders DROP CONSTRAINT short")
+        guarded.put_other(8)
+        assert guarded.run() == set()
+        assert guarded.differing() == []
+
+    @safeguard("a later change wins over an older one that comes late")
+    def test_older_change_that_comes_late_changes_nothing(self, guarded: GuardedPipeline) -> None:
+        guarded.put((1, "one"), (2, "two"))
+        guarded.run()
+        guarded.bring_late()
+        assert guarded.notes() == {1: "newer", 2: "two"}
+
+    @pytest.mark.parametrize("fault", ["TRUNCATE shop.orders", "DROP TABLE shop.orders"])
+    @safeguard("the target is the one that the watermark belongs to")
+    def test_target_that_lost_its_rows_is_not_merged_into(self, guarded: GuardedPipeline, fault: str) -> None:
+        guarded.put((1, "one"), (2, "two"))
+        guarded.run()
+        guarded.change_warehouse(fault)
+        guarded.put((1, "new"))
+        guarded.put_other(7)
+        assert guarded.run() == {"target_lost"}
+        assert guarded.notes() == {}
+        assert 7 in guarded.others()
+        guarded.reload()
+        assert guarded.run() == set()
+        assert (guarded.notes(), guarded.differing()) == ({1: "new", 2: "two"}, [])
