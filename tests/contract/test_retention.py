@@ -38,11 +38,11 @@ class Guard:
     warehouse: WarehouseConnection
     reported: OpenAlerts = field(default_factory=OpenAlerts)
 
-    def keep(self, settings: RetentionSettings = RAISE) -> RetentionStep:
+    def keep(self, settings: RetentionSettings = RAISE, *tables: TableName) -> RetentionStep:
         return keep_retention(
             "shop",
             settings,
-            {"sales": {ORDERS}},
+            {"sales": tables or {ORDERS}},
             control=self.control,
             ledger=PostgresMarkLedger(self.warehouse),
             alerts=self.reported,
@@ -244,6 +244,22 @@ def test_cleaning_up_stays_behind_the_slowest_mark_by_the_margin(guard: Guard) -
     assert Lsn(guard.database.scalar("sys.fn_cdc_get_min_lsn(N'dbo_Lines')")) < low_end
     guard.keep(settings)
     assert len(guard.database.change_table("dbo_Orders")) == 4
+
+
+@pytest.mark.parametrize("is_below_the_log", [False, True])
+def test_mark_without_a_time_is_guarded_like_the_others(guard: Guard, *, is_below_the_log: bool) -> None:
+    """The position of another tool may be between two entries of the log, so that no commit time belongs to it."""
+    guard.write()
+    watermark = Lsn(b"\0\0\0\1".ljust(10, b"\0")) if is_below_the_log else guard.read_all().next()
+    guard.read_all()
+    with psycopg.connect(guard.warehouse.conninfo()) as session:
+        session.execute("UPDATE floodmark.tables SET watermark = %s, watermark_at = NULL", [watermark.value])
+    guard.write(hours_later=50)
+    assert guard.keep().low
+    assert (guard.retention_minutes, guard.reported.kinds) == (3 * DAY + 3 * DAY // 4, ["retention_low"])
+    guard.read_all(LINES)
+    guard.keep(replace(RAISE, margin_seconds=0), ORDERS, LINES)
+    assert len(guard.database.change_table("dbo_Orders")) == 2
 
 
 def test_source_without_a_cleanup_job_is_refused_with_what_mends_it(guard: Guard) -> None:

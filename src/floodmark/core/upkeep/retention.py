@@ -73,7 +73,8 @@ class Mark:
     instance: str
     """"" while none is known."""
     lsn: Position
-    at: datetime
+    at: datetime | None
+    """Its commit time; None where the ledger has none: another tool's position may be between two entries of the log."""
     pace: float = 0.0
     """The seconds of the source's time that it advances per second; 0 when it does not move or its pace is unknown."""
 
@@ -207,13 +208,18 @@ def _needed_minutes(marks: Sequence[Mark], newest_entry_at: datetime | None, lim
     """Return the retention with which every mark has the headroom."""
     if newest_entry_at is None:
         return 0
-    seconds = [(newest_entry_at - mark.at).total_seconds() + limit_seconds * _loss(mark) for mark in marks]
+    seconds = [_behind_seconds(mark, newest_entry_at) + limit_seconds * _loss(mark) for mark in marks]
     return ceil(max(seconds, default=0.0) / 60)
 
 
 def _forecast(mark: Mark, newest_entry_at: datetime, retention_minutes: int) -> Forecast:
-    headroom = max(retention_minutes * 60 - (newest_entry_at - mark.at).total_seconds(), 0.0)
+    headroom = max(retention_minutes * 60 - _behind_seconds(mark, newest_entry_at), 0.0)
     return Forecast(mark, headroom, headroom / _loss(mark))
+
+
+def _behind_seconds(mark: Mark, newest_entry_at: datetime) -> float:
+    assert mark.at is not None  # noqa: S101  (ensured by keep_retention, where the log has an entry)
+    return (newest_entry_at - mark.at).total_seconds()
 
 
 def _loss(mark: Mark) -> float:

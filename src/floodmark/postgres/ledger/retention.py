@@ -40,5 +40,5 @@ def _mark(row: DictRow) -> Mark:
         instance=row["instance_name"],
         lsn=read_position(row["lsn"]),
         at=row["at"],
-        pace=pace_of(row["at"], row["reference_at"], row["elapsed_seconds"]),
+        pace=pace_of(row["at"], row["reference_at"], row["elapsed_seconds"]) if row["at"] else 0.0,
     )

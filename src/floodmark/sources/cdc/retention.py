@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from floodmark.core.lsn import read_lsn
 from floodmark.core.position import Position
@@ -35,6 +36,11 @@ class SqlServerRetention:
             sizes=sizes,
             is_replica=bool(newest[0][1]),
         )
+
+    def read_time_at(self, position: Position) -> datetime | None:
+        with self._connect() as session:
+            found: datetime | None = session.fetch(read_sql("read_time_at"), (position.value,))[0][0]
+        return found
 
     def change_cleanup(self, changes: Mapping[str, int]) -> None:
         with self._connect() as session:

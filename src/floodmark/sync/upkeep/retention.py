@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import Protocol
 
 from floodmark.core.alerts.retention import (
@@ -43,6 +45,9 @@ class RetentionControl(Protocol):
     def read_retention(self) -> RetentionStatus:
         """Return the current status of the cleanup job and the change tables."""
 
+    def read_time_at(self, position: Position) -> datetime | None:
+        """Return the commit time of the newest log entry up to a position, or else of the oldest; None without any."""
+
     def change_cleanup(self, changes: Mapping[str, int]) -> None:
         """Change parameters of sys.sp_cdc_change_job, by name. The job uses them in its next run."""
 
@@ -77,6 +82,8 @@ def keep_retention(
     readers: the tables by pipeline, as configured. A table that was removed from the configuration holds nothing back.
     """
     marks = [mark for mark in ledger.read_marks(readers) if mark.table in readers[mark.pipeline]]
+    # Of a position that was imported, the ledger may have no time.
+    marks = [mark if mark.at else replace(mark, at=control.read_time_at(mark.lsn)) for mark in marks]
     status = control.read_retention()
     if status.is_replica:
         raise on_replica(source, "retention")

@@ -2,7 +2,7 @@
 -- a window to compute its pace from: the newest that was published so many seconds ago or earlier, else the oldest.
 -- Watermarks also move without a window; the pace is from that window until now.
 SELECT t.pipeline, t.source_schema, t.source_name, coalesce(t.instance_name, '') AS instance_name,
-    coalesce(u.to_lsn, t.watermark) AS lsn, coalesce(u.to_lsn_at, t.watermark_at) AS at,
+    coalesce(u.to_lsn, t.watermark) AS lsn, CASE WHEN u.to_lsn IS NULL THEN t.watermark_at ELSE u.to_lsn_at END AS at,
     CASE WHEN u.to_lsn IS NULL THEN coalesce(o.to_lsn_at, r.to_lsn_at) END AS reference_at,
     extract(epoch FROM now() - coalesce(o.advanced_at, r.advanced_at))::float8 AS elapsed_seconds
 FROM floodmark.tables AS t
@@ -37,5 +37,5 @@ LEFT JOIN LATERAL (
     ORDER BY w.advanced_at
     LIMIT 1
 ) AS r ON true
-WHERE t.pipeline = ANY(%(pipelines)s) AND coalesce(u.to_lsn_at, t.watermark_at) IS NOT NULL
+WHERE t.pipeline = ANY(%(pipelines)s) AND coalesce(u.to_lsn, t.watermark) IS NOT NULL
 ORDER BY t.pipeline, t.source_schema, t.source_name
