@@ -147,6 +147,29 @@ def test_a_row_that_came_and_went_in_one_window_stays_away_also_if_the_server_co
 
 
 @pytest.mark.parametrize("net", NetSource)
+def test_a_row_that_came_and_went_in_a_window_that_the_ledger_no_longer_has_stays_away(
+    pipeline: Pipeline, caplog: pytest.LogCaptureFixture, net: NetSource
+) -> None:
+    """Changes may be kept for longer than windows. net: of today."""
+    pipeline.run(net=NetSource.SERVER)
+    pipeline.source.write(1, 10)
+    pipeline.run(net=NetSource.SERVER)
+    before = pipeline.watermark()
+    pipeline.source.write(5, 50)
+    pipeline.source.write(2, 22)
+    pipeline.source.write(5, None)
+    pipeline.run(net=NetSource.SERVER)
+    pipeline.source.write(1, 11)
+    pipeline.run(net=NetSource.SERVER)
+    assert pipeline.shop.rows('SELECT FROM shop.orders WHERE "Id" = 5') == []
+    assert pipeline.shop.ledger.delete_old_windows("shop", 0, 10) == 2
+    with caplog.at_level("INFO"):
+        assert pipeline.replay(before, before + 1, net=net).window_id is not None
+    assert pipeline.equal()
+    assert f"dbo.Orders: up to {lsn(before + 3)}: the ledger has no window around" in caplog.text
+
+
+@pytest.mark.parametrize("net", NetSource)
 def test_a_row_that_a_load_read_between_its_coming_and_going_goes_away_again(
     pipeline: Pipeline, net: NetSource
 ) -> None:

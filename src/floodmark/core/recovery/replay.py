@@ -63,6 +63,9 @@ class ReplayRecords:
     """The end of the window that the end of the interval is inside of, if the server computed its net changes. They
     omit a row that was inserted and deleted in one window, so that there is no tombstone, and the insert must not be
     replayed without the delete."""
+    next_begins: Mapping[TableName, Position] = field(default_factory=dict)
+    """The beginning of the next window, where the ledger has none around the end of the interval: it was deleted, or
+    there were no changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,9 @@ def plan_replay(
         if state is None or state.watermark is None:
             notes.append(f"{table.source}: it has not been loaded yet.")
             continue
-        part, sentences = _part_of(table.source, interval, state.watermark, records)
+        instance = table_snapshots[table.source].instance
+        has_net = instance is not None and instance.supports_net_changes
+        part, sentences = _part_of(table.source, interval, state.watermark, records, has_net=has_net)
         notes += [f"{table.source}: {sentence}" for sentence in sentences]
         if part is None:
             continue
@@ -147,9 +152,12 @@ def _covers(wide: Interval | None, narrow: Interval | None) -> bool:
 
 
 def _part_of(
-    table: TableName, interval: Interval, watermark: Position, records: ReplayRecords
+    table: TableName, interval: Interval, watermark: Position, records: ReplayRecords, *, has_net: bool
 ) -> tuple[Interval | None, list[str]]:
-    """Return the part of the interval that is replayed of a table, and sentences on where it differs."""
+    """Return the part of the interval that is replayed of a table, and sentences on where it differs.
+
+    has_net: whether the server can compute net changes of it.
+    """
     load, net_end = records.whole_loads.get(table), records.server_net_ends.get(table)
     after, to, notes = interval.after_lsn, interval.to_lsn, []
     if load is not None and to <= load.to_lsn:
@@ -168,6 +176,12 @@ def _part_of(
     elif net_end is not None and to < min(net_end, watermark):
         to = min(net_end, watermark)
         notes.append(f"up to {to}, the end of a window whose net changes the server computed.")
+    elif has_net and (begin := records.next_begins.get(table)) is not None and to < min(begin, watermark):
+        to = min(begin, watermark)
+        notes.append(
+            f"up to {to}: the ledger has no window around {interval.to_lsn}, whose net changes the server may have "
+            "computed."
+        )
     return Interval(after, to), notes
 
 

@@ -74,7 +74,7 @@ class Mark:
     """"" while none is known."""
     lsn: Position
     at: datetime | None
-    """Its commit time; None where the ledger has none: another tool's position may be between two entries of the log."""
+    """Its commit time; None where the ledger has none: an imported position may be between two entries of the log."""
     pace: float = 0.0
     """The seconds of the source's time that it advances per second; 0 when it does not move or its pace is unknown."""
 

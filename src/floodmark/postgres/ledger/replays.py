@@ -30,6 +30,10 @@ class ReplayQueries:
         rows = self._replay_rows(pipeline, "list_server_net_ends", lsn=lsn.value)
         return {_source(row): read_position(row["to_lsn"]) for row in rows}
 
+    def list_next_begins(self, pipeline: str, lsn: Position) -> Mapping[TableName, Position]:
+        rows = self._replay_rows(pipeline, "list_next_begins", lsn=lsn.value)
+        return {_source(row): read_position(row["after_lsn"]) for row in rows}
+
     def _replay_rows(self, pipeline: str, statement: str, **parameters: Any) -> list[DictRow]:
         with open_transaction(self._at, pipeline) as session:
             cursor = session.cursor(row_factory=dict_row)

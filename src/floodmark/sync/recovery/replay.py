@@ -59,6 +59,9 @@ class ReplayLedger(Ledger, Protocol):
         """Return the end of the window that ``lsn`` lies inside of, for each table whose net changes the server
         computed in it."""
 
+    def list_next_begins(self, pipeline: str, lsn: Position) -> Mapping[TableName, Position]:
+        """Return the beginning of the next window, for each table of which the ledger has no window around ``lsn``."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReplayCount:
@@ -194,6 +197,7 @@ class Replay:
         states = self._ledger.read_tables(settings.name)
         whole_loads = self._ledger.list_whole_loads(settings.name)
         net_ends = self._ledger.list_server_net_ends(settings.name, interval.to_lsn)
+        next_begins = self._ledger.list_next_begins(settings.name, interval.to_lsn)
         snapshot = self._source.read_snapshot(
             settings.sources, pinned_instances(settings, states), known_positions(states)
         )
@@ -202,7 +206,9 @@ class Replay:
         snapshot = examined.snapshot
         left_out |= dict.fromkeys(examined.holds, "it is held because of a schema drift.")
         left_out = {table: why for table, why in left_out.items() if table in settings.sources}
-        plan = plan_replay(settings, snapshot, states, interval, ReplayRecords(left_out, whole_loads, net_ends))
+        plan = plan_replay(
+            settings, snapshot, states, interval, ReplayRecords(left_out, whole_loads, net_ends, next_begins)
+        )
         for line in plan.left_out:
             _LOG.info("%s", line)
         return plan
