@@ -17,13 +17,14 @@ from floodmark.core.errors import (
     WarehouseUnavailableError,
 )
 from floodmark.core.naming import quote_table
-from floodmark.core.policies import Deletes
+from floodmark.core.policies import Deletes, OnFailure, Rule
 from floodmark.core.schema import TableName
 from floodmark.core.window.plan import TablePlan
 from floodmark.core.window.staging_names import staging_table
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.warehouse import target_locks, warehouse
+from floodmark.postgres.warehouse.gate import TEXT_RULE
 from floodmark.sync.ports.stager import StagedRows
 
 
@@ -145,6 +146,30 @@ def test_widening_gives_way_to_a_reader_that_does_not_end(shop: Shop, monkeypatc
         reader.execute("SELECT FROM shop.orders")
         with pytest.raises(TargetRefusedError, match=rf"locked .* 0\.5 s by session {reader.info.backend_pid} \(user"):
             shop.begin(_wider(), 20)
+
+
+@pytest.mark.parametrize(
+    ("rule", "way_out"),
+    [
+        (Rule("small", "amount < 100", OnFailure.QUARANTINE), "on_failure: warn"),
+        (Rule(TEXT_RULE, "amount < 100", OnFailure.QUARANTINE), "unstorable: replace"),
+    ],
+)
+def test_row_that_quarantine_cannot_hold_is_refused_by_its_rule_and_merged_once_it_is_good(
+    shop: Shop, rule: Rule, way_out: str
+) -> None:
+    """A value of jsonb has a limit of 255 MB, a text of 1 GB."""
+    shop.run(first_load(), 10, [])
+    plan = shop.begin(changes(10, 20, rules=(rule,)), 20)
+    shop.stage(plan, [Row(1, INSERT, 20, 500)])
+    longer = f"""UPDATE {quote_table(staging_table(plan, 0))} SET "Notes" = repeat('x', 270000000)"""
+    _change(shop, longer)
+    with pytest.raises(DataQualityError, match=f"broke rule {rule.name}, and is too large for quarantine") as found:
+        shop.merge(plan)
+    assert way_out in found.value.hint
+    _change(shop, f"""UPDATE {quote_table(staging_table(plan, 0))} SET "Amount" = 5""")
+    assert shop.merge(plan).inserted_rows == 1
+    assert shop.rows('SELECT length("Notes") AS n FROM shop.orders') == [{"n": 270_000_000}]
 
 
 def test_locked_row_is_waited_for_no_longer_than_the_limit_and_the_session_is_named(

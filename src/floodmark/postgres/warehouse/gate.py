@@ -48,7 +48,8 @@ class GateCounts:
 def apply_rules(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge) -> GateCounts:
     """Move broken rows from staging to quarantine, by the rules of the table.
 
-    Raises DataQualityError for a broken rule that stops the run, ConfigError for one that cannot be evaluated.
+    Raises DataQualityError for a broken rule that stops the run, or a broken row that quarantine cannot hold;
+    ConfigError for a rule that cannot be evaluated.
     """
     if not planned.rules:
         return GateCounts()
@@ -62,7 +63,10 @@ def apply_rules(session: psycopg.Connection, plan: WindowPlan, planned: TablePla
         if planned.kind is LoadKind.FIRST_LOAD:
             # They are stored again under this window: the sweep finds the rows that the load has read by their window.
             session.execute(_delete_earlier(planned, merge, rule).sql(dialect="postgres"))
-        session.execute(_quarantine(plan, planned, merge, rule, broken[rule]).sql(dialect="postgres"))
+        try:
+            session.execute(_quarantine(plan, planned, merge, rule, broken[rule]).sql(dialect="postgres"))
+        except psycopg.errors.ProgramLimitExceeded as error:
+            raise _too_large(planned, rule) from error
     quarantined = 0
     if quarantining:
         rows_in = exp.select(exp.column("ctid", "s")).from_(table(merge.staging, "s"))
@@ -206,6 +210,15 @@ def _stopped(
         "Nothing of the table was merged; the log of the load names some keys. Correct the data at the source, or "
         "change the rule (or its on_failure): the next run reads the rows again, and the correction with them.",
         f"such as key {keys}",
+    )
+
+
+def _too_large(planned: TablePlan, rule: Rule) -> DataQualityError:
+    instead = "set unstorable: replace" if rule.name == TEXT_RULE else "let the rule warn (on_failure: warn)"
+    return DataQualityError(
+        str(planned.source),
+        f"a row of the window broke rule {rule.name}, and is too large for quarantine, which holds 255 MB of a row.",
+        f"Nothing of the table was merged. Shorten the row at the source, or {instead}: the next run reads it again.",
     )
 
 
