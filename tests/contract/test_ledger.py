@@ -13,7 +13,13 @@ import psycopg
 import pytest
 from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, UPDATE, Row, Shop, changes, first_load, instance
 
-from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictError, WindowBusyError
+from floodmark.core.errors import (
+    ConfigError,
+    OperatorError,
+    WarehouseAdminError,
+    WatermarkConflictError,
+    WindowBusyError,
+)
 from floodmark.core.interval import Interval
 from floodmark.core.policies import Deletes, OnFailure, Rule
 from floodmark.core.schema import TableName
@@ -195,6 +201,37 @@ def test_tables_of_a_ledger_of_version_13_stay_and_know_no_side_table(shop: Shop
     identity = shop.ledger.read_tables(PIPELINE)[ORDERS].identity
     assert identity is not None
     assert identity.store_id == 7
+
+
+def test_roles_of_a_ledger_of_version_13_need_no_other_rights_after_the_upgrade(shop: Shop) -> None:
+    """The owner of the ledger upgrades it. Rights on all tables of a schema are rights on those of that moment."""
+    with session(shop) as opened:
+        opened.execute("DROP VIEW floodmark.target_marks")
+        columns = ("target_mark", "target_columns", "target_window_id", "instance_store_id")
+        opened.execute(f"ALTER TABLE floodmark.tables {', '.join(f'DROP COLUMN {name}' for name in columns)}")
+        opened.execute("UPDATE floodmark.ledger_version SET version = 13")
+        for role in ("loader", "reader"):
+            opened.execute(f"DROP ROLE IF EXISTS {role}")
+            opened.execute(f"CREATE ROLE {role} LOGIN")
+        opened.execute("CREATE SCHEMA shop AUTHORIZATION loader")
+        opened.execute("GRANT ALL ON SCHEMA floodmark_staging TO loader")
+        opened.execute("GRANT USAGE ON SCHEMA floodmark TO loader, reader")
+        opened.execute("GRANT ALL ON ALL TABLES IN SCHEMA floodmark TO loader")
+        opened.execute("GRANT SELECT ON ALL TABLES IN SCHEMA floodmark TO reader")
+    shop.ledger.ensure_schema()
+    loader, reader = (replace(shop.connection, user=role) for role in ("loader", "reader"))
+    loading = Shop(loader, PostgresLedger(loader))
+    loading.run(first_load(), 10, [Row(1, INSERT, 10)])
+    loading.run(changes(10, 20), 20, [Row(2, INSERT, 15)])
+    assert PostgresLedger(reader).read_tables(PIPELINE)[ORDERS].watermark == lsn(20)
+    # The files of the target were written again: the reader may not read its rows, and does without.
+    with session(shop) as opened:
+        opened.execute("CLUSTER shop.orders USING orders_pkey")
+    assert PostgresLedger(reader).read_tables(PIPELINE)[ORDERS].target_fault == ""
+    with session(shop) as opened:
+        opened.execute("REVOKE SELECT ON floodmark.tables FROM reader")
+    with pytest.raises(WarehouseAdminError, match="permission denied"):
+        PostgresLedger(reader).read_tables(PIPELINE)
 
 
 FOLLOWED = DatabaseIdentity("SQL1", "Shop", "6f9619ff-8b86-d011-b42d-00c04fc964ff", None)

@@ -117,6 +117,33 @@ def test_target_that_is_lost_between_plan_and_merge_gets_no_rows(rig: TrackingRi
     assert rig.verdicts() == {"Orders": Verdict.TARGET_LOST, "Lines": Verdict.CAUGHT_UP}
 
 
+def test_target_that_may_not_be_compared_leaves_its_table_out_and_no_other(rig: TrackingRig) -> None:
+    rig.sync()
+    rig.change_warehouse(
+        "DROP ROLE IF EXISTS blinded; CREATE ROLE blinded LOGIN; GRANT USAGE ON SCHEMA floodmark, shop TO blinded;"
+        " GRANT ALL ON SCHEMA floodmark_staging TO blinded; GRANT ALL ON ALL TABLES IN SCHEMA floodmark TO blinded;"
+        " GRANT INSERT, UPDATE, DELETE ON shop.orders TO blinded; GRANT ALL ON shop.lines TO blinded;"
+        " CLUSTER shop.orders USING orders_pkey; CLUSTER shop.lines USING lines_pkey"
+    )
+    _write(rig)
+    owner, rig.warehouse = rig.warehouse, replace(rig.warehouse, user="blinded")
+    rig.sync()
+    rig.warehouse = owner
+    found = "SELECT source_name, verdict FROM floodmark.verdicts ORDER BY 1"
+    assert dict(rig.rows(found))["Orders"] == "refused"
+    assert rig.rows("SELECT count(*) FROM shop.lines") == [(2,)]
+    assert rig.rows("SELECT cause LIKE '%permission denied%' FROM floodmark.verdicts WHERE verdict = 'refused'") == [
+        (True,)
+    ]
+    rig.change_warehouse("GRANT SELECT ON shop.orders TO blinded")
+    rig.warehouse = replace(owner, user="blinded")
+    rig.run("INSERT dbo.Lines VALUES (99, N'z')")
+    rig.sync()
+    rig.warehouse = owner
+    assert rig.differing() == []
+    assert dict(rig.rows(found))["Orders"] in ("ready", "caught_up")
+
+
 def test_unfinished_window_leaves_out_a_table_whose_target_is_lost(rig: TrackingRig) -> None:
     rig.sync()
     _write(rig)

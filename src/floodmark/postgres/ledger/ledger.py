@@ -36,7 +36,7 @@ from floodmark.postgres.ledger.opened import one_window, opened_window
 from floodmark.postgres.ledger.replays import ReplayQueries
 from floodmark.postgres.ledger.schema import ensure_schema
 from floodmark.postgres.ledger.steps import finish_table, insert_window
-from floodmark.postgres.ledger.target_marks import find_fault
+from floodmark.postgres.ledger.target_marks import find_readable_fault
 from floodmark.postgres.ledger.verdicts import VerdictRecords
 from floodmark.postgres.session import Reachable, open_session, open_transaction
 from floodmark.postgres.sql import read_sql
@@ -74,7 +74,7 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
     def read_tables(self, pipeline: str) -> Mapping[TableName, TableState]:
         with open_transaction(self._at, pipeline) as session:
             rows = query(session, "read_tables", pipeline=pipeline)
-            states = [_table_state(row, find_fault(session, pipeline, row)) for row in rows]
+            states = [_table_state(row, find_readable_fault(session, pipeline, row)) for row in rows]
         return {state.source: state for state in states}
 
     def unfinished_window(self, pipeline: str, lane: str = MAIN_LANE) -> OpenedWindow | None:

@@ -20,6 +20,7 @@ from floodmark.core.naming import WINDOW_COLUMN, quote, quote_table
 from floodmark.core.schema import TableName
 from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
 from floodmark.postgres.ledger.opened import opened_window
+from floodmark.postgres.session import translated
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.statements import query, source_parameters
 
@@ -49,8 +50,11 @@ def refuse_lost_targets(session: psycopg.Connection, plan: WindowPlan) -> None:
     compared = set()
     for row in query(session, "read_tables", pipeline=plan.pipeline) if merged else ():
         source = TableName(row["source_schema"], row["source_name"])
-        if source in merged and (fault := find_fault(session, plan.pipeline, row)):
-            raise _lost(plan, source, fault)
+        if source in merged:
+            with translated(str(source)):
+                fault = find_fault(session, plan.pipeline, row)
+            if fault:
+                raise _lost(plan, source, fault)
         if row["watermark"] is not None:
             compared.add(source)
     for table in plan.tables:
@@ -77,7 +81,8 @@ def is_of_this_ledger(session: psycopg.Connection, pipeline: str, table: TablePl
 def find_fault(session: psycopg.Connection, pipeline: str, row: Mapping[str, Any]) -> str:
     """Return why a target is not the one that the ledger means, as a sentence; "" where it is.
 
-    row: of ``read_tables``. A target in another file is compared once: the new file is recorded.
+    row: of ``read_tables``. A target in another file is compared once: the new file is recorded. Raises
+    psycopg.errors.InsufficientPrivilege where the user may not read it.
     """
     if row["watermark"] is None:
         return ""
@@ -89,13 +94,27 @@ def find_fault(session: psycopg.Connection, pipeline: str, row: Mapping[str, Any
         return f"the target {target} no longer has the {columns}, which earlier windows wrote."
     if not row["is_other_target"]:
         return ""
-    if fault := _compare_rows(session, pipeline, row, target):
+    # A statement that fails ends its transaction, but for one inside of it.
+    with session.transaction():
+        fault = _compare_rows(session, pipeline, row, target)
+    if fault:
         return fault
     # A user who may only read does without.
     with suppress(psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction), session.transaction():
         source = TableName(row["source_schema"], row["source_name"])
         query(session, "keep_target_mark", pipeline=pipeline, **source_parameters(source))
     return ""
+
+
+def find_readable_fault(session: psycopg.Connection, pipeline: str, row: Mapping[str, Any]) -> str:
+    """Return the same to a plan or a status: "" also where the user may not read the target.
+
+    Its merge is refused then, alone, and no merge is done without an answer.
+    """
+    try:
+        return find_fault(session, pipeline, row)
+    except psycopg.errors.InsufficientPrivilege:
+        return ""
 
 
 def _compare_rows(session: psycopg.Connection, pipeline: str, row: Mapping[str, Any], target: TableName) -> str:

@@ -489,7 +489,8 @@ UPDATE floodmark.verdicts SET verdict = 'not_captured_yet' WHERE verdict = 'not_
 
 -- Version 14: the present marks of all targets (floodmark.tables.target_mark). VACUUM FULL, CLUSTER and a change of a
 -- type write a new file as well, so another mark is a reason to compare rows, and no more.
-CREATE OR REPLACE VIEW floodmark.target_marks AS
+-- It shows no more than floodmark.tables does to the user who asks: rights on that table are enough to read it.
+CREATE OR REPLACE VIEW floodmark.target_marks WITH (security_invoker = true) AS
 SELECT t.pipeline, t.source_schema, t.source_name,
     concat_ws(' ', l.oid, l.relfilenode, c.oid, c.relfilenode) AS mark,
     array(
@@ -500,3 +501,4 @@ FROM floodmark.tables AS t
 JOIN pg_catalog.pg_class AS l ON l.oid = 'floodmark.tables'::regclass
 JOIN pg_catalog.pg_namespace AS n ON n.nspname = t.target_schema
 JOIN pg_catalog.pg_class AS c ON c.relnamespace = n.oid AND c.relname = t.target_name;
+GRANT SELECT ON floodmark.target_marks TO PUBLIC;
