@@ -121,7 +121,10 @@ class Repairs:
         planned = self._plan(validity.table, snapshot, state)
         if isinstance(planned, Validity):
             return planned
-        plan = self.open(planned, snapshot, state, validity)
+        try:
+            plan = self.open(planned, snapshot, state, validity)
+        except ConfigError as error:  # about its target: the others go on
+            return not_plannable(validity, error)
         cause = f"window {plan.window_id} loads it for the first time, in parallel to the others: {_who_loads(plan)}"
         _LOG.warning("%s: %s", validity.table, cause)
         return repairing(validity, cause, is_first=True)
@@ -133,7 +136,10 @@ class Repairs:
         if isinstance(planned, Validity):
             cause = f"{validity.verdict.value}: {validity.cause} The repair waits: {planned.cause}"
             return repairing(validity, cause)
-        plan = self.open(planned, snapshot, state, validity)
+        try:
+            plan = self.open(planned, snapshot, state, validity)
+        except ConfigError as error:  # about its target: the others go on
+            return not_plannable(validity, error)
         found = f"{validity.verdict.value}: {validity.cause}"
         _LOG.warning("%s: %s Window %s reloads it.", validity.table, found, plan.window_id)
         return repairing(validity, f"window {plan.window_id} reloads it. It was {found}")
