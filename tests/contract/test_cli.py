@@ -538,6 +538,18 @@ def test_pipeline_is_renamed_by_a_command(cli: CliRunner, database: WarehouseCon
     assert (again.exit_code, "no table of this pipeline" in again.output) == (1, True)
 
 
+def test_target_is_renamed_by_a_command(cli: CliRunner, database: WarehouseConnection, idle_source: None) -> None:
+    ledger = PostgresLedger(database)
+    ledger.ensure_schema()
+    publish_first_load(ledger, database)
+    now = ledger.rename_target("shop", TableName("dbo", "Orders"), TableName("old", "orders"))
+    renamed = cli.invoke(app, ["rename-target", "shop", "dbo.Orders"])
+    assert (renamed.exit_code, renamed.output) == (0, f"dbo.Orders goes on in {now}, which was old.orders.\n")
+    again = cli.invoke(app, ["rename-target", "shop", "dbo.Orders"])
+    assert (again.exit_code, f"its target is {now} in the ledger already" in again.output) == (1, True)
+    assert cli.invoke(app, ["rename-target", "shop", "dbo.Unknown"]).exit_code == 2
+
+
 def test_database_of_a_source_is_confirmed_by_a_command(
     cli: CliRunner, database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch, idle_source: None
 ) -> None:

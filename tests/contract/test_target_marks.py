@@ -13,10 +13,12 @@ import pytest
 
 from emulator_process import Emulator
 from floodmark.core.errors import OperatorError, TargetLostError, WindowBusyError
-from floodmark.core.policies import Deletes, OnGap
+from floodmark.core.policies import Deletes, OnFailure, OnGap, Rule
+from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import Verdict
 from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.ledger.ledger import OF_A_PIPELINE
+from floodmark.postgres.ledger.ledger import OF_A_PIPELINE, OF_A_TARGET
+from floodmark.postgres.warehouse.release import PostgresQuarantine
 from tracking_rig import PIPELINE, TrackingRig, tracked_tables, tracking_rig
 
 TABLES = (
@@ -237,6 +239,65 @@ def test_rename_refuses_a_name_that_is_used_and_a_pipeline_that_is_loading(rig: 
     with rig.ledger.hold_load(opened.window_id), pytest.raises(WindowBusyError):
         rig.ledger.rename_pipeline(PIPELINE, "sales")
     assert rig.sync().window_id == opened.window_id
+
+
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_renamed_target_goes_on_at_its_watermark(rig: TrackingRig, *, is_planned: bool) -> None:
+    """is_planned: a window was planned for the name of before."""
+    orders, lines = rig.settings.tables
+    rule = Rule("small", '"Amount" < 100', OnFailure.QUARANTINE)
+    rig.settings = replace(rig.settings, tables=(replace(orders, deletes=Deletes.HARD, rules=(rule,)), lines))
+    rig.sync()
+    rig.run("DELETE dbo.Orders WHERE Id = 3", "INSERT dbo.Orders VALUES (7, 700)")
+    rig.sync()
+    _write(rig)
+    if is_planned:
+        rig.open()
+    rig.change_warehouse(
+        "CREATE SCHEMA sales; ALTER TABLE shop.orders SET SCHEMA sales; ALTER TABLE sales.orders RENAME TO o"
+    )
+    moved = TableName("sales", "o")
+    rig.settings = replace(rig.settings, tables=(replace(rig.settings.tables[0], target=moved), lines))
+    if not is_planned:
+        rig.sync()
+        cause = "SELECT hint FROM floodmark.verdicts WHERE source_name = 'Orders'"
+        assert "floodmark rename-target tracked dbo.Orders" in rig.rows(cause)[0][0]
+    assert rig.ledger.rename_target(PIPELINE, orders.source, moved) == orders.target
+    for _ in range(2):
+        rig.sync()
+    assert rig.rows('SELECT "Id", "Amount" FROM sales.o ORDER BY 1') == [(2, 3), (50, 5), (80, 5)]
+    assert rig.rows("SELECT DISTINCT target_schema, target_name FROM floodmark.tombstones") == [("sales", "o")]
+    assert rig.rows("SELECT count(*) FROM floodmark.window_tables WHERE kind = 'first_load'") == [(2,)]
+    rig.settings = replace(rig.settings, tables=(replace(rig.settings.tables[0], rules=()), lines))
+    assert PostgresQuarantine(rig.warehouse).release(PIPELINE, rig.settings.tables[0], "operator").released == 1
+    assert rig.differing() == []
+
+
+def test_rename_of_a_target_refuses_what_is_not_known_or_not_free(rig: TrackingRig) -> None:
+    rig.sync()
+    orders, lines = rig.settings.tables
+    for source, to in (
+        (orders.source, orders.target),
+        (orders.source, lines.target),
+        (TableName("dbo", "Unknown"), TableName("shop", "new")),
+    ):
+        with pytest.raises(OperatorError):
+            rig.ledger.rename_target(PIPELINE, source, to)
+    _write(rig)
+    opened = rig.open()
+    assert opened.window_id is not None
+    with rig.ledger.hold_load(opened.window_id), pytest.raises(WindowBusyError):
+        rig.ledger.rename_target(PIPELINE, orders.source, TableName("shop", "new"))
+    assert rig.sync().window_id == opened.window_id
+
+
+def test_every_table_of_the_ledger_that_names_a_target_is_renamed(rig: TrackingRig) -> None:
+    rig.ledger.ensure_schema()
+    named = rig.rows(
+        "SELECT relname FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid"
+        " WHERE relnamespace = 'floodmark'::regnamespace AND relkind = 'r' AND attname = 'target_name'"
+    )
+    assert {name for (name,) in named} == set(OF_A_TARGET)
 
 
 def test_every_table_of_the_ledger_that_names_a_pipeline_is_renamed(rig: TrackingRig) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from floodmark.app.tables import find_table_settings
 from floodmark.core.errors import ConfigError, OperatorError
 from floodmark.wiring.pipelines import wire_ledger, wire_source
 
@@ -49,6 +50,17 @@ def rename_pipeline(app: AppContext, name: str, to: str) -> Sequence[TableName]:
     ledger = wire_ledger(app.config).windows()
     ledger.ensure_schema()
     return ledger.rename_pipeline(name, to)
+
+
+def rename_target(app: AppContext, pipeline: str, table: str) -> tuple[TableName, TableName]:
+    """Give the ledger the target that a table has in the configuration now. Return the one before, and this one.
+
+    Raises ConfigError for an unknown pipeline or table, and what the ledger raises.
+    """
+    settings = find_table_settings(app, pipeline, table)
+    ledger = wire_ledger(app.config).windows()
+    ledger.ensure_schema()
+    return ledger.rename_target(pipeline, settings.source, settings.target), settings.target
 
 
 def confirm_database(app: AppContext, source: str, by: str) -> Sequence[FollowedDatabase]:

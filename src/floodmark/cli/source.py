@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from floodmark.app.source import confirm_database, reload_member, rename_pipeline
+from floodmark.app.source import confirm_database, reload_member, rename_pipeline, rename_target
 from floodmark.cli.process import ConfigFile, explained, open_app
 
 source_app = typer.Typer(no_args_is_help=True, help="Sources: which database they are.")
@@ -23,6 +23,17 @@ def rename(
     with explained():
         tables = rename_pipeline(open_app(config), old, new)
     typer.echo(f"{new} goes on where {old} ended, with {len(tables)} tables: {', '.join(map(str, tables))}.")
+
+
+def rename_table(
+    pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.")],
+    table: Annotated[str, typer.Argument(help="Source table, as in the configuration.")],
+    config: ConfigFile = None,
+) -> None:
+    """Let TABLE go on at its watermark after its target was renamed, in the warehouse and in the configuration."""
+    with explained():
+        before, now = rename_target(open_app(config), pipeline, table)
+    typer.echo(f"{table} goes on in {now}, which was {before}.")
 
 
 @source_app.command("confirm")

@@ -42,7 +42,8 @@ def claim_table(session: psycopg.Connection, pipeline: str, table: TablePlan) ->
         raise ConfigError(
             str(table.source),
             f"its target was {known} and is now {table.target}.",
-            "The target of a loaded table cannot change: restore the name, or configure it as a new table.",
+            "Restore the name; or rename the target in the warehouse too, then: "
+            f"floodmark rename-target {pipeline} {table.source}.",
         )
 
 

@@ -60,6 +60,8 @@ OF_A_PIPELINE = (
     "followed_databases",
 )
 """The tables of the ledger with a column ``pipeline``."""
+OF_A_TARGET = ("tables", "tombstones", "quarantine")
+"""The tables of the ledger with the name of a target."""
 
 
 class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, DatabaseRecords):
@@ -201,11 +203,7 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
                 raise OperatorError(name, "the ledger has no table of this pipeline.", "Name it as it was before.")
             if query(session, "lock_pipeline", pipeline=to):
                 raise OperatorError(to, "the ledger has tables of this pipeline already.", "Choose another name.")
-            for row in query(session, "list_unfinished", pipeline=name):
-                # Held until this transaction ends: no load begins meanwhile.
-                free = session.execute("SELECT pg_try_advisory_xact_lock(%s, %s)", _load_lock(row["window_id"]))
-                if free.fetchone() != (True,):
-                    raise WindowBusyError(name, f"window {row['window_id']} is being loaded.", "Nothing was renamed.")
+            _refuse_running(session, name)
             # What a first run under the new name, which was refused, has recorded.
             for table in ("verdicts", "followed_databases"):
                 session.execute(f"DELETE FROM floodmark.{table} WHERE pipeline = %s", [to])  # noqa: S608  (a constant)
@@ -214,6 +212,30 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
             query(session, "rename_plans", name=to)
             query(session, "end_alerts_of_pipeline", pipeline=name)
         return tables
+
+    def rename_target(self, pipeline: str, source: TableName, to: TableName) -> TableName:
+        named = {"pipeline": pipeline, **source_parameters(source)}
+        target = {"target_schema": to.schema, "target_name": to.name}
+        with open_transaction(self._at, str(source)) as session:
+            found = query(session, "lock_table", **named)
+            if not found:
+                raise OperatorError(str(source), "the ledger does not have it.", "It is a new table: run the pipeline.")
+            known = TableName(found[0]["target_schema"], found[0]["target_name"])
+            if known == to:
+                raise OperatorError(str(source), f"its target is {to} in the ledger already.", "Nothing was renamed.")
+            for holder in query(session, "find_target", **target):
+                other = f"{holder['source_schema']}.{holder['source_name']} of pipeline {holder['pipeline']}"
+                raise OperatorError(str(source), f"the target {to} is that of {other}.", "Choose another target.")
+            _refuse_running(session, pipeline)
+            before = {"old_schema": known.schema, "old_name": known.name}
+            for table in OF_A_TARGET:
+                session.execute(
+                    f"UPDATE floodmark.{table} SET target_schema = %(target_schema)s, target_name = %(target_name)s"  # noqa: S608
+                    " WHERE target_schema = %(old_schema)s AND target_name = %(old_name)s",
+                    target | before,
+                )
+            query(session, "retarget_plans", **named, **target)
+        return known
 
     def delete_old_windows(self, pipeline: str, keep_seconds: float, at_most: int) -> int:
         with open_transaction(self._at, pipeline) as session:
@@ -238,6 +260,14 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
                 raise WatermarkConflictError(pipeline, f"window {unfinished[0]['window_id']} is not finished.")
             moved = source_arrays(watermarks)
             query(session, "advance_quiet", pipeline=pipeline, **moved, to_lsn=to_lsn.value, to_lsn_at=to_lsn_at)
+
+
+def _refuse_running(session: psycopg.Connection, pipeline: str) -> None:
+    """Raise WindowBusyError while a load of the pipeline runs. No load begins until the transaction ends."""
+    for row in query(session, "list_unfinished", pipeline=pipeline):
+        free = session.execute("SELECT pg_try_advisory_xact_lock(%s, %s)", _load_lock(row["window_id"]))
+        if free.fetchone() != (True,):
+            raise WindowBusyError(pipeline, f"window {row['window_id']} is being loaded.", "Nothing was renamed.")
 
 
 def _load_lock(window_id: int) -> tuple[int, int]:

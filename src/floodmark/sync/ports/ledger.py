@@ -280,6 +280,13 @@ class Databases(Protocol):
         the pipeline runs.
         """
 
+    def rename_target(self, pipeline: str, source: TableName, to: TableName) -> TableName:
+        """Give all that is recorded of a table's target another name, and return the one before.
+
+        The target itself has it already, or gets it before the next merge. Raises OperatorError for a table that is not
+        known or has the name, and for the target of another table; WindowBusyError while a load of the pipeline runs.
+        """
+
 
 class Ledger(Windows, Loads, Chunks, Watermarks, Verdicts, Members, Databases, Protocol):
     """All ports of the ledger."""
