@@ -1,0 +1,449 @@
+"""``StreamSchedule``: a table's changes, the way of their messages, and runs, in an order that a seed draws.
+
+The server is the emulator, and the messages are those that it writes. Here they travel: they wait in the queue of a
+partition, partitions are late, and messages come again. At the end each table equals the source, or a verdict that the
+schedule expects has left it out, and a load repairs it.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.capture_files import CaptureWriter
+from change_log import ChangeLog
+from emulator_process import Emulator
+from floodmark.core.errors import (
+    FloodmarkError,
+    InstanceReplacedError,
+    TableRefusedError,
+    WindowExpiredError,
+)
+from floodmark.core.policies import Deletes, OnGap
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.source.snapshot import Verdict
+from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
+from floodmark.sources.event_stream.capture_folder import CaptureFolder
+from floodmark.sources.event_stream.envelope import parse_envelope
+from floodmark.sources.event_stream.marks import PartitionMark
+from floodmark.sources.event_stream.reader import EventPassReader
+from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sync.recovery.reload import LoadPlanner
+from floodmark.sync.window.opened import OpenResult
+from shared_pass_stager import SharedPassStager
+from sql_client import SqlClient
+from stream_rig import COLUMNS, ORDERS, PIPELINE, StreamRig
+
+LINES = TableName("dbo", "Lines")
+_TABLES = {
+    ORDERS: "CREATE TABLE dbo.Orders (Id int NOT NULL PRIMARY KEY, Amount decimal(9,2), Note nvarchar(max))",
+    LINES: "CREATE TABLE dbo.Lines (Id int NOT NULL, V int NOT NULL, W nvarchar(20))",
+}
+_SET_UP = (
+    "ALTER DATABASE SCOPED CONFIGURATION SET PREVIEW_FEATURES = ON",
+    "CREATE DATABASE SCOPED CREDENTIAL c WITH IDENTITY = 'Managed Identity'",
+    "EXEC sys.sp_enable_event_stream",
+)
+DATABASE = "Streaming"
+_NAMESPACE = "floods"
+_KEYS = range(1, 9)
+_VERDICTS: Mapping[type[FloodmarkError], Verdict] = {
+    InstanceReplacedError: Verdict.INSTANCE_REPLACED,
+    WindowExpiredError: Verdict.EXPIRED,
+    TableRefusedError: Verdict.REFUSED,
+}
+
+
+@dataclass
+class StreamingDatabase:
+    """A database that streams. ``hubs``: the emulator's ``--event-hubs-folder``, with one partition for each hub."""
+
+    emulator: Emulator
+    client: SqlClient
+    hubs: Path
+
+    @property
+    def at(self) -> SqlServerConnection:
+        found = self.emulator
+        return SqlServerConnection(
+            found.host, found.port, DATABASE, found.user, found.password, ca_file=str(found.ca_file)
+        )
+
+
+@contextmanager
+def streaming_database(emulator: Emulator, hubs: Path) -> Iterator[StreamingDatabase]:
+    """Let a database of an emulator stream."""
+    with emulator.connect_pymssql(DATABASE, autocommit=True) as connection:
+        client = SqlClient(connection)
+        for statement in _SET_UP:
+            client.run(statement)
+        yield StreamingDatabase(emulator, client, hubs)
+
+
+@dataclass
+class StreamSchedule:
+    """One schedule. ``run`` may be called once."""
+
+    server: StreamingDatabase
+    warehouse: WarehouseConnection
+    folder: Path
+    seed: int
+    journal: list[str] = field(default_factory=list)
+    keys: dict[TableName, set[int]] = field(default_factory=lambda: {name: set() for name in _TABLES})
+    """The keys of living rows."""
+    queues: dict[int, deque[bytes]] = field(default_factory=lambda: defaultdict(deque))
+    """By partition: messages that have not come yet."""
+    sent: list[tuple[int, bytes]] = field(default_factory=list)
+    """Messages of the server with their partitions, in its order."""
+    allowed: dict[TableName, set[Verdict]] = field(default_factory=lambda: {name: set() for name in _TABLES})
+    """The verdicts that something in the schedule explains."""
+    unreadable: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    """Messages that nobody can read, by partition and offset."""
+    dark: set[TableName] = field(default_factory=set)
+    """The tables with lost changes that no event shows yet."""
+    repairs: int = 0
+
+    def __post_init__(self) -> None:
+        self.chance = chance = random.Random(self.seed)
+        self.scheme = chance.choice(["Table", "StreamGroup", "None"])
+        self.is_partial = self.scheme != "None" and chance.random() < 0.6
+        self.partitions = chance.randint(1, 3)
+        self.values = 0
+        hub = self.folder / "topic"
+        hub.mkdir()
+        on_gap, deletes = chance.choice(list(OnGap)), chance.choice(list(Deletes))
+        tables = (
+            TableSettings(ORDERS, TableName("shop", "orders"), on_gap=on_gap, deletes=deletes),
+            TableSettings(LINES, TableName("shop", "lines"), on_gap=on_gap, deletes=deletes, key=("Id",)),
+        )
+        self.rig = StreamRig(
+            self.server.client,
+            self.server.at,
+            self.warehouse,
+            CaptureWriter(hub),
+            ChangeLog("Elsewhere", COLUMNS, "Id"),
+            PipelineSettings(PIPELINE, tables),
+        )
+        self.hub = f"hub{self.seed}"
+        self.produced = CaptureFolder(str(self.server.hubs / _NAMESPACE / self.hub))
+        self.taken = 0
+        self.note(
+            f"scheme {self.scheme}, {self.partitions} partitions, {'partial' if self.is_partial else 'whole'} events,"
+            f" on_gap {on_gap.value}, deletes {deletes.value}"
+        )
+
+    def note(self, line: str) -> None:
+        self.journal.append(line)
+
+    def execute(self, *statements: str) -> None:
+        for statement in statements:
+            self.note(statement)
+            self.server.client.run(statement)
+
+    # The server
+
+    def set_up(self) -> None:
+        for name, statement in _TABLES.items():
+            self.server.client.run(f"DROP TABLE IF EXISTS {name}")
+            self.execute(statement)
+        self.execute(
+            f"EXEC sys.sp_create_event_stream_group N'{self.hub}', N'AzureEventHubsApacheKafka',"
+            f" N'{_NAMESPACE}.servicebus.windows.net/{self.hub}', N'c', @max_message_size_kb = 128,"
+            f" @partition_key_scheme = N'{self.scheme}'"
+        )
+        for name in _TABLES:
+            self.add(name)
+
+    def add(self, name: TableName) -> None:
+        """Stream a table."""
+        whole = 0 if self.is_partial and name == ORDERS else 1
+        self.execute(
+            f"EXEC sys.sp_add_object_to_event_stream_group N'{self.hub}', N'{name}', @include_all_columns = {whole}"
+        )
+
+    def remove(self, name: TableName) -> None:
+        self.execute(f"EXEC sys.sp_remove_object_from_event_stream_group N'{self.hub}', N'{name}'")
+
+    def tear_down(self) -> None:
+        for name in _TABLES:
+            self.remove(name)
+            self.server.client.run(f"DROP TABLE {name}")
+        self.server.client.run(f"EXEC sys.sp_drop_event_stream_group N'{self.hub}'")
+
+    def write(self) -> None:
+        """Change rows, in one transaction or in several."""
+        statements = [self.statement() for _ in range(self.chance.randint(1, 4))]
+        if self.chance.random() < 0.5:
+            statements = [f"BEGIN TRAN; {'; '.join(statements)}; COMMIT"]
+        self.execute(*statements)
+
+    def statement(self) -> str:
+        name = self.chance.choice(list(_TABLES))
+        return self.change_order() if name == ORDERS else self.change_line()
+
+    def value(self) -> int:
+        """Return a number that no row has had."""
+        self.values += 1
+        return self.values
+
+    def note_text(self) -> str:
+        drawn = self.chance.random()
+        if drawn < 0.15:
+            return "NULL"
+        if drawn < 0.2:
+            return f"REPLICATE(CAST(N'{self.value()} ' AS nvarchar(max)), 60000)"
+        return f"N'n{self.value()}'"
+
+    def change_order(self) -> str:
+        living, key = self.keys[ORDERS], self.chance.choice(_KEYS)
+        if key not in living:
+            living.add(key)
+            return f"INSERT dbo.Orders (Id, Amount, Note) VALUES ({key}, {self.value()}, {self.note_text()})"
+        drawn = self.chance.random()
+        if drawn < 0.25:
+            living.discard(key)
+            return f"DELETE dbo.Orders WHERE Id = {key}"
+        if drawn < 0.35 and (free := [each for each in _KEYS if each not in living]):
+            new = self.chance.choice(free)
+            living.discard(key)
+            living.add(new)
+            return f"UPDATE dbo.Orders SET Id = {new} WHERE Id = {key}"
+        if drawn < 0.6:
+            return f"UPDATE dbo.Orders SET Amount = {self.value()} WHERE Id = {key}"
+        if drawn < 0.85:
+            return f"UPDATE dbo.Orders SET Note = {self.note_text()} WHERE Id = {key}"
+        return f"UPDATE dbo.Orders SET Amount = NULL, Note = {self.note_text()} WHERE Id >= {key}"
+
+    def change_line(self) -> str:
+        living, key = self.keys[LINES], self.chance.choice(_KEYS)
+        if key not in living:
+            living.add(key)
+            return f"INSERT dbo.Lines VALUES ({key}, {self.value()}, N'w')"
+        drawn = self.chance.random()
+        if drawn < 0.25:
+            living.discard(key)
+            return f"DELETE dbo.Lines WHERE Id = {key}"
+        if drawn < 0.45:
+            # No index knows the key, so the log has the rows one by one.
+            self.allowed[LINES].add(Verdict.EXPIRED)
+            expression, move = self.chance.choice(
+                [
+                    ("Id + 1", lambda each: each + 1),
+                    ("Id - 1", lambda each: each - 1),
+                    ("9 - Id", lambda each: 9 - each),
+                ]
+            )
+            self.keys[LINES] = {move(each) for each in living}
+            return f"UPDATE dbo.Lines SET Id = {expression}"
+        return f"UPDATE dbo.Lines SET V = {self.value()} WHERE Id = {key}"
+
+    # The way of the messages
+
+    def collect(self) -> None:
+        """Take what the server has written into the queues."""
+        self.server.client.run("EXEC emulator.run_event_stream")
+        for ends in self.produced.read_ends().values():
+            for messages in self.produced.read(0, self.taken, ends.high):
+                for each in messages:
+                    self.enqueue(each.body or b"")
+            self.taken = ends.high
+
+    def enqueue(self, body: bytes) -> None:
+        partition = self.partition_of(body)
+        self.queues[partition].append(body)
+        self.sent.append((partition, body))
+
+    def partition_of(self, body: bytes) -> int:
+        if self.scheme == "None":
+            return self.chance.randrange(self.partitions)
+        if self.scheme == "StreamGroup":
+            return zlib.crc32(self.hub.encode()) % self.partitions
+        return zlib.crc32(parse_envelope(body).logical_id.guid.encode()) % self.partitions
+
+    def deliver(self, share: float = 1.0) -> None:
+        """Let messages come. share: of those of each partition, in their order."""
+        self.collect()
+        for partition, queue in self.queues.items():
+            count = len(queue) if share >= 1.0 else self.chance.randint(0, len(queue))
+            if count:
+                self.note(f"{count} messages come in partition {partition}")
+                self.rig.capture.write(partition, [queue.popleft() for _ in range(count)])
+
+    def repeat(self) -> None:
+        """Send the last messages again, as a server does that does not know how far it came."""
+        self.collect()
+        count = self.chance.randint(1, 12)
+        again = self.sent[-count:]
+        self.note(f"the last {len(again)} messages are sent again")
+        for partition, body in again:
+            at = self.chance.randrange(self.partitions) if self.scheme == "None" else partition
+            self.queues[at].append(body)
+
+    def write_unreadable(self) -> None:
+        """Let a message come that is no event."""
+        partition, body = self.chance.randrange(self.partitions), f"no event {self.value()}".encode()
+        offset = self.rig.capture.next.get(partition, 0)
+        self.note(f"message {offset} of partition {partition} is no event")
+        self.unreadable[partition, offset] = body
+        self.rig.capture.write(partition, [body])
+
+    def write_elsewhere(self) -> None:
+        """Let events of another database come."""
+        partition = self.chance.randrange(self.partitions)
+        images = {"Id": str(self.chance.choice(_KEYS)), "Amount": None, "Note": "elsewhere"}
+        self.note(f"an event of another database comes in partition {partition}")
+        self.rig.capture.write(partition, self.rig.log.commit(({}, images)))
+
+    # Runs
+
+    def stager(self) -> SharedPassStager:
+        at, stream = self.rig.at.database, self.rig.connection.open_stream()
+        readers = self.chance.choice([0, 1, 2])
+        return SharedPassStager(
+            self.rig.open_reader(), open_shared=lambda tables: EventPassReader(tables, at, stream), readers=readers
+        )
+
+    def sync(self, between: Callable[[], None] = lambda: None) -> bool:
+        """Run the pipeline once. between: called between its steps. Return whether something was read."""
+        self.note("a run")
+        before = self.marks()
+        self.rig.stager = self.stager()
+        try:
+            opened = self.rig.open()
+            if opened.window_id is None:
+                return False
+            self.finish(opened, between)
+        except FloodmarkError as error:
+            self.expect(error)
+            return False
+        finally:
+            self.require_quarantined(before)
+            self.require_explained()
+        return True
+
+    def finish(self, opened: OpenResult, between: Callable[[], None]) -> None:
+        between()
+        self.rig.load(opened)
+        between()
+        self.rig.publish(opened)
+
+    def expect(self, error: FloodmarkError) -> None:
+        """Require that something in the schedule explains an error."""
+        self.note(f"{type(error).__name__}: {error}")
+        verdict = _VERDICTS.get(type(error))
+        if verdict is None or not any(verdict in each for each in self.allowed.values()):
+            raise error
+
+    def marks(self) -> dict[TableName, dict[int, PartitionMark]]:
+        self.rig.ledger.ensure_schema()
+        return {
+            name: {int(each.member): PartitionMark.parse(each.mark) for each in found if each.mark}
+            for name, found in self.rig.ledger.list_marks(PIPELINE).items()
+        }
+
+    def require_quarantined(self, before: Mapping[TableName, Mapping[int, PartitionMark]]) -> None:
+        """Require that each unreadable message that a mark has passed is in quarantine."""
+        quarantined = {(int(member), int(place)) for member, place, _, _ in self.rig.quarantined()}
+        for name, marks in self.marks().items():
+            for partition, mark in marks.items():
+                known = before.get(name, {}).get(partition)
+                passed = {
+                    place
+                    for place in self.unreadable
+                    if known is not None and place[0] == partition and known.next <= place[1] < mark.next
+                }
+                assert passed <= quarantined, f"{name}: {passed - quarantined} vanished"
+
+    def stopped(self) -> dict[TableName, set[Verdict]]:
+        """Return the verdicts on tables and their partitions that leave tables out."""
+        found: dict[TableName, set[Verdict]] = defaultdict(set)
+        for table, each in self.rig.ledger.list_stopped_members(PIPELINE):
+            found[table].add(each.verdict)
+        for each in self.rig.ledger.list_stopped(PIPELINE):
+            if each.verdict is not Verdict.REPAIRING:
+                found[each.table].add(each.verdict)
+        return found
+
+    def require_explained(self) -> None:
+        for name, verdicts in self.stopped().items():
+            assert verdicts <= self.allowed[name], f"{name} is {verdicts}, and nothing explains it"
+
+    def load(self, name: TableName, between: Callable[[], None] = lambda: None) -> None:
+        """Load a table again."""
+        self.note(f"a load of {name}")
+        self.rig.stager = self.stager()
+        self.finish(self.planner().open_reload(name), between)
+
+    def planner(self) -> LoadPlanner:
+        return LoadPlanner(self.rig.settings, self.rig.source, self.rig.ledger, PostgresWarehouse(self.warehouse))
+
+    def repair(self) -> None:
+        """Finish the loads that runs have planned, and load each table that is left out."""
+        while True:
+            opened = self.planner().open_pending()
+            if opened.window_id is None:
+                break
+            self.note("a load that a run has planned")
+            self.rig.stager = self.stager()
+            self.finish(opened, lambda: None)
+        for name in self.stopped():
+            self.load(name)
+
+    def interlude(self) -> None:
+        """Anything that may happen while a run or a load is on its way."""
+        for _ in range(self.chance.randint(0, 2)):
+            self.chance.choice([self.write, lambda: self.deliver(0.5)])()
+
+    # Schedules
+
+    def run(self, steps: int) -> None:
+        self.set_up()
+        try:
+            self.write()
+            for _ in range(steps):
+                self.step()
+            self.settle()
+        finally:
+            self.tear_down()
+
+    def step(self) -> None:
+        steps: Sequence[tuple[Callable[[], object], int]] = [
+            (self.write, 30),
+            (lambda: self.deliver(0.5), 20),
+            (self.sync, 15),
+            (lambda: self.sync(self.interlude), 10),
+            (self.repeat, 6),
+            (self.write_unreadable, 4),
+            (self.write_elsewhere, 4),
+            (self.repair, 3),
+            (lambda: self.load_any(), 2),
+            (self.settle, 2),
+        ]
+        chosen, weights = zip(*steps, strict=True)
+        self.chance.choices(chosen, weights)[0]()
+
+    def load_any(self) -> None:
+        if self.marks():
+            self.load(self.chance.choice(list(_TABLES)), self.interlude)
+
+    def settle(self) -> None:
+        """Bring all to its end: every message comes, and runs and loads follow until nothing is left to do."""
+        self.note("all is brought to its end")
+        self.deliver()
+        for _ in range(6):
+            while self.sync():
+                pass
+            if not self.stopped():
+                break
+            self.repair()
+        assert not self.stopped()
+        assert self.rig.differing() == []
+        known = set(self.unreadable.values())
+        assert {body for *_, body in self.rig.quarantined()} <= known
