@@ -201,6 +201,19 @@ def test_keys_that_one_statement_passes_from_row_to_row_stay_alive(
     assert (rig.stopped(), rig.differing()) == ({}, [])
 
 
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_keys_that_are_passed_on_stay_alive_where_their_events_come_twice_in_a_window(
+    rig: StreamRig, partitions: int
+) -> None:
+    rig.stream(*rig.change((1, "1.00", "one"), (2, "2.00", "two"), (3, "3.00", "three")))
+    rig.sync()
+    rig.partitions = partitions
+    messages = pass_keys_on(rig, "Id + 1", {1: 2, 2: 3, 3: 4})
+    rig.stream(*messages, *messages)
+    rig.sync()
+    assert (rig.stopped(), rig.differing()) == ({}, [])
+
+
 @pytest.mark.parametrize("split", [1, 2])
 @pytest.mark.parametrize("reverses", [False, True])
 def test_transaction_that_passes_keys_on_and_is_read_in_two_windows_leaves_its_table_out(

@@ -117,9 +117,18 @@ class _Collapse:
         return rows.take(pa.array(np.unique(np.concatenate(needed))))
 
     def _runs(self, changes: pa.RecordBatch) -> tuple[pa.RecordBatch, _Positions, _Positions]:
-        """Return the changes sorted by key and order, and the first and the last row of each key."""
+        """Return the changes sorted by key and order, and the first and the last row of each key.
+
+        A stream may bring a change again: it counts once, or ``_lasting`` would compare it with itself.
+        """
         rows = changes.sort_by([(name, "ascending") for name in (*self.shape.key, *self.shape.order)])
-        differs = _differ(rows.slice(0, rows.num_rows - 1), rows.slice(1), self.shape.key)
+        some, others = rows.slice(0, rows.num_rows - 1), rows.slice(1)
+        differs = _differ(some, others, self.shape.key)
+        if self.shape.order and not differs.all():
+            comes_again = ~differs & ~_differ(some, others, self.shape.order)
+            if comes_again.any():
+                rows = rows.filter(pa.array(np.concatenate(([True], ~comes_again))))
+                differs = differs[~comes_again]
         starts = np.concatenate(([0], np.flatnonzero(differs) + 1))
         return rows, starts, np.append(starts[1:], rows.num_rows) - 1
 

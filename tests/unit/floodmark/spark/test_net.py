@@ -38,11 +38,14 @@ def _net(rows: pa.RecordBatch, shape: RowShape, rng: random.Random) -> list[dict
 
 
 @settings(deadline=None, max_examples=300)
-@given(st.integers(0, 2**32), st.booleans(), st.booleans())
-def test_net_changes_turn_the_target_into_the_table(seed: int, has_command_id: bool, declared_key: bool) -> None:
-    shape = histories_shape(has_command_id=has_command_id)
+@given(st.integers(0, 2**32), st.booleans(), st.booleans(), st.booleans())
+def test_net_changes_turn_the_target_into_the_table(
+    seed: int, has_command_id: bool, declared_key: bool, comes_again: bool
+) -> None:
+    shape, rng = histories_shape(has_command_id=has_command_id), random.Random(seed)
     history = random_history(7, seed, ordered_seqvals=not has_command_id, declared_key=declared_key)
-    assert_net_is_true(history, _net(change_batch(history.changes), shape, random.Random(seed)))
+    again = [each for each in history.changes if comes_again and rng.random() < 0.3]
+    assert_net_is_true(history, _net(change_batch([*history.changes, *again]), shape, rng))
 
 
 def test_busy_row_is_thinned_to_what_matters() -> None:
