@@ -59,7 +59,5 @@ def _stage_packed(
     return _results(tables, list(shared_pass._write_packed(tables, iter(packed.sort_by("bucket").to_batches()))))
 
 
-def _results(
-    tables: Sequence[PassTable], batches: Sequence[pa.RecordBatch]
-) -> dict[int, StagedRows | FloodmarkError]:
+def _results(tables: Sequence[PassTable], batches: Sequence[pa.RecordBatch]) -> dict[int, StagedRows | FloodmarkError]:
     return shared_pass._results(tables, [Row(**row) for batch in batches for row in batch.to_pylist()])

@@ -423,7 +423,7 @@ class StreamSchedule:
             (self.write_unreadable, 4),
             (self.write_elsewhere, 4),
             (self.repair, 3),
-            (lambda: self.load_any(), 2),
+            (self.load_any, 2),
             (self.settle, 2),
         ]
         chosen, weights = zip(*steps, strict=True)
