@@ -143,6 +143,10 @@ class PassState:
         """Return whether the load has read all rows of a commit, which it has not if the source hides some of them."""
         return self.loaded is not None and not self.plan.keeps_unread and self.loaded.covers(commit_lsn, committed_at)
 
+    def needs(self, partition: int) -> bool:
+        """Return whether the window of the table has messages of a partition."""
+        return partition in self.ends and self.begins[partition] < self.ends[partition]
+
     def has_in_window(self, partition: int, offset: int) -> bool:
         """Return whether a message belongs to the window of the table."""
         return self.begins[partition] <= offset < self.ends[partition]

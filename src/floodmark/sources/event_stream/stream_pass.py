@@ -42,6 +42,21 @@ class _Chunk(NamedTuple):
 
 
 @dataclass
+class _Read:
+    """A read of a partition, as far as it came."""
+
+    next: int
+    """The offset of the next message."""
+
+    def noted(self, found: Iterator[Sequence[RawMessage]]) -> Iterator[Sequence[RawMessage]]:
+        """Yield messages, and note the place behind them."""
+        for messages in found:
+            if messages:
+                self.next = messages[-1].offset + 1
+            yield messages
+
+
+@dataclass
 class StreamPass:
     """A pass over a stream. ``run`` may be called once."""
 
@@ -71,15 +86,13 @@ class StreamPass:
     def run(self) -> Iterator[Found]:
         """Yield batches of changes with the number of their table, and the error of a table that is refused.
 
-        The last batch of a table says how its partitions were read. Raises WindowExpiredError, and what the stream
-        raises.
+        The last batch of a table says how its partitions were read. Raises what the stream raises.
         """
         self._begin_new_partitions()
         for message in self._carried():
             yield from self._join(message)
-        for partition, begin, end in self._ranges():
-            for messages in chunk_messages(self._read(partition, begin, end)):
-                yield from self._read_chunk(_Chunk(partition, messages))
+        for partition in sorted({number for state in self._states for number in state.ends}):
+            yield from self._read_partition(partition)
         self._share_evidence()
         groups, now = self._joiner.take_incomplete(), datetime.now(UTC)
         for state in self._states:
@@ -101,13 +114,25 @@ class StreamPass:
             for number, end in state.ends.items():
                 state.begins.setdefault(number, min(lows.get(number, end), end))
 
-    def _ranges(self) -> Iterator[tuple[int, int, int]]:
-        """Yield what is read of each partition for any of the tables."""
-        for partition in sorted({number for state in self._states for number in state.ends}):
-            wanted = [(each.begins[partition], each.ends[partition]) for each in self._states if partition in each.ends]
-            begin, end = min(begin for begin, _ in wanted), max(end for _, end in wanted)
-            if begin < end:
-                yield partition, begin, end
+    def _read_partition(self, partition: int) -> Iterator[Found]:
+        """Yield what the messages of a partition are, read once for all tables that need any of them.
+
+        A table that needs a message which is missing is refused. The others go on behind it.
+        """
+        while wanted := [state for state in self._states if not state.is_refused and state.needs(partition)]:
+            begin, end = min(each.begins[partition] for each in wanted), max(each.ends[partition] for each in wanted)
+            read = _Read(begin)
+            try:
+                for messages in chunk_messages(read.noted(self.stream.read(partition, begin, end))):
+                    yield from self._read_chunk(_Chunk(partition, messages))
+            except StreamGapError as error:
+                for state in wanted:
+                    if state.begins[partition] <= read.next and not state.is_refused:
+                        state.is_refused = True
+                        hint = "Reload the table (floodmark reload)."
+                        yield state.number, WindowExpiredError(str(state.plan.source), f"{error}.", hint)
+            else:
+                return
 
     def _carried(self) -> Iterator[StreamMessage]:
         """Yield the segments of the marks. Several tables may carry the same one; the joiner takes it once."""
@@ -116,13 +141,6 @@ class StreamPass:
                 for each in mark.carried:
                     envelope = parse_envelope(each.body)
                     yield StreamMessage(self.stream.topic, number, each.offset, each.body, envelope)
-
-    def _read(self, partition: int, begin: int, end: int) -> Iterator[Sequence[RawMessage]]:
-        try:
-            yield from self.stream.read(partition, begin, end)
-        except StreamGapError as error:
-            subject = str(self._states[0].plan.source)
-            raise WindowExpiredError(subject, f"{error}.", "Reload the table (floodmark reload).") from None
 
     def _read_chunk(self, chunk: _Chunk) -> Iterator[Found]:
         bodies = [each.body or b"" for each in chunk.messages]
