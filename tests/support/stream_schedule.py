@@ -12,16 +12,19 @@ import zlib
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.capture_files import CaptureWriter
 from change_log import ChangeLog
 from emulator_process import Emulator
 from floodmark.core.errors import (
+    ConfigError,
     FloodmarkError,
     InstanceReplacedError,
     TableRefusedError,
+    UnknownFormatError,
+    WindowBusyError,
     WindowExpiredError,
 )
 from floodmark.core.policies import Deletes, OnGap
@@ -54,11 +57,27 @@ _SET_UP = (
 DATABASE = "Streaming"
 _NAMESPACE = "floods"
 _KEYS = range(1, 9)
+_TOUCHED_KEY = 1000
+"""Above it are rows that are written once, for their events."""
 _VERDICTS: Mapping[type[FloodmarkError], Verdict] = {
     InstanceReplacedError: Verdict.INSTANCE_REPLACED,
     WindowExpiredError: Verdict.EXPIRED,
     TableRefusedError: Verdict.REFUSED,
+    UnknownFormatError: Verdict.REFUSED,
 }
+_SECONDARY = "a copy of the database that cannot be written"
+_GUID = "9c8d4ad2-bf54-4f10-a96f-038af496997f"
+_EPOCH_SECONDS = 20
+"""The time between the last commit of a stream and the first one of the next: more than ``EPOCH_SLACK``."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A message on its way."""
+
+    body: bytes
+    fault: TableName | None = None
+    """The table of the event that was damaged; None for a whole one."""
 
 
 @dataclass
@@ -98,23 +117,34 @@ class StreamSchedule:
     journal: list[str] = field(default_factory=list)
     keys: dict[TableName, set[int]] = field(default_factory=lambda: {name: set() for name in _TABLES})
     """The keys of living rows."""
-    queues: dict[int, deque[bytes]] = field(default_factory=lambda: defaultdict(deque))
+    queues: dict[int, deque[Sent]] = field(default_factory=lambda: defaultdict(deque))
     """By partition: messages that have not come yet."""
-    sent: list[tuple[int, bytes]] = field(default_factory=list)
+    sent: list[tuple[int, Sent]] = field(default_factory=list)
     """Messages of the server with their partitions, in its order."""
     allowed: dict[TableName, set[Verdict]] = field(default_factory=lambda: {name: set() for name in _TABLES})
     """The verdicts that something in the schedule explains."""
     unreadable: dict[tuple[int, int], bytes] = field(default_factory=dict)
     """Messages that nobody can read, by partition and offset."""
+    old: set[bytes] = field(default_factory=set)
+    """Events of streams that ended: they may go to quarantine."""
     dark: set[TableName] = field(default_factory=set)
     """The tables with lost changes that no event shows yet."""
-    repairs: int = 0
+    to_load: set[TableName] = field(default_factory=set)
+    """The tables that an operator loads again: quarantine, or an error, says so."""
 
     def __post_init__(self) -> None:
         self.chance = chance = random.Random(self.seed)
         self.scheme = chance.choice(["Table", "StreamGroup", "None"])
         self.is_partial = self.scheme != "None" and chance.random() < 0.6
         self.partitions = chance.randint(1, 3)
+        self.has_identifiers = chance.random() < 0.75
+        """Whether the identifier in ``logicalid`` is that of a table in its group. Otherwise it never changes."""
+        self.generation = chance.randint(1, 3)
+        self.encoding = chance.choice(["JSON", "Binary"]) if self.generation > 1 else "JSON"
+        self.columns: dict[TableName, list[str]] = {name: [] for name in _TABLES}
+        """The columns that were added."""
+        self.is_marked = False
+        self.clock_behind = 0
         self.values = 0
         hub = self.folder / "topic"
         hub.mkdir()
@@ -136,6 +166,7 @@ class StreamSchedule:
         self.taken = 0
         self.note(
             f"scheme {self.scheme}, {self.partitions} partitions, {'partial' if self.is_partial else 'whole'} events,"
+            f" {'an identifier of each table' if self.has_identifiers else 'one identifier'},"
             f" on_gap {on_gap.value}, deletes {deletes.value}"
         )
 
@@ -156,7 +187,8 @@ class StreamSchedule:
         self.execute(
             f"EXEC sys.sp_create_event_stream_group N'{self.hub}', N'AzureEventHubsApacheKafka',"
             f" N'{_NAMESPACE}.servicebus.windows.net/{self.hub}', N'c', @max_message_size_kb = 128,"
-            f" @partition_key_scheme = N'{self.scheme}'"
+            f" @partition_key_scheme = N'{self.scheme}', @encoding = N'{self.encoding}'",
+            f"EXEC emulator.set_event_stream_generation @generation = {self.generation}",
         )
         for name in _TABLES:
             self.add(name)
@@ -176,6 +208,7 @@ class StreamSchedule:
             self.remove(name)
             self.server.client.run(f"DROP TABLE {name}")
         self.server.client.run(f"EXEC sys.sp_drop_event_stream_group N'{self.hub}'")
+        self.server.client.run("EXEC emulator.reset")
 
     def write(self) -> None:
         """Change rows, in one transaction or in several."""
@@ -186,6 +219,9 @@ class StreamSchedule:
 
     def statement(self) -> str:
         name = self.chance.choice(list(_TABLES))
+        if (added := self.columns[name]) and self.chance.random() < 0.3:
+            column, key = self.chance.choice(added), self.chance.choice(_KEYS)
+            return f"UPDATE {name} SET {column} = {self.value()} WHERE Id >= {key}"
         return self.change_order() if name == ORDERS else self.change_line()
 
     def value(self) -> int:
@@ -225,7 +261,7 @@ class StreamSchedule:
         living, key = self.keys[LINES], self.chance.choice(_KEYS)
         if key not in living:
             living.add(key)
-            return f"INSERT dbo.Lines VALUES ({key}, {self.value()}, N'w')"
+            return f"INSERT dbo.Lines (Id, V, W) VALUES ({key}, {self.value()}, N'w')"
         drawn = self.chance.random()
         if drawn < 0.25:
             living.discard(key)
@@ -244,6 +280,98 @@ class StreamSchedule:
             return f"UPDATE dbo.Lines SET Id = {expression}"
         return f"UPDATE dbo.Lines SET V = {self.value()} WHERE Id = {key}"
 
+    def touch(self, name: TableName) -> None:
+        """Change a row of a table, so that an event of it comes."""
+        key = _TOUCHED_KEY + self.value()
+        column = "Id, Amount" if name == ORDERS else "Id, V"
+        self.execute(f"INSERT {name} ({column}) VALUES ({key}, {self.value()})")
+
+    def alter(self) -> None:
+        """Add, drop or widen a column."""
+        self.collect()
+        name, drawn = self.chance.choice(list(_TABLES)), self.chance.random()
+        added = self.columns[name]
+        if added and drawn < 0.3:
+            self.execute(f"ALTER TABLE {name} DROP COLUMN {added.pop(self.chance.randrange(len(added)))}")
+        elif drawn < 0.8:
+            column, kind = f"X{self.value()}", self.chance.choice(["int", "nvarchar(30)", "decimal(9,2)"])
+            self.execute(f"ALTER TABLE {name} ADD {column} {kind} NULL")
+            added.append(column)
+        elif name == ORDERS:
+            self.execute(f"ALTER TABLE dbo.Orders ALTER COLUMN Amount decimal({self.chance.randint(9, 12)},2)")
+        else:
+            self.execute(f"ALTER TABLE dbo.Lines ALTER COLUMN W nvarchar({self.chance.randint(20, 40)})")
+
+    def begin_epoch(self) -> None:
+        """Set up the stream of a table, or of all, again. Changes in between are in no event."""
+        self.mark_identifiers()
+        if self.chance.random() < 0.5:
+            self.deliver()
+        self.advance_clock(self.clock_behind + _EPOCH_SECONDS)
+        self.clock_behind = 0
+        names = list(_TABLES)
+        self.collect()
+        if self.has_identifiers and self.chance.random() < 0.5:
+            names = [self.chance.choice(names)]
+            self.remove(names[0])
+            self.write()
+            self.collect()
+            self.add(names[0])
+        else:
+            self.write()
+            self.lose()
+            self.fail_over()
+        self.old.update(each.body for _, each in self.sent)
+        for name in names:
+            self.allowed[name].add(Verdict.INSTANCE_REPLACED)
+        self.dark.update(names)
+        if not self.has_identifiers:
+            # A log that has grown past its old end before an event comes shows nothing.
+            self.light()
+            self.deliver()
+
+    def fail_over(self) -> None:
+        lsns = [parse_envelope(each.body).logical_id.commit_lsn.value for _, each in self.sent if not each.fault]
+        if self.has_identifiers and self.chance.random() < 0.5:
+            self.execute("EXEC emulator.start_event_stream_epoch")
+        else:
+            self.execute(f"EXEC emulator.start_event_stream_epoch @lsn = 0x{min(lsns).hex()}")
+
+    def lose(self) -> None:
+        """Take what the server has written, and lose it."""
+        self.server.client.run("EXEC emulator.run_event_stream")
+        self.taken = max((each.high for each in self.produced.read_ends().values()), default=0)
+
+    def mark_identifiers(self) -> None:
+        """Let runs read two commits of one identifier: until then it shows nothing."""
+        if self.is_marked:
+            return
+        for name in (*_TABLES, *_TABLES):
+            self.touch(name)
+        self.settle()
+        for name in (*_TABLES, *_TABLES):
+            self.touch(name)
+        self.settle()
+        self.is_marked = True
+
+    def light(self) -> None:
+        """Let events show what was lost."""
+        for name in sorted(self.dark, key=str):
+            self.touch(name)
+        self.dark.clear()
+
+    def advance_clock(self, seconds: int) -> None:
+        self.execute(f"EXEC emulator.advance_clock {seconds}")
+
+    def set_clock_back(self) -> None:
+        """Let the clock step back, as after a failover to another server. Nothing of an epoch is unread then."""
+        if self.has_identifiers:
+            self.settle()
+            self.execute(
+                "DECLARE @back datetime2(6) = DATEADD(second, -120, SYSDATETIME()); EXEC emulator.set_clock @back"
+            )
+            self.clock_behind += 120
+
     # The way of the messages
 
     def collect(self) -> None:
@@ -256,9 +384,11 @@ class StreamSchedule:
             self.taken = ends.high
 
     def enqueue(self, body: bytes) -> None:
+        if not self.has_identifiers:
+            body = body.replace(parse_envelope(body).logical_id.guid.encode(), _GUID.encode())
         partition = self.partition_of(body)
-        self.queues[partition].append(body)
-        self.sent.append((partition, body))
+        self.queues[partition].append(Sent(body))
+        self.sent.append((partition, Sent(body)))
 
     def partition_of(self, body: bytes) -> int:
         if self.scheme == "None":
@@ -274,7 +404,50 @@ class StreamSchedule:
             count = len(queue) if share >= 1.0 else self.chance.randint(0, len(queue))
             if count:
                 self.note(f"{count} messages come in partition {partition}")
-                self.rig.capture.write(partition, [queue.popleft() for _ in range(count)])
+                self.append(partition, [queue.popleft() for _ in range(count)])
+
+    def append(self, partition: int, messages: Sequence[Sent]) -> None:
+        first = self.rig.capture.next.get(partition, 0)
+        for offset, each in enumerate(messages, first):
+            if each.fault:
+                self.note(f"message {offset} of partition {partition} is damaged")
+                self.unreadable[partition, offset] = each.body
+                self.to_load.add(each.fault)
+        self.rig.capture.write(partition, [each.body for each in messages])
+
+    def damage(self) -> None:
+        """Cut a message that waits."""
+        self.collect()
+        places = [(partition, at) for partition, queue in self.queues.items() for at in range(len(queue))]
+        if places:
+            partition, at = self.chance.choice(places)
+            whole = self.queues[partition][at]
+            names = [name for name in _TABLES if name.name.encode() in whole.body]
+            if len(names) == 1 and not whole.fault:
+                self.queues[partition][at] = Sent(whole.body[: len(whole.body) // 2], names[0])
+
+    def write_later_version(self) -> None:
+        """Let an event come in a version of the format that nobody can read yet."""
+        name = self.chance.choice(list(_TABLES))
+        if self.generation == 1 or self.encoding != "JSON":
+            return
+        self.collect()
+        own = [each for _, each in self.sent if f'tbl\\":\\"{name.name}'.encode() in each.body]
+        if own:
+            partition = self.chance.randrange(self.partitions)
+            self.note(f"an event of {name} comes in partition {partition} in a later version")
+            self.allowed[name].add(Verdict.REFUSED)
+            self.rig.capture.write(partition, [own[-1].body.replace(b"DML.V1", b"DML.V2")])
+
+    def leave_hole(self) -> None:
+        """Leave an offset out, as compaction or a transaction of Kafka does."""
+        partition = self.chance.randrange(self.partitions)
+        offset = self.rig.capture.next.get(partition, 0)
+        self.note(f"partition {partition} has no message {offset}")
+        self.rig.capture.next[partition] = offset + 1
+        self.write_elsewhere(partition)
+        for allowed in self.allowed.values():
+            allowed.update((Verdict.EXPIRED, Verdict.REFUSED))
 
     def repeat(self) -> None:
         """Send the last messages again, as a server does that does not know how far it came."""
@@ -282,9 +455,9 @@ class StreamSchedule:
         count = self.chance.randint(1, 12)
         again = self.sent[-count:]
         self.note(f"the last {len(again)} messages are sent again")
-        for partition, body in again:
+        for partition, each in again:
             at = self.chance.randrange(self.partitions) if self.scheme == "None" else partition
-            self.queues[at].append(body)
+            self.queues[at].append(each)
 
     def write_unreadable(self) -> None:
         """Let a message come that is no event."""
@@ -294,9 +467,9 @@ class StreamSchedule:
         self.unreadable[partition, offset] = body
         self.rig.capture.write(partition, [body])
 
-    def write_elsewhere(self) -> None:
+    def write_elsewhere(self, partition: int | None = None) -> None:
         """Let events of another database come."""
-        partition = self.chance.randrange(self.partitions)
+        partition = self.chance.randrange(self.partitions) if partition is None else partition
         images = {"Id": str(self.chance.choice(_KEYS)), "Amount": None, "Note": "elsewhere"}
         self.note(f"an event of another database comes in partition {partition}")
         self.rig.capture.write(partition, self.rig.log.commit(({}, images)))
@@ -328,6 +501,55 @@ class StreamSchedule:
             self.require_explained()
         return True
 
+    def sync_from_secondary(self) -> None:
+        """Run over a connection that leads to a copy that lags: nothing may be read there."""
+        self.note("a run reads a secondary")
+        at = self.rig.at
+        before = self.marks()
+        self.server.client.run("EXEC emulator.hold_secondary")
+        self.interlude()
+        try:
+            if self.chance.random() < 0.5:
+                self.refuse_secondary(self.rig.open)
+            elif (opened := self.try_open()) is not None and opened.window_id is not None:
+                self.rig.stager = self.stager()
+                self.rig.at = replace(at, application_intent="ReadOnly")
+                self.rig.stager = self.stager()
+                self.refuse_secondary(lambda: self.rig.load(opened))
+        finally:
+            self.rig.at = at
+            self.server.client.run("EXEC emulator.release_secondary")
+        assert self.marks() == before
+
+    def try_open(self) -> OpenResult | None:
+        try:
+            return self.rig.open()
+        except FloodmarkError as error:
+            self.expect(error)
+            return None
+
+    def refuse_secondary(self, step: Callable[[], object]) -> None:
+        self.rig.at = replace(self.rig.at, application_intent="ReadOnly")
+        try:
+            step()
+        except (ConfigError, TableRefusedError) as error:
+            assert _SECONDARY in str(error), str(error)
+        except FloodmarkError as error:
+            self.expect(error)
+        else:
+            raise AssertionError("a secondary was read")
+
+    def abandon(self) -> None:
+        """Begin a run that dies between its steps."""
+        self.note("a run that dies")
+        self.rig.stager = self.stager()
+        opened = self.try_open()
+        if opened is not None and opened.window_id is not None and self.chance.random() < 0.6:
+            try:
+                self.rig.load(opened)
+            except FloodmarkError as error:
+                self.expect(error)
+
     def finish(self, opened: OpenResult, between: Callable[[], None]) -> None:
         between()
         self.rig.load(opened)
@@ -338,8 +560,11 @@ class StreamSchedule:
         """Require that something in the schedule explains an error."""
         self.note(f"{type(error).__name__}: {error}")
         verdict = _VERDICTS.get(type(error))
-        if verdict is None or not any(verdict in each for each in self.allowed.values()):
+        names = {name for name, allowed in self.allowed.items() if verdict in allowed}
+        if not names:
             raise error
+        if verdict is not Verdict.INSTANCE_REPLACED:
+            self.to_load.update(names)
 
     def marks(self) -> dict[TableName, dict[int, PartitionMark]]:
         self.rig.ledger.ensure_schema()
@@ -367,7 +592,7 @@ class StreamSchedule:
         for table, each in self.rig.ledger.list_stopped_members(PIPELINE):
             found[table].add(each.verdict)
         for each in self.rig.ledger.list_stopped(PIPELINE):
-            if each.verdict is not Verdict.REPAIRING:
+            if each.verdict is not Verdict.REPAIRING and _SECONDARY not in each.cause:
                 found[each.table].add(each.verdict)
         return found
 
@@ -379,7 +604,12 @@ class StreamSchedule:
         """Load a table again."""
         self.note(f"a load of {name}")
         self.rig.stager = self.stager()
-        self.finish(self.planner().open_reload(name), between)
+        try:
+            opened = self.planner().open_reload(name)
+        except WindowBusyError:
+            self.note("a window holds the table")
+            return
+        self.finish(opened, between)
 
     def planner(self) -> LoadPlanner:
         return LoadPlanner(self.rig.settings, self.rig.source, self.rig.ledger, PostgresWarehouse(self.warehouse))
@@ -425,6 +655,14 @@ class StreamSchedule:
             (self.repair, 3),
             (self.load_any, 2),
             (self.settle, 2),
+            (self.alter, 3),
+            (self.begin_epoch, 2),
+            (self.set_clock_back, 1),
+            (self.damage, 2),
+            (self.write_later_version, 1),
+            (self.leave_hole, 1),
+            (self.sync_from_secondary, 2),
+            (self.abandon, 3),
         ]
         chosen, weights = zip(*steps, strict=True)
         self.chance.choices(chosen, weights)[0]()
@@ -436,14 +674,19 @@ class StreamSchedule:
     def settle(self) -> None:
         """Bring all to its end: every message comes, and runs and loads follow until nothing is left to do."""
         self.note("all is brought to its end")
+        self.light()
         self.deliver()
-        for _ in range(6):
+        for _ in range(8):
             while self.sync():
                 pass
-            if not self.stopped():
-                break
             self.repair()
+            for name in sorted(self.to_load, key=str):
+                self.load(name)
+            self.to_load.clear()
+            if not self.stopped() and not self.sync():
+                break
         assert not self.stopped()
+        assert not self.to_load
         assert self.rig.differing() == []
-        known = set(self.unreadable.values())
+        known = self.old.union(self.unreadable.values())
         assert {body for *_, body in self.rig.quarantined()} <= known
