@@ -55,7 +55,7 @@ def refused(rig: StreamRig) -> set[TableName]:
 
 @pytest.mark.parametrize("readers", [0, 1, 2])
 def test_offset_without_a_message_refuses_each_table_until_it_is_loaded_again(rig: StreamRig, readers: int) -> None:
-    """As in a topic that is compacted, or written in transactions."""
+    """A topic that is compacted, or written in transactions, has such offsets."""
     assert isinstance(rig.stager, SharedPassStager)
     rig.stager.readers = readers
     rig.sync()

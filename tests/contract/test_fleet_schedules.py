@@ -18,7 +18,7 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from schedule_seeds import repeatable, schedule_seeds
 
 
-@pytest.mark.parametrize("seed", schedule_seeds(usual=4))
+@pytest.mark.parametrize("seed", schedule_seeds(usual=3))
 def test_fleet_ends_with_the_rows_of_its_devices_or_a_verdict(
     tmp_path: Path, database: WarehouseConnection, ledger: PostgresLedger, seed: int
 ) -> None:

@@ -28,7 +28,7 @@ def server(open_dir: Path) -> Iterator[StreamingDatabase]:
         yield found
 
 
-@pytest.mark.parametrize("seed", schedule_seeds(usual=4))
+@pytest.mark.parametrize("seed", schedule_seeds(usual=2))
 def test_stream_ends_with_the_rows_of_its_tables_or_a_verdict(
     server: StreamingDatabase, database: WarehouseConnection, ledger: PostgresLedger, tmp_path: Path, seed: int
 ) -> None:

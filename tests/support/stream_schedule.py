@@ -56,6 +56,8 @@ _SET_UP = (
 )
 DATABASE = "Streaming"
 _NAMESPACE = "floods"
+_FLOOD = 210
+"""More messages than those at the end of a partition that a load reads first."""
 _KEYS = range(1, 9)
 _TOUCHED_KEY = 1000
 """Above it are rows that are written once, for their events."""
@@ -474,6 +476,32 @@ class StreamSchedule:
         self.note(f"an event of another database comes in partition {partition}")
         self.rig.capture.write(partition, self.rig.log.commit(({}, images)))
 
+    def flood(self) -> None:
+        """Let so many events of another database come that a load does not see its own among the last ones."""
+        images = {"Id": "1", "Amount": None, "Note": "elsewhere"}
+        self.note(f"{_FLOOD} events of another database come in each partition")
+        for partition in range(self.partitions):
+            self.rig.capture.write(partition, self.rig.log.commit(({}, images)) * _FLOOD)
+
+    def refuse_events_in_part(self) -> None:
+        """Stream a table with events in part in any order: nothing may be read until they are whole."""
+        self.is_partial = True
+        self.remove(ORDERS)
+        self.add(ORDERS)
+        try:
+            self.rig.open()
+        except ConfigError as error:
+            self.note(str(error))
+            assert "leave out columns" in str(error), str(error)
+        states = self.rig.ledger.read_tables(PIPELINE)
+        assert states.get(ORDERS) is None or states[ORDERS].watermark is None
+        verdicts = {each.table: each.verdict for each in self.rig.ledger.list_stopped(PIPELINE)}
+        assert verdicts.get(ORDERS) is Verdict.NOT_PLANNABLE, f"events in part in any order: {verdicts}"
+        self.is_partial = False
+        self.remove(ORDERS)
+        self.add(ORDERS)
+        self.allowed[ORDERS].add(Verdict.NOT_PLANNABLE)
+
     # Runs
 
     def stager(self) -> SharedPassStager:
@@ -637,6 +665,8 @@ class StreamSchedule:
         self.set_up()
         try:
             self.write()
+            if self.scheme == "None" and self.chance.random() < 0.3:
+                self.refuse_events_in_part()
             for _ in range(steps):
                 self.step()
             self.settle()
@@ -652,6 +682,7 @@ class StreamSchedule:
             (self.repeat, 6),
             (self.write_unreadable, 4),
             (self.write_elsewhere, 4),
+            (self.flood, 2),
             (self.repair, 3),
             (self.load_any, 2),
             (self.settle, 2),
