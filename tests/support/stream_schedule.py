@@ -13,6 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from benchmarks.capture_files import CaptureWriter
@@ -37,6 +38,7 @@ from floodmark.sources.event_stream.capture_folder import CaptureFolder
 from floodmark.sources.event_stream.envelope import parse_envelope
 from floodmark.sources.event_stream.marks import PartitionMark
 from floodmark.sources.event_stream.reader import EventPassReader
+from floodmark.sources.event_stream.transport import PartitionEnds
 from floodmark.sources.sqlserver.connection import SqlServerConnection
 from floodmark.sync.recovery.reload import LoadPlanner
 from floodmark.sync.window.opened import OpenResult
@@ -271,14 +273,9 @@ class StreamSchedule:
         if drawn < 0.45:
             # No index knows the key, so the log has the rows one by one.
             self.allowed[LINES].add(Verdict.EXPIRED)
-            expression, move = self.chance.choice(
-                [
-                    ("Id + 1", lambda each: each + 1),
-                    ("Id - 1", lambda each: each - 1),
-                    ("9 - Id", lambda each: 9 - each),
-                ]
-            )
-            self.keys[LINES] = {move(each) for each in living}
+            factor, summand = self.chance.choice([(1, 1), (1, -1), (-1, 9)])
+            self.keys[LINES] = {factor * each + summand for each in living}
+            expression = f"{factor} * Id + {summand}"
             return f"UPDATE dbo.Lines SET Id = {expression}"
         return f"UPDATE dbo.Lines SET V = {self.value()} WHERE Id = {key}"
 
@@ -342,7 +339,7 @@ class StreamSchedule:
     def lose(self) -> None:
         """Take what the server has written, and lose it."""
         self.server.client.run("EXEC emulator.run_event_stream")
-        self.taken = max((each.high for each in self.produced.read_ends().values()), default=0)
+        self.taken = max((each.high for each in self.read_ends()), default=0)
 
     def mark_identifiers(self) -> None:
         """Let runs read two commits of one identifier: until then it shows nothing."""
@@ -379,11 +376,15 @@ class StreamSchedule:
     def collect(self) -> None:
         """Take what the server has written into the queues."""
         self.server.client.run("EXEC emulator.run_event_stream")
-        for ends in self.produced.read_ends().values():
+        for ends in self.read_ends():
             for messages in self.produced.read(0, self.taken, ends.high):
                 for each in messages:
                     self.enqueue(each.body or b"")
             self.taken = ends.high
+
+    def read_ends(self) -> list[PartitionEnds]:
+        """Return the end of what the server has written; nothing before its first message."""
+        return list(self.produced.read_ends().values()) if Path(self.produced.path).exists() else []
 
     def enqueue(self, body: bytes) -> None:
         if not self.has_identifiers:
@@ -485,6 +486,7 @@ class StreamSchedule:
 
     def refuse_events_in_part(self) -> None:
         """Stream a table with events in part in any order: nothing may be read until they are whole."""
+        self.collect()
         self.is_partial = True
         self.remove(ORDERS)
         self.add(ORDERS)
@@ -656,8 +658,9 @@ class StreamSchedule:
 
     def interlude(self) -> None:
         """Anything that may happen while a run or a load is on its way."""
+        choices: list[Callable[[], None]] = [self.write, partial(self.deliver, 0.5)]
         for _ in range(self.chance.randint(0, 2)):
-            self.chance.choice([self.write, lambda: self.deliver(0.5)])()
+            self.chance.choice(choices)()
 
     # Schedules
 
@@ -676,7 +679,7 @@ class StreamSchedule:
     def step(self) -> None:
         steps: Sequence[tuple[Callable[[], object], int]] = [
             (self.write, 30),
-            (lambda: self.deliver(0.5), 20),
+            (partial(self.deliver, 0.5), 20),
             (self.sync, 15),
             (lambda: self.sync(self.interlude), 10),
             (self.repeat, 6),

@@ -6,6 +6,7 @@ At the end each table equals the source, or a verdict that the schedule expects 
 from __future__ import annotations
 
 import random
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,10 @@ from floodmark.core.errors import (
 )
 from floodmark.core.schema import TableName
 from floodmark.core.source.snapshot import Verdict
+from floodmark.core.window.chunks import LoadChunk
+from floodmark.core.window.plan import LoadKind, WindowPlan
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
+from floodmark.sync.ports.staging import StagedPart, StagingSink
 from floodmark.sync.recovery.reload import LoadPlanner
 from floodmark.sync.window.opened import OpenResult
 from in_process_stager import InProcessStager
@@ -42,6 +46,20 @@ _VERDICTS: Mapping[type[FloodmarkError], Verdict] = {
     WindowExpiredError: Verdict.EXPIRED,
     TableRefusedError: Verdict.REFUSED,
 }
+
+
+@dataclass
+class _MetByWrites(InProcessStager):
+    """A stager that calls something when the chunks of a first load have been read."""
+
+    after_chunks: Callable[[], None] = lambda: None
+
+    def stage_chunks(
+        self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: StagingSink
+    ) -> Sequence[StagedPart]:
+        parts = super().stage_chunks(plan, index, chunks, parallel_reads, sink)
+        self.after_chunks()
+        return parts
 
 
 @dataclass
@@ -161,7 +179,19 @@ class TrackingSchedule:
         return True
 
     def finish(self, opened: OpenResult, interlude: Callable[[], None], *, is_tried_twice: bool = False) -> None:
-        if is_tried_twice:
+        if opened.window_id is None:
+            return
+        kinds = {table.kind for table in self.rig.ledger.read_window(opened.window_id).plan.tables}
+        if LoadKind.FIRST_LOAD in kinds:
+            # Tables are staged in parallel, and a session takes one statement at a time.
+            lock = threading.Lock()
+
+            def write() -> None:
+                with lock:
+                    interlude()
+
+            self.rig.stager = _MetByWrites(self.rig.open_reader(), self.rig.open_cut, write)
+        elif is_tried_twice:
             order = self.chance.choice(list(Order))
             self.note(f"tasks are tried twice: {order.value}")
             self.rig.stager = TriedTwice(InProcessStager(self.rig.open_reader(), self.rig.open_cut), order, interlude)
