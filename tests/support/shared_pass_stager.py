@@ -29,7 +29,7 @@ class SharedPassStager(InProcessStager):
     readers: int = 0
     """The tasks that read a large window; 0 for a window that one task stages."""
 
-    def stage_small(  # type: ignore[override]  (as the port has it)
+    def stage_small(  # type: ignore[override]  # the port has it so
         self, plan: WindowPlan, sinks: Mapping[int, StagingSink]
     ) -> Mapping[int, StagedRows | FloodmarkError]:
         assert self.open_shared is not None
