@@ -32,6 +32,7 @@ from floodmark.core.policies import Deletes, OnGap
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.source.snapshot import Verdict
+from floodmark.core.window.plan import WindowState
 from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.event_stream.capture_folder import CaptureFolder
@@ -533,6 +534,10 @@ class StreamSchedule:
 
     def sync_from_secondary(self) -> None:
         """Run over a connection that leads to a copy that lags: nothing may be read there."""
+        self.rig.ledger.ensure_schema()
+        unfinished = self.rig.ledger.unfinished_window(PIPELINE)
+        if unfinished is not None and unfinished.state is not WindowState.PLANNED:
+            return  # it is read already
         self.note("a run reads a secondary")
         at = self.rig.at
         before = self.marks()
