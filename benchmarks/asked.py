@@ -14,16 +14,16 @@ from typing import Any
 
 from benchmarks.emulator import source_connection
 from benchmarks.measuring import Report, create_database
-from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
-from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
+from floodmark.core.plan import LoadKind, TablePlan, WindowPlan
+from floodmark.core.position import Interval, Lsn
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import SourceSnapshot
-from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
-from floodmark.sources.cdc.rows import change_reader, parts
+from floodmark.core.settings import Deletes, NetSource, TemporalPolicy
+from floodmark.core.snapshot import SourceSnapshot
+from floodmark.sources.cdc import reader
+from floodmark.sources.cdc.reader import CdcReader
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver import driver
-from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.sqlserver.driver import SqlServerConnection
 from floodmark_laptop.stack import Stack
 
 CORES = 16
@@ -88,7 +88,7 @@ def ask_window(source: SqlServerConnection, names: Sequence[TableName], after: L
     """Return the count of a run with a window, and the changes that were read."""
     with counted() as asked:
         plan = _plan(after, SqlServerSource(source).read_snapshot(names))
-        planned = parts.plan_parts(plan, CORES, source)
+        planned = reader.plan_parts(plan, CORES, source)
         read = sum(
             _read(plan, table, planned[table.source].intervals, source) for table in plan.tables if not table.quiet
         )
@@ -97,7 +97,7 @@ def ask_window(source: SqlServerConnection, names: Sequence[TableName], after: L
 
 
 def _read(plan: WindowPlan, table: TablePlan, intervals: Sequence[Interval], source: SqlServerConnection) -> int:
-    reader = change_reader.CdcReader(table, source, plan.end)
+    reader = CdcReader(table, source, plan.end)
     return sum(batch.num_rows for interval in intervals for batch in reader.read(interval))
 
 

@@ -6,8 +6,7 @@ import time
 
 from benchmarks import wide_table
 from benchmarks.measuring import Report, create_database, median_seconds, seconds
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sources.sqlserver.driver import connect
+from floodmark.sources.sqlserver.driver import SqlServerConnection, connect
 from floodmark_laptop.stack import Stack
 
 _ROWS = 1_000_000

@@ -17,13 +17,12 @@ import orjson
 import pyarrow as pa
 
 from benchmarks.measuring import Report
-from floodmark.core.policies import TemporalPolicy
 from floodmark.core.schema import SourceTable, TableName
-from floodmark.sources.event_stream.batches import BatchDecoder
-from floodmark.sources.event_stream.change import parse_change
-from floodmark.sources.event_stream.declared import parse_column
+from floodmark.core.settings import TemporalPolicy
+from floodmark.sources.event_stream.change import parse_change, parse_column
 from floodmark.sources.event_stream.envelope import parse_envelope
-from floodmark.sources.event_stream.table_rows import TableRows
+from floodmark.sources.event_stream.epochs import BatchDecoder
+from floodmark.sources.event_stream.rows import TableRows
 from floodmark_laptop import shop
 from sqlserver_emulator.event_stream.encoding import MessageForm, OutgoingChange, encode_change
 

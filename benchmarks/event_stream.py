@@ -18,11 +18,11 @@ import yaml
 from benchmarks.capture_files import CaptureWriter
 from benchmarks.event_decode import COLUMNS, TABLE, make_messages
 from benchmarks.measuring import Report
-from floodmark.core.policies import TemporalPolicy
-from floodmark.sources.event_stream.batches import BatchDecoder
-from floodmark.sources.event_stream.capture_folder import CaptureFolder
+from floodmark.core.settings import TemporalPolicy
+from floodmark.sources.event_stream.epochs import BatchDecoder
+from floodmark.sources.event_stream.rows import TableRows
 from floodmark.sources.event_stream.stream_pass import chunk_messages
-from floodmark.sources.event_stream.table_rows import TableRows
+from floodmark.sources.event_stream.transport import CaptureFolder
 from floodmark_laptop import shop
 from floodmark_laptop.stack import Stack
 from sqlserver_emulator.event_stream.encoding import MessageForm

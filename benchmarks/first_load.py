@@ -15,16 +15,13 @@ from benchmarks import wide_table
 from benchmarks.emulator import drain, source_connection
 from benchmarks.measuring import Report, create_database, seconds
 from benchmarks.window import FLOOR_TABLE, configure, create_staged, last_window, run, warehouse_connection
-from floodmark.core.window.chunks import LoadChunk, plan_chunks
-from floodmark.core.window.columns import value_columns
-from floodmark.core.window.plan import TablePlan, WindowPlan
+from floodmark.core.plan import LoadChunk, TablePlan, WindowPlan, plan_chunks, value_columns
 from floodmark.postgres.warehouse.arrow_session import ArrowSession
-from floodmark.postgres.warehouse.sink import staging_batch, staging_schema
-from floodmark.postgres.warehouse.unstorable import TextCheck
-from floodmark.sources.cdc.rows.change_reader import CdcReader
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sources.sqlserver.rows import statements
-from floodmark.spark.rows import stamp_first_load
+from floodmark.postgres.warehouse.sink import TextCheck, staging_batch, staging_schema
+from floodmark.sources.cdc.reader import CdcReader
+from floodmark.sources.sqlserver import rows
+from floodmark.sources.sqlserver.driver import SqlServerConnection
+from floodmark.spark.net import stamp_first_load
 from floodmark_laptop.stack import Stack
 
 LIMIT = 0.6
@@ -89,8 +86,8 @@ def _floor(stack: Stack, plan: WindowPlan, database: str, rows: int) -> tuple[fl
 
 
 def _drain_chunk(source: SqlServerConnection, table: TablePlan, chunk: LoadChunk) -> int:
-    text = statements.select_rows(table, chunk.after is not None, chunk.to is not None)
-    bounds = [statements.bound_parameters(table.feed.table, each) for each in (chunk.after, chunk.to) if each]
+    text = rows.select_rows(table, chunk.after is not None, chunk.to is not None)
+    bounds = [rows.bound_parameters(table.feed.table, each) for each in (chunk.after, chunk.to) if each]
     return drain(source, text, tuple(chain(*bounds)))
 
 

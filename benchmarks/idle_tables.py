@@ -19,11 +19,11 @@ import yaml
 
 from benchmarks.asked import counted, prepare
 from benchmarks.measuring import Report
-from floodmark.app.context import AppContext
 from floodmark.app.run import open_next
+from floodmark.app.upkeep import AppContext
 from floodmark.config.loading import load_config
 from floodmark.core.schema import TableName
-from floodmark.wiring.places import config_path
+from floodmark.wiring.adapters import config_path
 from floodmark_laptop.main_job import TASKS
 from floodmark_laptop.stack import REPOSITORY, Stack
 

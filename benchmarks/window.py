@@ -21,16 +21,13 @@ import yaml
 from benchmarks import wide_table
 from benchmarks.emulator import drain, source_connection, wait_until_captured
 from benchmarks.measuring import Report, create_database, median_seconds, peak_memory, seconds
+from floodmark.core.plan import WindowPlan, value_columns
 from floodmark.core.schema import TableName
-from floodmark.core.window.columns import value_columns
-from floodmark.core.window.plan import WindowPlan
-from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.arrow_session import ArrowSession
-from floodmark.postgres.warehouse.sink import staging_batch, staging_schema
-from floodmark.postgres.warehouse.unstorable import TextCheck
-from floodmark.sources.cdc.rows import statements
-from floodmark.sources.cdc.rows.change_reader import CdcReader
+from floodmark.postgres.warehouse.sink import TextCheck, staging_batch, staging_schema
+from floodmark.sources.cdc.reader import CdcReader, select_changes
 from floodmark.spark.net import collapse_changes
 from floodmark_laptop.stack import Stack
 
@@ -172,7 +169,7 @@ def measure_floor(stack: Stack, plan: WindowPlan, database: str, *, shift: int =
         raise RuntimeError("the last window is a first load")
     source = source_connection(stack, database)
     bounds = (interval.after_lsn.value, interval.to_lsn.value)
-    drained = median_seconds(lambda: drain(source, statements.select_changes(table), bounds))
+    drained = median_seconds(lambda: drain(source, select_changes(table), bounds))
     columns = value_columns(table.feed.table, table.temporal)
     warehouse = warehouse_connection(stack)
     reader = CdcReader(table, source, plan.end)

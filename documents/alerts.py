@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from documents.source_text import table
-from floodmark.core.alerts.kinds import ALERT_KINDS
+from floodmark.core.alerts import ALERT_KINDS
 
 
 def alerts_page() -> str:

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ByteSize
 from pydantic.fields import FieldInfo
 
 from documents.source_text import as_markdown, module_of, table, text_of
-from floodmark.config.drift import DriftConfig
 from floodmark.config.models import Config, PipelineConfig, TableConfig
-from floodmark.core.policies import ALLOWED, DriftClass
+from floodmark.config.sections import DriftConfig
+from floodmark.core.settings import ALLOWED, DriftClass
 
 _FORMS = {
     "SourceTableName": "a table of the source, `schema.table`",

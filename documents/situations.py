@@ -11,30 +11,33 @@ from pathlib import Path
 from typing import Any
 
 from compact_tracking import AnchorError, DamagedFileError
-from floodmark.core.drift.messages import describe_hold
+from floodmark.core.drift.proposals import describe_hold
 from floodmark.core.drift.shapes import Difference
-from floodmark.core.lsn import Lsn, LsnAbsence
-from floodmark.core.policies import DriftClass
-from floodmark.core.position import Position
-from floodmark.core.recovery.gap import repairing
+from floodmark.core.position import Lsn, LsnAbsence, Position, Version
+from floodmark.core.recovery import repairing
 from floodmark.core.schema import SourceTable, TableName
-from floodmark.core.source.database import DatabaseIdentity
-from floodmark.core.source.feed import InstanceIdentity
-from floodmark.core.source.snapshot import CaptureInstance, SourceSnapshot, TableSnapshot, Validity, Verdict
-from floodmark.core.source.state import TableState
-from floodmark.core.source.verdicts import classify
-from floodmark.core.source.words import CDC_WORDS, SourceWords
-from floodmark.core.version import Version
-from floodmark.sources.change_tracking.words import TRACKING_WORDS
-from floodmark.sources.compact.faults import BY_CLASS, OtherKeyError, ReservedColumnError, explain_fault
-from floodmark.sources.compact.types import ValueRefusedError
-from floodmark.sources.compact.words import COMPACT_WORDS
-from floodmark.sources.event_stream.epochs import Epoch
-from floodmark.sources.event_stream.marks import PartitionMark
+from floodmark.core.settings import DriftClass
+from floodmark.core.snapshot import (
+    CDC_WORDS,
+    CaptureInstance,
+    DatabaseIdentity,
+    InstanceIdentity,
+    SourceSnapshot,
+    SourceWords,
+    TableSnapshot,
+    TableState,
+    Validity,
+    Verdict,
+)
+from floodmark.core.verdicts import classify
+from floodmark.sources.change_tracking.source import TRACKING_WORDS
+from floodmark.sources.compact.reader import BY_CLASS, OtherKeyError, ReservedColumnError, explain_fault
+from floodmark.sources.compact.source import COMPACT_WORDS
+from floodmark.sources.compact.tables import ValueRefusedError
+from floodmark.sources.event_stream.epochs import Epoch, PartitionMark
 from floodmark.sources.event_stream.options import StreamOptions
-from floodmark.sources.event_stream.source import NOT_IN_SIGHT, find_faults, missed_fault
+from floodmark.sources.event_stream.source import NOT_IN_SIGHT, STREAM_WORDS, find_faults, missed_fault
 from floodmark.sources.event_stream.transport import PartitionEnds
-from floodmark.sources.event_stream.words import STREAM_WORDS
 
 _TABLE = TableName("dbo", "Orders")
 _NOON = datetime(2026, 5, 1, 12)

@@ -6,10 +6,10 @@ from documents.errors import acts
 from documents.situations import KINDS, list_verdicts
 from documents.source_text import module_of, table, text_of
 from floodmark.core.errors import TableHeldError
-from floodmark.core.source.snapshot import Validity, Verdict
-from floodmark.core.source.verdicts import GAPS, INCIDENTS, LEFT_OUT
-from floodmark.core.status.progress import judge
-from floodmark.core.window.planning import PLANNED
+from floodmark.core.planning import PLANNED
+from floodmark.core.progress import judge
+from floodmark.core.snapshot import Validity, Verdict
+from floodmark.core.verdicts import GAPS, INCIDENTS, LEFT_OUT
 
 _EVERY_KIND = "every"
 _FROM_ERRORS = (Verdict.NOT_PLANNABLE, Verdict.REFUSED)

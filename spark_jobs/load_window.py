@@ -7,9 +7,9 @@ import logging
 import os
 import sys
 
-from floodmark.core.job_variables import REMOTE_VARIABLE
+from floodmark.core.settings import REMOTE_VARIABLE
 from floodmark.spark.engine import OpeningEngine
-from floodmark.spark.launch.parent_death import end_with_parent
+from floodmark.spark.launch.command import end_with_parent
 
 if __name__ == "__main__":
     end_with_parent()
@@ -21,7 +21,7 @@ if __name__ == "__main__":
         opening = OpeningEngine(open_connect_engine)
         stop_on_termination(opening)
     else:
-        from floodmark.spark.session import open_classic_engine
+        from floodmark.spark.engine import open_classic_engine
 
         opening = OpeningEngine(open_classic_engine)
     # These imports take as long as Java needs for the session.

@@ -4,9 +4,9 @@ import logging
 import signal
 import sys
 
-from floodmark.spark.launch.connect_server import ADDRESS_SETTING, CLIENT_ERRORS, PORT_SETTING
-from floodmark.spark.launch.parent_death import end_with_parent
-from floodmark.spark.session import open_classic_engine, silence
+from floodmark.spark.engine import open_classic_engine, silence
+from floodmark.spark.launch.command import end_with_parent
+from floodmark.spark.launch.processes import ADDRESS_SETTING, CLIENT_ERRORS, PORT_SETTING
 from floodmark.spark.warm_up import run_both_kinds
 
 if __name__ == "__main__":

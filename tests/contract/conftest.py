@@ -10,9 +10,8 @@ import pytest
 
 import standing_servers
 from embedded_postgres import EmbeddedPostgres
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.kept_sessions import kept_sessions
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection, kept_sessions
 from prepared_folders import PreparedPostgres
 
 

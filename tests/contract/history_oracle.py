@@ -13,13 +13,11 @@ from random_history import RandomHistory, row_key
 from warehouse_shop import DELETE, INSERT, PIPELINE, UPDATE
 
 from floodmark.core.errors import WindowExpiredError
-from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
-from floodmark.core.naming import keep_column
-from floodmark.core.policies import Deletes
-from floodmark.core.schema import TableName
-from floodmark.core.window.lane import MAIN_LANE, is_load_lane
-from floodmark.postgres.ledger.opened import opened_window
+from floodmark.core.plan import MAIN_LANE, is_load_lane
+from floodmark.core.position import Interval, Lsn
+from floodmark.core.schema import TableName, keep_column
+from floodmark.core.settings import Deletes
+from floodmark.postgres.ledger.schema import opened_window
 from lsns import lsn, number_of
 
 _LEFT_OUT = "left out by the change"

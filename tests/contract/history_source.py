@@ -15,17 +15,21 @@ import pyarrow as pa
 from small_source import NOON, START
 from warehouse_shop import DELETE, INSERT, ORDERS, TARGET, UPDATE
 
-from floodmark.core.interval import Interval
-from floodmark.core.lsn import LsnAbsence
-from floodmark.core.naming import LSN_COLUMN, OPERATION_COLUMN, keep_column
-from floodmark.core.policies import NetSource
-from floodmark.core.position import Position
-from floodmark.core.recovery.replay_interval import LocalSpan, MappedTimes
-from floodmark.core.schema import EXACT_COLLATION, MAX_LENGTH, SourceColumn, SourceTable, TableName
-from floodmark.core.source.feed import InstanceIdentity, MemberMark
-from floodmark.core.source.snapshot import CaptureInstance, SourceSnapshot, TableSnapshot
-from floodmark.core.upkeep.change_table import ChangeTableSize
-from floodmark.core.upkeep.retention import RetentionStatus
+from floodmark.core.position import Interval, LsnAbsence, Position
+from floodmark.core.recovery import LocalSpan, MappedTimes
+from floodmark.core.schema import (
+    EXACT_COLLATION,
+    LSN_COLUMN,
+    MAX_LENGTH,
+    OPERATION_COLUMN,
+    SourceColumn,
+    SourceTable,
+    TableName,
+    keep_column,
+)
+from floodmark.core.settings import NetSource
+from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, MemberMark, SourceSnapshot, TableSnapshot
+from floodmark.core.upkeep import ChangeTableSize, RetentionStatus
 from lsns import lsn, number_of
 
 Key = tuple[int | str, ...]

@@ -30,32 +30,24 @@ from floodmark.core.errors import (
     TransientError,
     WindowExpiredError,
 )
-from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
-from floodmark.core.naming import quote_table
-from floodmark.core.policies import Deletes, NetSource, OnFailure, OnGap, Rule
-from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.upkeep.retention import RetentionSettings
-from floodmark.core.window.chunks import Bound, LoadChunk
-from floodmark.core.window.lane import is_replay_lane, replay_lane
-from floodmark.core.window.plan import TableCounts, WindowPlan
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import Bound, LoadChunk, TableCounts, WindowPlan, is_replay_lane, replay_lane
+from floodmark.core.position import Interval, Lsn
+from floodmark.core.schema import TableName, quote_table
+from floodmark.core.settings import Deletes, NetSource, OnFailure, OnGap, PipelineSettings, Rule, TableSettings
+from floodmark.core.upkeep import RetentionSettings
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.ledger.retention import PostgresMarkLedger
+from floodmark.postgres.ledger.status import PostgresMarkLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.release import PostgresQuarantine
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sync.alerts import NoAlerts
-from floodmark.sync.ports.stager import StagedRows
-from floodmark.sync.ports.staging import StagedPart, StagingSink
-from floodmark.sync.recovery.gaps import find_stopped
-from floodmark.sync.recovery.reload import LoadPlanner
-from floodmark.sync.recovery.replay import Replay
-from floodmark.sync.run.advance import advance_window
-from floodmark.sync.run.check import check_window
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
-from floodmark.sync.upkeep.retention import keep_retention
+from floodmark.sync.finish import advance_window, check_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.sync.ports import StagedPart, StagedRows, StagingSink
+from floodmark.sync.repair import LoadPlanner, find_stopped
+from floodmark.sync.replay import Replay
+from floodmark.sync.upkeep import keep_retention
 from lsns import lsn, number_of
 
 CHECK_FAILED = "a check of the history fails"

@@ -11,16 +11,14 @@ from small_source import NoChecks, SmallSource, SmallStager, settings
 from warehouse_shop import ORDERS, PIPELINE, Shop
 
 from floodmark.core.alert import Alert
-from floodmark.core.policies import OnGap
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import OnGap
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.sync.recovery.reload import LoadPlanner
-from floodmark.sync.recovery.repair import end_repair
-from floodmark.sync.run.advance import advance_window
-from floodmark.sync.run.check import check_window
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
-from floodmark.sync.window.opened import OpenResult
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sync.finish import advance_window, check_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.sync.repair import LoadPlanner, end_repair
+from floodmark.sync.window import OpenResult
 from lsns import number_of
 
 REPAIR = {"on_gap": OnGap.REPAIR}

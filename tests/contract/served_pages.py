@@ -14,10 +14,10 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
-from floodmark.orchestration.pages import content, status
-from floodmark.orchestration.pages.dag_states import DagState
-from floodmark.orchestration.pages.live_reads import LiveReads
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.orchestration.pages import content, routes
+from floodmark.orchestration.pages.cards import DagState
+from floodmark.orchestration.pages.content import LiveReads
+from floodmark.postgres.session import WarehouseConnection
 
 LONG = "a_pipeline_with_a_name_of_as_many_characters_as_a_name_may_have_" + "x" * 36
 LONG_TABLE = "dbo." + "Table" * 25
@@ -129,12 +129,12 @@ def pages_of(monkeypatch: pytest.MonkeyPatch, manager: type) -> Iterator[FastAPI
     """Make the app of the pages for a user whose rights an authorization manager has."""
     for module in ("airflow.api_fastapi.app", "airflow.api_fastapi.core_api.security"):
         monkeypatch.setattr(f"{module}.get_auth_manager", manager)
-    status._made.cache_clear()
-    made = status._made()
+    routes._made.cache_clear()
+    made = routes._made()
     security = pytest.importorskip("airflow.api_fastapi.core_api.security")  # at the top it would warn
     made.dependency_overrides[security.get_user] = lambda: "operator"
     yield made
-    status._made.cache_clear()
+    routes._made.cache_clear()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from emulator_process import Emulator
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection
 
 
 def set_connections(

@@ -11,18 +11,16 @@ from typing import Any
 from small_source import NOON, NoChecks, SmallSource, SmallStager, settings
 from warehouse_shop import ORDERS, PIPELINE, Shop
 
-from floodmark.core.interval import Interval
-from floodmark.core.recovery.replay_interval import LocalSpan, MappedTimes
-from floodmark.sync.ports.drift_watch import DriftCheck
-from floodmark.sync.ports.quality import Quality
-from floodmark.sync.ports.warehouse import Warehouse
-from floodmark.sync.recovery.reload import LoadPlanner
-from floodmark.sync.recovery.replay import Replay, ReplayLedger
-from floodmark.sync.run.advance import advance_window
-from floodmark.sync.run.check import check_window
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
-from floodmark.sync.window.opened import OpenResult
+from floodmark.core.position import Interval
+from floodmark.core.recovery import LocalSpan, MappedTimes
+from floodmark.sync.drift_ledger import DriftCheck
+from floodmark.sync.finish import advance_window, check_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.sync.ports import Quality, Warehouse
+from floodmark.sync.repair import LoadPlanner
+from floodmark.sync.replay import Replay, ReplayLedger
+from floodmark.sync.window import OpenResult
 from lsns import lsn, number_of
 
 

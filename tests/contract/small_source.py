@@ -10,17 +10,12 @@ from typing import Any
 from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, TARGET, UPDATE, Row, Shop, instance
 
 from floodmark.core.errors import FloodmarkError
-from floodmark.core.lsn import Lsn, LsnAbsence
-from floodmark.core.policies import NetSource
-from floodmark.core.position import Position
+from floodmark.core.plan import Bound, LoadChunk, TableCounts, WindowPlan
+from floodmark.core.position import Lsn, LsnAbsence, Position
 from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.source.feed import MemberMark
-from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot
-from floodmark.core.window.chunks import Bound, LoadChunk
-from floodmark.core.window.plan import TableCounts, WindowPlan
-from floodmark.sync.ports.stager import StagedRows
-from floodmark.sync.ports.staging import StagedPart, StagingSink
+from floodmark.core.settings import NetSource, PipelineSettings, TableSettings
+from floodmark.core.snapshot import MemberMark, SourceSnapshot, TableSnapshot
+from floodmark.sync.ports import StagedPart, StagedRows, StagingSink
 from lsns import lsn, number_of
 
 NOON = datetime(2026, 5, 1, 12)

@@ -9,28 +9,24 @@ import psycopg
 
 from cdc_database import CdcDatabase
 from emulator_process import Emulator
-from floodmark.core.policies import Backfill
 from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.source.feed import InstanceIdentity
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.ledger.drift import PostgresDriftLedger
+from floodmark.core.settings import Backfill, PipelineSettings, TableSettings
+from floodmark.core.snapshot import InstanceIdentity
+from floodmark.postgres.ledger.drift import PostgresDriftLedger, PostgresSwitchLedger
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.ledger.switches import PostgresSwitchLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.targets import PostgresTargets
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sources.cdc.drift import SqlServerDriftSource
-from floodmark.sources.cdc.instances import SqlServerInstances
-from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sync.drift.switch import SwitchPlanner
-from floodmark.sync.drift.switch_steps import SwitchSteps
-from floodmark.sync.drift.watch import DriftWatch
-from floodmark.sync.recovery.reload import LoadPlanner
-from floodmark.sync.run.advance import advance_window
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
-from floodmark.sync.window.opened import OpenResult
+from floodmark.sources.cdc.operations import SqlServerDriftSource
+from floodmark.sources.cdc.source import SqlServerInstances, SqlServerSource
+from floodmark.sources.sqlserver.driver import SqlServerConnection
+from floodmark.sync.drift_watch import DriftWatch
+from floodmark.sync.finish import advance_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.sync.repair import LoadPlanner
+from floodmark.sync.switch import SwitchPlanner, SwitchSteps
+from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
 from open_alerts import OpenAlerts
 from row_verification import reading, verify_tables

@@ -15,28 +15,23 @@ from small_source import NOON, START, NoChecks, SmallSource, SmallStager, settin
 from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, Shop
 
 from floodmark.core.errors import OtherDatabaseError, WatermarkConflictError, WindowExpiredError
-from floodmark.core.imported.debezium import DebeziumOffset, parse_debezium_offsets
-from floodmark.core.imported.outcome import TableImport
-from floodmark.core.imported.position import ToolState
-from floodmark.core.imported.ssis import parse_ssis_state
-from floodmark.core.interval import Interval
-from floodmark.core.lsn import LsnAbsence
-from floodmark.core.policies import Deletes, NetSource
-from floodmark.core.recovery.replay import ReplayRecords, WholeLoad, plan_replay
+from floodmark.core.imported import DebeziumOffset, TableImport, ToolState, parse_debezium_offsets, parse_ssis_state
+from floodmark.core.plan import WindowState
+from floodmark.core.position import Interval, LsnAbsence
+from floodmark.core.recovery import ReplayRecords, WholeLoad, plan_replay
 from floodmark.core.schema import TableName
-from floodmark.core.source.database import DatabaseIdentity
-from floodmark.core.window.plan import WindowState
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import Deletes, NetSource
+from floodmark.core.snapshot import DatabaseIdentity
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.ledger.steps import finish_table
-from floodmark.postgres.warehouse import adoption
-from floodmark.postgres.warehouse.adoption import PostgresAdoption
-from floodmark.sync.recovery.adopt import Adopter
-from floodmark.sync.run.advance import advance_window
-from floodmark.sync.run.check import check_window
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
-from floodmark.sync.window.opened import OpenResult
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.postgres.warehouse import targets
+from floodmark.postgres.warehouse.targets import PostgresAdoption
+from floodmark.sync.finish import advance_window, check_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.sync.repair import Adopter
+from floodmark.sync.window import OpenResult
 from lsns import lsn
 from tool_states import print_rest, ssis_end
 
@@ -367,10 +362,10 @@ def test_import_that_fails_at_its_end_leaves_nothing(tool: OldTool, monkeypatch:
     def fail(*_: object) -> None:
         raise WatermarkConflictError("dbo.Orders", "another run moved it.", "Run again.")
 
-    monkeypatch.setattr(adoption, "finish_table", fail)
+    monkeypatch.setattr(targets, "finish_table", fail)
     refused(tool.adopt(finished(at)), "another run moved it")
     assert untouched(tool)
-    monkeypatch.setattr(adoption, "finish_table", finish_table)
+    monkeypatch.setattr(targets, "finish_table", finish_table)
     assert tool.adopt(finished(at)).refusal == ""
 
 

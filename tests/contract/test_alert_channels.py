@@ -12,15 +12,15 @@ import pytest
 from typer.testing import CliRunner
 
 from alert_receivers import Mails, Posts, http_receiver, smtp_receiver
-from floodmark.app.context import AppContext
+from floodmark.app.upkeep import AppContext
 from floodmark.cli.main import app
 from floodmark.config import Config, load_config
 from floodmark.core.alert import Alert, build_ended_message, build_raised_message
 from floodmark.core.errors import AlertNotSentError, ConfigError
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.ledger.alerts import PostgresAlertLedger
+from floodmark.postgres.ledger.status import PostgresAlertLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.sync.alerts import AlertService, Channel
-from floodmark.wiring.alerts import wire_channels
+from floodmark.wiring.adapters import wire_channels
 
 SECRET = "s3cretTokenOfTheChannel"
 RAISED = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)

@@ -14,8 +14,8 @@ import pytest
 from floodmark.core.alert import Alert, AlertMessage
 from floodmark.core.errors import AlertNotSentError, WarehouseUnavailableError
 from floodmark.core.schema import TableName
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.ledger.alerts import PostgresAlertLedger
+from floodmark.postgres.ledger.status import PostgresAlertLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.sync.alerts import AlertService, Delivery
 
 ALERT = Alert(

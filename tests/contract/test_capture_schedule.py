@@ -12,6 +12,7 @@ import pytest
 
 from cdc_database import CdcDatabase, cdc_database, wait_until
 from emulator_process import Emulator
+from floodmark.core.capture import REPLICATION, PlannedStop, make_heartbeat
 from floodmark.core.errors import (
     CaptureStoppedError,
     CdcNotEnabledError,
@@ -20,17 +21,14 @@ from floodmark.core.errors import (
     WarehouseUnavailableError,
 )
 from floodmark.core.schema import TableName
-from floodmark.core.source.capture_status import REPLICATION, PlannedStop
-from floodmark.core.source.scripts import make_heartbeat
-from floodmark.core.upkeep.capture_job import Action, CaptureSettings, Step
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.ledger.upkeep import PostgresUpkeepLedger
-from floodmark.sources.cdc import jobs
-from floodmark.sources.cdc.jobs import SqlServerJobs
+from floodmark.core.upkeep import Action, CaptureSettings, Step
+from floodmark.postgres.ledger.ledger import PostgresUpkeepLedger
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sources.cdc import operations
+from floodmark.sources.cdc.operations import SqlServerJobs
 from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sources.sqlserver.driver import SourceSession
-from floodmark.sync.upkeep.capture import keep_capture
+from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection
+from floodmark.sync.upkeep import keep_capture
 from open_alerts import OpenAlerts
 
 NOW = datetime(2026, 5, 1, 9, tzinfo=UTC)
@@ -136,15 +134,15 @@ def test_job_that_a_user_stopped_is_started_again(keeper: Keeper) -> None:
 def test_start_that_another_user_has_asked_for_meanwhile_is_no_error(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    is_running, seen = jobs._is_running, iter([False, False])
-    monkeypatch.setattr(jobs, "_is_running", lambda session: next(seen, is_running(session)))
+    is_running, seen = operations._is_running, iter([False, False])
+    monkeypatch.setattr(operations, "_is_running", lambda session: next(seen, is_running(session)))
     keeper.control.start_capture()
     assert keeper.running is True
 
 
 def test_start_that_the_agent_refuses_says_why(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "_REFUSED_LIMIT_SECONDS", 0.5)
-    monkeypatch.setattr(jobs, "_is_running", lambda _: False)
+    monkeypatch.setattr(operations, "_REFUSED_LIMIT_SECONDS", 0.5)
+    monkeypatch.setattr(operations, "_is_running", lambda _: False)
     with pytest.raises(SourceAdminError, match="refused because the job is already running from a request by"):
         keeper.control.start_capture()
 
@@ -248,7 +246,7 @@ def test_start_that_fails_is_an_alert_also_after_a_restart_and_in_a_stop_that_th
 def test_job_that_dies_when_it_is_started_is_an_alert_until_it_runs(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("floodmark.sources.cdc.jobs._STATE_LIMIT_SECONDS", 3.0)
+    monkeypatch.setattr("floodmark.sources.cdc.operations._STATE_LIMIT_SECONDS", 3.0)
     keeper.database.run("EXEC emulator.fail_capture @message = N'disk is gone'")
     wait_until(lambda: keeper.running is False)
     with pytest.raises(SourceUnavailableError, match="did not start"):

@@ -12,15 +12,13 @@ import pytest
 
 from emulator_process import Emulator
 from floodmark.core.errors import FloodmarkError, InstanceReplacedError, TableRefusedError, WindowExpiredError
-from floodmark.core.policies import OnGap
-from floodmark.core.source.history import LogEntry
-from floodmark.core.source.snapshot import Verdict
-from floodmark.core.version import Version
-from floodmark.core.window.chunks import LoadChunk
-from floodmark.core.window.plan import LoadKind, WindowPlan
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sync.ports.staging import StagedPart, StagingSink
-from floodmark.sync.window.opened import OpenResult
+from floodmark.core.plan import LoadChunk, LoadKind, WindowPlan
+from floodmark.core.position import Version
+from floodmark.core.settings import OnGap
+from floodmark.core.snapshot import LogEntry, Verdict
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sync.ports import StagedPart, StagingSink
+from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
 from tracking_rig import TrackingRig, tracked_tables, tracking_rig
 

@@ -10,10 +10,10 @@ from switch_rig import ORDERS, SwitchRig
 from cdc_database import cdc_database
 from emulator_process import Emulator
 from floodmark.core.errors import OperatorError
+from floodmark.core.plan import plan_chunks
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.window.chunks import plan_chunks
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection
 from in_process_stager import InProcessStager
 from row_verification import reading
 

@@ -12,15 +12,14 @@ from two_tables import ITEMS, PairRunner, pair
 from warehouse_shop import ORDERS, PIPELINE, Shop
 
 from floodmark.core.errors import DataQualityError, FloodmarkError, TableRefusedError
-from floodmark.core.naming import quote_table
-from floodmark.core.policies import Deletes, NetSource
-from floodmark.core.schema import TableName
-from floodmark.core.window.plan import TableCounts, WindowPlan, WindowState
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import TableCounts, WindowPlan, WindowState
+from floodmark.core.schema import TableName, quote_table
+from floodmark.core.settings import Deletes, NetSource
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.sync.run.check import check_window
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sync.finish import check_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
 
 BAD = 4711
 REFUSED = (TableRefusedError, DataQualityError)

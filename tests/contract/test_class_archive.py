@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from floodmark.spark.launch.command import application, job_environment, submit_command
-from floodmark.spark.launch.recording import record_classes
+from floodmark.spark.launch.processes import record_classes
 from floodmark.spark.launch.target import SparkTarget
 
 pytestmark = pytest.mark.timeout(300)

@@ -17,24 +17,28 @@ from floodmark.cli.main import app
 from floodmark.cli.process import out
 from floodmark.core.alert import Alert
 from floodmark.core.errors import LoadKilledError, WindowBusyError
-from floodmark.core.lsn import Lsn, LsnAbsence
-from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
+from floodmark.core.plan import LoadKind, TablePlan, WindowState, load_lane, plan_chunks
+from floodmark.core.position import Lsn, LsnAbsence
+from floodmark.core.progress import SourceProgress
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.source.database import DatabaseIdentity
-from floodmark.core.source.feed import InstanceIdentity
-from floodmark.core.source.snapshot import CaptureInstance, SourceSnapshot, TableSnapshot, Validity, Verdict
-from floodmark.core.status.progress import SourceProgress
-from floodmark.core.upkeep.change_table import ChangeTableSize
-from floodmark.core.window.chunks import plan_chunks
-from floodmark.core.window.lane import load_lane
-from floodmark.core.window.plan import LoadKind, TablePlan, WindowState
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.ledger.alerts import PostgresAlertLedger
+from floodmark.core.settings import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
+from floodmark.core.snapshot import (
+    CaptureInstance,
+    DatabaseIdentity,
+    InstanceIdentity,
+    SourceSnapshot,
+    TableSnapshot,
+    Validity,
+    Verdict,
+)
+from floodmark.core.upkeep import ChangeTableSize
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.ledger.status import PostgresAlertLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.sync.alerts import AlertService
-from floodmark.sync.ports.drift import DriftFacts, TableDetails
-from floodmark.sync.ports.progress import Progress
-from floodmark.wiring.pipelines import PipelineWiring
+from floodmark.sync.drift_ledger import DriftFacts, TableDetails
+from floodmark.sync.ports import Progress
+from floodmark.wiring.adapters import PipelineWiring
 from floodmark.wiring.sources import CdcSourceWiring
 from lsns import lsn
 

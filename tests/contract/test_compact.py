@@ -16,13 +16,13 @@ import pytest
 from compact_tracking import ChangeTracking, PurgeType, access, ship_copy
 from fleet_rig import ORDERS, PIPELINE, FleetRig, fleet_settings
 from floodmark.core.errors import CdcNotEnabledError, SourceUnavailableError
-from floodmark.core.policies import Deletes, OnGap
-from floodmark.core.source.snapshot import Verdict
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import Deletes, OnGap
+from floodmark.core.snapshot import Verdict
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.compact import reader
-from floodmark.sources.compact.facts import read_fleet_facts
 from floodmark.sources.compact.reader import CompactReader
-from floodmark.sync.window.opened import OpenResult
+from floodmark.sources.compact.source import read_fleet_facts
+from floodmark.sync.window import OpenResult
 
 _LOG = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from fleet_rig import FleetRig, fleet_settings
 from floodmark.cli.main import app
 from floodmark.cli.process import out
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.spark import job
 from load_without_spark import no_session, stager
 

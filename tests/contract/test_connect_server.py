@@ -18,11 +18,11 @@ from pyspark.errors import PySparkException
 from cdc_database import wait_until
 from connect_server import ConnectServer, as_options
 from floodmark.core.errors import ConfigError, DataQualityError, LoadKilledError, LoadStartError
-from floodmark.core.job_variables import REMOTE_VARIABLE
+from floodmark.core.settings import REMOTE_VARIABLE
 from floodmark.spark import connect
 from floodmark.spark.connect import ConnectEngine, open_connect_engine
-from floodmark.spark.error_transport import recover
-from floodmark.spark.launch.connect_server import REQUIRED_SETTINGS
+from floodmark.spark.errors import recover
+from floodmark.spark.launch.processes import REQUIRED_SETTINGS
 from spark_cluster import free_port
 from task_work import is_beating, refuse
 

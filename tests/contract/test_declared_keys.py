@@ -15,7 +15,7 @@ from emulator_process import Emulator
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.sqlserver.driver import SourceSession
 
 LIVING = 'SELECT "Code", "Amount", "Note" FROM shop.orders WHERE NOT __deleted ORDER BY 1'

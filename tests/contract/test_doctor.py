@@ -17,15 +17,13 @@ from embedded_postgres.server import EmbeddedPostgres
 from emulator_process import Emulator
 from floodmark.cli.main import app
 from floodmark.cli.process import out
-from floodmark.core.lsn import Lsn
+from floodmark.core.planning import classify_tables
+from floodmark.core.position import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.source.snapshot import Verdict
-from floodmark.core.window.planning import classify_tables
-from floodmark.sources.cdc.facts import read_facts
-from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sources.sqlserver.driver import connect
+from floodmark.core.snapshot import Verdict
+from floodmark.sources.cdc.source import SqlServerSource, read_facts
+from floodmark.sources.sqlserver.driver import SqlServerConnection, connect
 
 READER, PASSWORD = "doctor's reader", "D0ctor!reader"
 CONFIG = """

@@ -15,16 +15,15 @@ from warehouse_shop import COLUMNS, INSERT, UPDATE, Row, Shop, changes, first_lo
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.app.context import AppContext
-from floodmark.app.drift import watch_drift
-from floodmark.app.switch import list_proposed
+from floodmark.app.operate import list_proposed
+from floodmark.app.upkeep import AppContext, watch_drift
 from floodmark.cli.main import app
 from floodmark.cli.process import out
 from floodmark.config.loading import load_config
-from floodmark.core.naming import quote_table
-from floodmark.core.window.staging_names import staging_table
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import staging_table
+from floodmark.core.schema import quote_table
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from lsns import lsn
 
 CONFIG = """

@@ -12,22 +12,20 @@ import pytest
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.errors import OperatorError, TableHeldError
-from floodmark.core.policies import DriftClass, DriftPolicies, DriftPolicy
+from floodmark.core.plan import WindowPlan
+from floodmark.core.planning import pinned_instances
 from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.window.plan import WindowPlan
-from floodmark.core.window.planning import pinned_instances
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import DriftClass, DriftPolicies, DriftPolicy, PipelineSettings, TableSettings
 from floodmark.postgres.ledger.drift import PostgresDriftLedger
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.sources.cdc.drift import SqlServerDriftSource
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sources.cdc.operations import SqlServerDriftSource
 from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sync.drift.watch import DriftWatch
-from floodmark.sync.ports.drift import DriftEvent
-from floodmark.sync.ports.drift_watch import Examined
-from floodmark.sync.run.open_window import open_window
-from floodmark.sync.window.opened import OpenResult
+from floodmark.sources.sqlserver.driver import SqlServerConnection
+from floodmark.sync.drift_ledger import DriftEvent, Examined
+from floodmark.sync.drift_watch import DriftWatch
+from floodmark.sync.open_window import open_window
+from floodmark.sync.window import OpenResult
 from raised_alerts import RaisedAlerts
 
 ORDERS = TableName("dbo", "Orders")

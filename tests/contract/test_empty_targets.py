@@ -13,14 +13,12 @@ from warehouse_shop import INSERT, Row, Shop, changes, first_load
 
 from cdc_database import wait_until
 from floodmark.core.errors import FloodmarkBugError
-from floodmark.core.naming import quote_table
-from floodmark.core.policies import Deletes
-from floodmark.core.window.plan import TableCounts, WindowPlan
-from floodmark.core.window.staging_names import staging_table
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import TableCounts, WindowPlan, staging_table
+from floodmark.core.schema import quote_table
+from floodmark.core.settings import Deletes
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.warehouse.empty_target import BULK_ROWS, insert_into_empty
-from floodmark.postgres.warehouse.merge import merge_of
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.postgres.warehouse.merge import BULK_ROWS, insert_into_empty, merge_of
 
 KEY = "SELECT oid, conname, pg_get_constraintdef(oid) AS definition FROM pg_constraint WHERE contype = 'p'"
 

@@ -12,9 +12,9 @@ import pytest
 
 from benchmarks.java_packages import MissingPackagesError
 from emulator_process import Emulator, running_emulator
-from floodmark.core.policies import OnGap
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sources.event_stream.kafka_topic import KafkaTopic
+from floodmark.core.settings import OnGap
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sources.event_stream.transport import KafkaTopic
 from kafka_broker import PASSWORD, USER, KafkaBroker, kafka_broker
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.event_stream.destination import Hub, HubMessage

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fastavro import reader
 
-from floodmark.sources.event_stream.batches import BatchDecoder
+from floodmark.sources.event_stream.epochs import BatchDecoder
 from sqlserver_emulator.assembly.factory import StreamDestination, open_engine
 from sqlserver_emulator.events import ErrorRaised
 from sqlserver_emulator.release import SQL_SERVER_2025

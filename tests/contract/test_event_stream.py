@@ -14,16 +14,15 @@ import pytest
 from change_log import ChangeLog
 from emulator_process import Emulator
 from floodmark.core.errors import ConfigError, OperatorError, SourceUnavailableError, UnknownFormatError
-from floodmark.core.policies import OnGap, SecurityFiltered
 from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings
-from floodmark.core.source.snapshot import Verdict
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sources.event_stream import kafka_stream, pass_state, source, tail
-from floodmark.sources.event_stream.kafka_topic import KafkaTopic
+from floodmark.core.settings import OnGap, PipelineSettings, SecurityFiltered
+from floodmark.core.snapshot import Verdict
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sources.event_stream import epochs, kafka, source, stream_pass
 from floodmark.sources.event_stream.options import StreamOptions
+from floodmark.sources.event_stream.transport import KafkaTopic
 from floodmark.sources.sqlserver.driver import SourceSession
-from floodmark.sources.sqlserver.sql_files import read_sql
+from floodmark.sources.sqlserver.tables import read_sql
 from mock_broker import mock_broker
 from sqlserver_emulator.event_stream.encoding import MessageForm
 from stream_rig import COLUMNS, ORDERS, PIPELINE, StreamRig, stream_rig
@@ -256,7 +255,7 @@ def test_segments_that_never_arrive_go_to_quarantine_and_the_table_is_loaded_aga
     rig.stream(*early)
     rig.sync()
     assert rig.stopped() == {}
-    for module in (pass_state, source):
+    for module in (stream_pass, source):
         monkeypatch.setattr(module, "SEGMENTS_WITHIN", timedelta(0))
     assert rig.sync().window_id is not None
     assert set(rig.stopped().values()) == {Verdict.EXPIRED}
@@ -322,7 +321,7 @@ def test_load_finds_its_position_behind_many_events_of_another_database(rig: Str
 def test_load_without_a_position_in_sight_waits_for_an_event(
     rig: StreamRig, monkeypatch: pytest.MonkeyPatch, *, loads_again: bool
 ) -> None:
-    monkeypatch.setattr(tail, "_MOST_MESSAGES", 100)
+    monkeypatch.setattr(epochs, "_MOST_MESSAGES", 100)
     if loads_again:
         rig.sync()
     insert = rig.change((1, "1.00", "gone"), (2, "1.00", "old"))
@@ -362,7 +361,7 @@ def test_segments_of_an_event_that_the_load_has_read_are_not_waited_for(
     rig.stream(*early)
     rig.sync()
     rig.stream(last)
-    for module in (pass_state, source):
+    for module in (stream_pass, source):
         monkeypatch.setattr(module, "SEGMENTS_WITHIN", timedelta(0))
     assert rig.sync().window_id is not None
     assert (rig.stopped(), rig.quarantined(), rig.differing()) == ({}, [], [])
@@ -520,7 +519,7 @@ def test_topic_is_read_by_the_kafka_protocol(rig: StreamRig, monkeypatch: pytest
         assert [body for *_, body in rig.quarantined()] == [b"garbage"]
         assert rig.query("SELECT topic FROM floodmark.quarantined_messages") == [("changes",)]
         assert rig.sync().window_id is None
-    monkeypatch.setattr(kafka_stream, "_TIMEOUT_SECONDS", 2.0)
+    monkeypatch.setattr(kafka, "_TIMEOUT_SECONDS", 2.0)
     rig.topic = KafkaTopic("127.0.0.1:1", "changes")
     with pytest.raises(SourceUnavailableError):
         rig.sync()

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from emulator_process import Emulator
 from floodmark.cli.main import app
 from floodmark.cli.process import out
-from floodmark.core.doctor.stream_retention import RemovalRules
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sources.event_stream import kafka_stream
+from floodmark.core.doctor.stream import RemovalRules
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sources.event_stream import kafka
 from floodmark.spark import job
 from load_without_spark import no_session, stager
 from mock_broker import mock_broker
@@ -172,12 +172,12 @@ def test_doctor_knows_what_was_read_of_a_topic_where_there_is_a_ledger(
         extra = {"bootstrap.servers": servers, "topic": "changes"}
         monkeypatch.setenv("AIRFLOW_CONN_HUB", json.dumps({"conn_type": "kafka", "extra": extra}))
         # The mock broker does not have the request for the settings of a topic.
-        monkeypatch.setattr(kafka_stream, "_SETTINGS_SECONDS", 1.0)
+        monkeypatch.setattr(kafka, "_SETTINGS_SECONDS", 1.0)
         send(*rig.change((1, "1.00", "one")))
         code, text = call("doctor", "orders", "--all")
         assert code == 0, text
         assert "NOTE: retention: changes the broker does not show how long messages are kept (_TIMED_OUT)." in text
-        monkeypatch.setattr(kafka_stream, "read_rules", lambda *_: (kept, ""))
+        monkeypatch.setattr(kafka, "read_rules", lambda *_: (kept, ""))
         text = call("doctor", "orders", "--all")[1]
         assert "good: retention: changes: messages are kept for 7 days." in text
         assert "unread messages" not in text

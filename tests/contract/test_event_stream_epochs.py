@@ -13,10 +13,10 @@ import pytest
 
 from change_log import ChangeLog
 from emulator_process import Emulator
-from floodmark.core.policies import OnGap
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import Verdict
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import OnGap
+from floodmark.core.snapshot import Verdict
+from floodmark.postgres.session import WarehouseConnection
 from stream_rig import COLUMNS, ORDERS, StreamRig, stream_rig
 from two_streamed_tables import GROUP, OTHERS, emulated_stream
 

@@ -11,16 +11,15 @@ import pytest
 
 from benchmarks.java_packages import MissingPackagesError
 from emulator_process import Emulator
-from floodmark.core.doctor.stream_retention import RemovalRules, StreamRetention, UnreadMessages
+from floodmark.core.doctor.stream import RemovalRules, StreamRetention, UnreadMessages
 from floodmark.core.errors import ConfigError, SourceUnavailableError
-from floodmark.core.policies import OnGap
-from floodmark.core.source.snapshot import Verdict
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sources.event_stream import kafka_stream
-from floodmark.sources.event_stream.facts import read_stream_facts
-from floodmark.sources.event_stream.kafka_stream import KafkaStream
-from floodmark.sources.event_stream.kafka_topic import KafkaTopic
-from floodmark.sources.event_stream.transport import StreamGapError
+from floodmark.core.settings import OnGap
+from floodmark.core.snapshot import Verdict
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sources.event_stream import kafka
+from floodmark.sources.event_stream.kafka import KafkaStream
+from floodmark.sources.event_stream.source import read_stream_facts
+from floodmark.sources.event_stream.transport import KafkaTopic, StreamGapError
 from kafka_broker import KafkaBroker, kafka_broker
 from sqlserver_emulator.event_stream.encoding import MessageForm
 from stream_rig import ORDERS, PIPELINE, StreamRig, stream_rig
@@ -56,7 +55,7 @@ def test_rows_are_equal_after_kills_repeats_and_new_partitions(
     rig: StreamRig, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random_ = random.Random(5)
-    monkeypatch.setattr(kafka_stream, "_TIMEOUT_SECONDS", 5.0)
+    monkeypatch.setattr(kafka, "_TIMEOUT_SECONDS", 5.0)
     rig.log.form = MessageForm(limit_bytes=4_000)
     send(broker, random_, rig.change(*((key, f"{key}.00", "first") for key in range(1, 20))))
     rig.sync()
@@ -142,7 +141,7 @@ def test_topic_that_is_written_in_transactions_is_refused_by_name(
     broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of a transaction has an offset, and no message. It is not one that is gone, and not one to come."""
-    monkeypatch.setattr(kafka_stream, "_TIMEOUT_SECONDS", 5.0)
+    monkeypatch.setattr(kafka, "_TIMEOUT_SECONDS", 5.0)
     broker.create_topic("holes", 2)
     broker.send_in_transaction("holes", 0, [b"a", b"b"])
     stream = KafkaStream(KafkaTopic(broker.servers, "holes"))

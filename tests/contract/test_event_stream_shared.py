@@ -12,11 +12,11 @@ from change_log import ChangeLog
 from emulator_process import Emulator
 from floodmark.core.errors import TableRefusedError
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import Verdict
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.snapshot import Verdict
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.event_stream.reader import EventPassReader
-from floodmark.sync.recovery.reload import LoadPlanner
+from floodmark.sync.repair import LoadPlanner
 from shared_pass_stager import SharedPassStager
 from stream_rig import COLUMNS, ORDERS, PIPELINE, StreamRig, stream_rig
 from two_streamed_tables import OTHERS

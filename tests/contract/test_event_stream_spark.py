@@ -12,13 +12,11 @@ import pytest
 
 from change_log import ChangeLog
 from emulator_process import Emulator
-from floodmark.core.job_variables import SOURCE_VARIABLE
 from floodmark.core.schema import TableName
-from floodmark.core.settings import TableSettings
-from floodmark.core.source.snapshot import Verdict
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sources.event_stream.parts import plan_event_parts
-from floodmark.sources.event_stream.reader import open_event_pass, open_event_reader
+from floodmark.core.settings import SOURCE_VARIABLE, TableSettings
+from floodmark.core.snapshot import Verdict
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sources.event_stream.reader import open_event_pass, open_event_reader, plan_event_parts
 from floodmark.spark import shared_pass, stager
 from floodmark.spark.engine import Engine
 from floodmark.spark.stager import SparkStager

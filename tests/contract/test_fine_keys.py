@@ -17,13 +17,13 @@ from cdc_database import cdc_database
 from emulator_process import Emulator
 from floodmark.core.errors import ConfigError, TargetLostError
 from floodmark.core.schema import TableName
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sources.cdc.rows.change_reader import CdcReader
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sources.cdc.reader import CdcReader
 from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sync.ports.reader import OpenReader
-from floodmark.sync.run.advance import advance_window
-from floodmark.sync.run.load import load_window
-from floodmark.sync.window.opened import OpenResult
+from floodmark.sync.finish import advance_window
+from floodmark.sync.load import load_window
+from floodmark.sync.ports import OpenReader
+from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
 
 LIVING = 'SELECT "At", "N" FROM shop.orders WHERE NOT __deleted ORDER BY "N"'

@@ -12,9 +12,9 @@ import pytest
 
 from fleet_rig import FleetRig, fleet_settings
 from fleet_schedule import FleetSchedule
-from floodmark.core.policies import Deletes, OnGap
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import Deletes, OnGap
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from schedule_seeds import repeatable, schedule_seeds
 
 

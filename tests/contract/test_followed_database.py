@@ -10,16 +10,15 @@ from switch_rig import ORDERS, SwitchRig
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.config.drift import DriftConfig, drift_policies
+from floodmark.config.sections import DriftConfig, drift_policies
 from floodmark.core.errors import OtherDatabaseError
-from floodmark.core.policies import OnGap
 from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import OnGap, PipelineSettings, TableSettings
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sync.recovery.reload import LoadPlanner
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.sync.repair import LoadPlanner
 from in_process_stager import InProcessStager
 from row_verification import reading, verify_tables
 

@@ -10,13 +10,12 @@ from small_source import settings
 from warehouse_shop import PIPELINE, first_load
 
 from floodmark.core.alert import Alert
-from floodmark.core.recovery.gap import repair_key
+from floodmark.core.plan import TablePlan, WindowState, load_lane
+from floodmark.core.recovery import repair_key
 from floodmark.core.schema import TableName
-from floodmark.core.window.lane import load_lane
-from floodmark.core.window.plan import TablePlan, WindowState
-from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.sync.run.open_window import open_window
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sync.open_window import open_window
 from lsns import lsn
 
 ITEMS = TableName("dbo", "Items")

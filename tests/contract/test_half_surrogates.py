@@ -11,8 +11,8 @@ from switch_rig import SwitchRig
 from cdc_database import cdc_database
 from emulator_process import Emulator
 from floodmark.core.errors import DataQualityError
-from floodmark.core.policies import UnstorablePolicy
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import UnstorablePolicy
+from floodmark.postgres.session import WarehouseConnection
 from row_verification import verify_tables
 
 LIVING = 'SELECT "Id", "N", "M", "C" FROM shop.orders WHERE NOT __deleted ORDER BY "Id"'

@@ -23,8 +23,8 @@ from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.cli.main import app
 from floodmark.cli.process import out
-from floodmark.core.lsn import Lsn
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.position import Lsn
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.spark import job
 from load_without_spark import no_session, stager
 from tool_states import airbyte_done, airbyte_loading, airbyte_message, airbyte_settings, colons, ssis_end

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.java_packages import MissingPackagesError
-from floodmark.core.doctor.stream_retention import RemovalRules
+from floodmark.core.doctor.stream import RemovalRules
 from floodmark.core.errors import ConfigError, FloodmarkError, SourceLoginError, SourceUnavailableError
-from floodmark.sources.event_stream import kafka_stream
-from floodmark.sources.event_stream.kafka_stream import KafkaStream
-from floodmark.sources.event_stream.kafka_topic import KafkaTopic
+from floodmark.sources.event_stream import kafka
+from floodmark.sources.event_stream.kafka import KafkaStream
+from floodmark.sources.event_stream.transport import KafkaTopic
 from kafka_broker import PASSWORD, USER, KafkaBroker, kafka_broker
 from sqlserver_emulator.server.certificate import provide_certificate
 
@@ -89,7 +89,7 @@ def test_missing_topic_is_named(broker: KafkaBroker) -> None:
 
 
 def test_broker_that_is_not_there_is_retried_and_says_why(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_stream, "_TIMEOUT_SECONDS", 2.0)
+    monkeypatch.setattr(kafka, "_TIMEOUT_SECONDS", 2.0)
     nowhere = KafkaStream(KafkaTopic("127.0.0.1:1", TOPIC))
     with pytest.raises(SourceUnavailableError, match="Connection refused"):
         nowhere.read_ends()

@@ -9,9 +9,8 @@ import psycopg
 import pytest
 
 from floodmark.core.errors import WarehouseUnavailableError
-from floodmark.postgres import kept_sessions as kept
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.session import open_session, open_transaction
+from floodmark.postgres import session as kept
+from floodmark.postgres.session import WarehouseConnection, open_session, open_transaction
 
 
 def process_of(session: psycopg.Connection) -> int:

@@ -17,15 +17,14 @@ from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator, running_emulator
 from floodmark.cli.main import app
 from floodmark.core.errors import ConfigError, SourceAdminError, SourceBehindError
-from floodmark.core.lsn import Lsn
-from floodmark.core.policies import OnGap
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sources.cdc.instances import SqlServerInstances
-from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sync.run.advance import advance_window
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
+from floodmark.core.position import Lsn
+from floodmark.core.settings import OnGap
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sources.cdc.source import SqlServerInstances, SqlServerSource
+from floodmark.sources.sqlserver.driver import SqlServerConnection
+from floodmark.sync.finish import advance_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
 from in_process_stager import InProcessStager
 from row_verification import reading
 from stream_rig import stream_rig

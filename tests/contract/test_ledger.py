@@ -20,18 +20,14 @@ from floodmark.core.errors import (
     WatermarkConflictError,
     WindowBusyError,
 )
-from floodmark.core.interval import Interval
-from floodmark.core.policies import Deletes, OnFailure, Rule
+from floodmark.core.plan import MemberRead, QuarantinedMessage, TableCounts, WindowState, load_lane, replay_lane
+from floodmark.core.position import Interval
 from floodmark.core.schema import TableName
-from floodmark.core.source.database import DatabaseIdentity
-from floodmark.core.source.snapshot import Validity, Verdict
-from floodmark.core.window.lane import load_lane, replay_lane
-from floodmark.core.window.members import MemberRead, QuarantinedMessage
-from floodmark.core.window.plan import TableCounts, WindowState
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.ledger.alerts import PostgresAlertLedger
+from floodmark.core.settings import Deletes, OnFailure, Rule
+from floodmark.core.snapshot import DatabaseIdentity, Validity, Verdict
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.ledger.status import PostgresStatusLedger
+from floodmark.postgres.ledger.status import PostgresAlertLedger, PostgresStatusLedger
+from floodmark.postgres.session import WarehouseConnection
 from lsns import lsn
 
 NOON = datetime(2026, 5, 1, 12)

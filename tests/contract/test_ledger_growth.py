@@ -9,13 +9,13 @@ import psycopg
 import pytest
 from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, UPDATE, Row, Shop, changes, first_load
 
-from floodmark.core.interval import Interval
-from floodmark.core.window.lane import replay_lane
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import replay_lane
+from floodmark.core.position import Interval
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.ledger.status import PostgresStatusLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.sql import read_sql
-from floodmark.sync.ports.status import RecordedTable
+from floodmark.sync.ledger import RecordedTable
 from lsns import lsn
 
 OF_TABLE = {"pipeline": PIPELINE, "source_schema": ORDERS.schema, "source_name": ORDERS.name, "at_most": 60}

@@ -11,13 +11,12 @@ from warehouse_shop import ORDERS, PIPELINE, Shop
 
 from floodmark.core.alert import AlertMessage
 from floodmark.core.errors import FloodmarkError
-from floodmark.core.policies import OnFailure, Rule
-from floodmark.core.settings import PipelineSettings
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.ledger.alerts import PostgresAlertLedger
+from floodmark.core.settings import OnFailure, PipelineSettings, Rule
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.ledger.status import PostgresAlertLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.sync.alerts import AlertService
-from floodmark.sync.recovery.gaps import end_left_out, report_left_out, update_left_out
+from floodmark.sync.repair import end_left_out, report_left_out, update_left_out
 
 STRICT = {"rules": (Rule("small", "Amount < 100", OnFailure.STOP),)}
 KEYLESS = {"key": ("Nope",)}

@@ -9,10 +9,10 @@ from two_tables import ITEMS, PairRunner, pair
 from warehouse_shop import ORDERS, TARGET, Shop, instance
 
 from floodmark.core.errors import CdcNotEnabledError, ConfigError, SourcePermissionError, TableNotPlannableError
-from floodmark.core.policies import NetSource, OnGap
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import NetSource, OnGap
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.sync.run.open_window import open_window
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sync.open_window import open_window
 
 
 @pytest.fixture

@@ -20,22 +20,17 @@ from warehouse_shop import INSERT, ORDERS, PIPELINE, Row, Shop, first_load
 
 from cdc_database import wait_until
 from floodmark.core.errors import ConfigError, DataQualityError, SourceUnavailableError, WatermarkConflictError
-from floodmark.core.naming import quote_table
-from floodmark.core.policies import OnFailure, Rule
-from floodmark.core.schema import TableName
-from floodmark.core.window.chunks import Bound, LoadChunk, LoadProgress, plan_chunks
-from floodmark.core.window.plan import WindowPlan
-from floodmark.core.window.staging_names import staging_table
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import Bound, LoadChunk, LoadProgress, WindowPlan, plan_chunks, staging_table
+from floodmark.core.schema import TableName, quote_table
+from floodmark.core.settings import OnFailure, Rule
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.sources.cdc.rows.change_reader import CdcReader
-from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sources.cdc.reader import CdcReader
+from floodmark.sources.sqlserver.driver import SqlServerConnection
 from floodmark.spark.stage import StageWriter
-from floodmark.sync.ports.progress import LoggedProgress
-from floodmark.sync.run.first_load import stage_first_load
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.load_progress import progress_reported
-from floodmark.sync.run.read_slots import ReadSlots
+from floodmark.sync.load import ReadSlots, load_window, stage_first_load
+from floodmark.sync.load_progress import progress_reported
+from floodmark.sync.ports import LoggedProgress
 from lsns import lsn
 
 BOUNDS = [(2,), (4,)]

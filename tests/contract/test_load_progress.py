@@ -14,17 +14,15 @@ from warehouse_shop import INSERT, ORDERS, PIPELINE, Row, Shop, changes, first_l
 
 from cdc_database import wait_until
 from floodmark.core.errors import WarehouseUnavailableError
-from floodmark.core.interval import Interval
+from floodmark.core.plan import WindowPlan, plan_chunks, replay_lane
+from floodmark.core.position import Interval
+from floodmark.core.progress import ReadKind
 from floodmark.core.schema import TableName
-from floodmark.core.status.read_progress import ReadKind
-from floodmark.core.window.chunks import plan_chunks
-from floodmark.core.window.lane import replay_lane
-from floodmark.core.window.plan import WindowPlan
-from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.verify import PostgresRowComparer
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.load_progress import LoadWatch, progress_reported
+from floodmark.sync.load import load_window
+from floodmark.sync.load_progress import LoadWatch, progress_reported
 from kept_progress import KeptProgress
 from lsns import lsn
 

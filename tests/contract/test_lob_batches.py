@@ -6,10 +6,10 @@ from switch_rig import ORDERS, SwitchRig
 
 from cdc_database import cdc_database
 from emulator_process import Emulator
+from floodmark.core.plan import LoadChunk
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.window.chunks import LoadChunk
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection
 from row_verification import reading
 
 MEGABYTE = 1_000_000

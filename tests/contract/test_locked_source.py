@@ -12,7 +12,7 @@ from switch_rig import ORDERS, SwitchRig
 from cdc_database import CdcDatabase, cdc_database, wait_until
 from emulator_process import Emulator
 from floodmark.core.errors import SourceUnavailableError
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.driver import SourceSession
 

@@ -9,10 +9,9 @@ from switch_rig import ORDERS, SwitchRig
 
 from cdc_database import cdc_database
 from emulator_process import Emulator
-from floodmark.core.policies import Deletes, OnFailure, Rule
 from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import Deletes, OnFailure, PipelineSettings, Rule, TableSettings
+from floodmark.postgres.session import WarehouseConnection
 
 # What PostgreSQL can compress is short in an index.
 KEY = "0x" + "".join(f"{number * 7919 % 65536:04X}" for number in range(850))

@@ -14,15 +14,14 @@ from shop_connections import set_connections
 from alert_receivers import Posts, http_receiver
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.app.context import AppContext
-from floodmark.app.measure import measure_run
-from floodmark.app.run import close_run
+from floodmark.app.run import close_run, measure_run
+from floodmark.app.upkeep import AppContext
 from floodmark.config import Config, load_config
 from floodmark.core.alert import Alert
-from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.sqlserver.driver import SourceSession
-from floodmark.sources.sqlserver.sql_files import read_sql
+from floodmark.sources.sqlserver.tables import read_sql
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}

@@ -16,16 +16,14 @@ from floodmark.core.errors import (
     WarehouseAdminError,
     WarehouseUnavailableError,
 )
-from floodmark.core.naming import quote_table
-from floodmark.core.policies import Deletes, OnFailure, Rule
-from floodmark.core.schema import TableName
-from floodmark.core.window.plan import TablePlan
-from floodmark.core.window.staging_names import staging_table
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import TablePlan, staging_table
+from floodmark.core.schema import TableName, quote_table
+from floodmark.core.settings import Deletes, OnFailure, Rule
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.warehouse import target_locks, warehouse
-from floodmark.postgres.warehouse.gate import TEXT_RULE
-from floodmark.sync.ports.stager import StagedRows
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.postgres.warehouse import targets, warehouse
+from floodmark.postgres.warehouse.merge import TEXT_RULE
+from floodmark.sync.ports import StagedRows
 
 
 @pytest.fixture
@@ -175,7 +173,7 @@ def test_row_that_quarantine_cannot_hold_is_refused_by_its_rule_and_merged_once_
 def test_locked_row_is_waited_for_no_longer_than_the_limit_and_the_session_is_named(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(target_locks, "MERGE_LOCK_SECONDS", 0.5)
+    monkeypatch.setattr(targets, "MERGE_LOCK_SECONDS", 0.5)
     shop.run(first_load(), 10, [Row(1, INSERT, 10, 1)])
     plan = shop.begin(changes(10, 20), 20)
     shop.stage(plan, [Row(1, UPDATE, 11, 77)])
@@ -191,7 +189,7 @@ def test_locked_row_is_waited_for_no_longer_than_the_limit_and_the_session_is_na
 
 
 def test_replay_that_meets_a_locked_row_is_retried(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target_locks, "MERGE_LOCK_SECONDS", 0.2)
+    monkeypatch.setattr(targets, "MERGE_LOCK_SECONDS", 0.2)
     shop.run(first_load(), 10, [Row(1, INSERT, 10, 1)])
     plan = replace(shop.begin(changes(10, 20), 20), lane="reload:dbo.Orders")
     shop.stage(plan, [Row(1, UPDATE, 11, 77)])

@@ -13,10 +13,10 @@ from small_source import settings
 from warehouse_shop import ORDERS, PIPELINE
 
 from floodmark.core.errors import WatermarkConflictError
-from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.sync.run.open_window import open_window
-from floodmark.sync.window.retry import retry_on_conflict
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sync.open_window import open_window
+from floodmark.sync.window import retry_on_conflict
 
 
 class Overtaken:

@@ -25,13 +25,13 @@ from served_pages import (
     served,
 )
 
-from floodmark.app.context import AppContext
 from floodmark.app.status import read_status
+from floodmark.app.upkeep import AppContext
 from floodmark.core.errors import WarehouseUnavailableError
-from floodmark.core.status.report import PipelineStatus
+from floodmark.core.status import PipelineStatus
 from floodmark.orchestration.pages import content
-from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from installed_browser import console_of, open_browser, show, why_no_browser
 
 pytestmark = [

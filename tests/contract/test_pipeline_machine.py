@@ -22,10 +22,10 @@ from cdc_database import cdc_database
 from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator
 from floodmark.core.errors import CaptureStoppedError, FloodmarkError, NotCapturedYetError
-from floodmark.core.policies import OnGap
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import OnGap
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sync.run.load import load_window
+from floodmark.sync.load import load_window
 from in_process_stager import InProcessStager
 from row_verification import reading
 

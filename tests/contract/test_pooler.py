@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from floodmark.core.errors import WarehouseAdminError
-from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.session import open_session
+from floodmark.postgres.session import WarehouseConnection, open_session
 from pooler import Pooler
 
 

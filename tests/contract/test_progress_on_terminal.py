@@ -14,8 +14,8 @@ import pytest
 
 import floodmark_without_spark
 from fleet_rig import FleetRig, fleet_settings
-from floodmark.core.status.progress_line import PROGRESS_PREFIX
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.progress import PROGRESS_PREFIX
+from floodmark.postgres.session import WarehouseConnection
 from pseudo_terminal import run_on_terminal
 from terminal_screen import TerminalScreen
 

@@ -22,18 +22,15 @@ from floodmark.core.errors import (
     WarehouseUnavailableError,
     WatermarkConflictError,
 )
-from floodmark.core.naming import quote, quote_table
-from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
-from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.source.feed import InstanceIdentity
-from floodmark.core.source.snapshot import CaptureInstance
-from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
-from floodmark.core.window.staging_names import staging_table
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, staging_table
+from floodmark.core.schema import SourceColumn, SourceTable, TableName, quote, quote_table
+from floodmark.core.settings import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
+from floodmark.core.snapshot import CaptureInstance, InstanceIdentity
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.url import sqlalchemy_url
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.quality import one_pass
+from floodmark.quality import checks
 from floodmark.quality.great_expectations import GreatExpectationsQuality
 from lsns import lsn
 
@@ -430,7 +427,7 @@ def test_rule_that_names_no_column_refuses_its_table_alone(
 def test_target_that_is_locked_refuses_its_table_alone(
     warehouse: WarehouseConnection, plan: WindowPlan, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(one_pass, "LOCK_TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr(checks, "LOCK_TIMEOUT_SECONDS", 1)
     with psycopg.connect(warehouse.conninfo()) as blocking:
         blocking.execute("LOCK TABLE shop.orders")
         errors = quality_of(warehouse, docs, GreatExpectationsQuality).check_window(plan, counts())

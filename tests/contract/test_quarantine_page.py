@@ -11,11 +11,10 @@ import psycopg
 import pytest
 from served_pages import configure_pages, fill_ledger, pages_of
 
-from floodmark.orchestration.pages import quarantine
-from floodmark.orchestration.pages.content import Answer, Query
-from floodmark.orchestration.pages.quarantine import quarantine_page
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.orchestration.pages import content
+from floodmark.orchestration.pages.content import Answer, Query, quarantine_page
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 
 DAGS = ("cdc_shop", "cdc_late")
 ALL = Query()
@@ -51,7 +50,7 @@ def test_viewer_without_the_right_sees_counts_and_no_key(monkeypatch: pytest.Mon
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("the keys were read")
 
-    monkeypatch.setattr(quarantine, "list_keys", refuse)
+    monkeypatch.setattr(content, "list_keys", refuse)
     shown = page(may_read=False)
     assert shown.code == 200
     for words in ("amount_is_positive", ">3<", "only users who may read the connection <code>warehouse</code>"):
@@ -80,7 +79,7 @@ def test_viewer_with_the_right_sees_keys_escaped_and_no_other_value() -> None:
 
 def test_rows_are_chosen_by_rule_and_shown_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     assert keys_of(page(may_read=True, query=Query(text="has_name", format="json"))) == [["<script>"]]
-    monkeypatch.setattr(quarantine, "KEYS_OF_A_PAGE", 3)
+    monkeypatch.setattr(content, "KEYS_OF_A_PAGE", 3)
     assert "Page 1 of 2" in page(may_read=True).body
     assert keys_of(page(may_read=True, query=Query(page=2, format="json"))) == [[4712]]
     assert keys_of(page(may_read=True, query=Query(page=9, format="json"))) == [[4712]]

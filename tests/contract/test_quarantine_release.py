@@ -10,12 +10,11 @@ import pytest
 from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, TARGET, UPDATE, Row, Shop, changes, first_load, instance
 
 from floodmark.core.errors import OperatorError, TargetRefusedError, WatermarkConflictError
-from floodmark.core.policies import Deletes, OnFailure, Rule, UnstorablePolicy
-from floodmark.core.recovery.release import Release
-from floodmark.core.settings import TableSettings
-from floodmark.core.window.lane import load_lane
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import load_lane
+from floodmark.core.recovery import Release
+from floodmark.core.settings import Deletes, OnFailure, Rule, TableSettings, UnstorablePolicy
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.release import PostgresQuarantine
 from lsns import lsn
 

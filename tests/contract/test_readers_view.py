@@ -12,16 +12,13 @@ import pytest
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.doctor.cdc import diagnose
-from floodmark.core.doctor.finding import Grade
-from floodmark.core.doctor.server import DiagnosisInput
-from floodmark.core.policies import SecurityFiltered
+from floodmark.core.doctor.server import DiagnosisInput, Grade
+from floodmark.core.planning import classify_tables
 from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.source.snapshot import TableSnapshot
-from floodmark.core.window.planning import classify_tables
-from floodmark.sources.cdc.facts import read_facts
-from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.core.settings import PipelineSettings, SecurityFiltered, TableSettings
+from floodmark.core.snapshot import TableSnapshot
+from floodmark.sources.cdc.source import SqlServerSource, read_facts
+from floodmark.sources.sqlserver.driver import SqlServerConnection
 
 MEMBERS, REGIONS = TableName("dbo", "Members"), TableName("dbo", "Regions")
 READER, PASSWORD = "sees_little", "S33s!little"

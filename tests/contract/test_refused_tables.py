@@ -17,15 +17,14 @@ from floodmark.core.errors import (
     TableRefusedError,
     TargetRefusedError,
 )
-from floodmark.core.policies import Deletes, OnFailure, Rule
-from floodmark.core.window.plan import LoadKind
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import LoadKind
+from floodmark.core.settings import Deletes, OnFailure, Rule
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.warehouse import target_locks, warehouse
-from floodmark.postgres.warehouse.counts import MergeCounts, count_merge
-from floodmark.postgres.warehouse.merge import Merge
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.postgres.warehouse import targets, warehouse
+from floodmark.postgres.warehouse.merge import Merge, MergeCounts, count_merge
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
 
 SMALL = (Rule("small", "Amount < 100", OnFailure.STOP),)
 BAD = 4711
@@ -144,7 +143,7 @@ def test_trigger_that_fails_stops_one_table(runner: PairRunner) -> None:
 
 
 def test_locked_row_of_one_target_stops_that_table_alone(runner: PairRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target_locks, "MERGE_LOCK_SECONDS", 0.5)
+    monkeypatch.setattr(targets, "MERGE_LOCK_SECONDS", 0.5)
     runner.run()
     runner.source.write(ITEMS, 2, 30)
     runner.source.write(ORDERS, 1, 11)

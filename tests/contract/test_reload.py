@@ -18,16 +18,15 @@ from floodmark.core.errors import (
     WindowBusyError,
     WindowExpiredError,
 )
-from floodmark.core.policies import Deletes, OnGap, SecurityFiltered
-from floodmark.core.recovery.gap import repair_key
+from floodmark.core.plan import load_lane
+from floodmark.core.recovery import repair_key
 from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.source.snapshot import SourceSnapshot
-from floodmark.core.window.lane import load_lane
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import Deletes, OnGap, PipelineSettings, SecurityFiltered, TableSettings
+from floodmark.core.snapshot import SourceSnapshot
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
 from lsns import lsn
 
 

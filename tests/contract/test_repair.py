@@ -20,14 +20,13 @@ from floodmark.core.errors import (
     SourceRewoundError,
     WindowExpiredError,
 )
-from floodmark.core.lsn import LsnAbsence
-from floodmark.core.policies import Deletes, OnFailure, Rule
-from floodmark.core.recovery.gap import repair_key
-from floodmark.core.window.lane import load_lane
-from floodmark.core.window.plan import WindowState
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import WindowState, load_lane
+from floodmark.core.position import LsnAbsence
+from floodmark.core.recovery import repair_key
+from floodmark.core.settings import Deletes, OnFailure, Rule
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.sync.run.open_window import open_window
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sync.open_window import open_window
 from lsns import lsn
 
 

@@ -12,24 +12,22 @@ import pytest
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.errors import OperatorError, SourceRewoundError, WindowExpiredError
-from floodmark.core.lsn import Lsn
-from floodmark.core.policies import OnGap, WhenAdded
+from floodmark.core.plan import WindowState
+from floodmark.core.planning import known_positions
+from floodmark.core.position import Lsn
 from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.window.plan import WindowState
-from floodmark.core.window.planning import known_positions
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import OnGap, PipelineSettings, TableSettings, WhenAdded
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.condition import parse_condition
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sync.recovery.gaps import find_stopped
-from floodmark.sync.recovery.reload import LoadPlanner
-from floodmark.sync.run.advance import advance_window
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
-from floodmark.sync.window.opened import OpenResult
+from floodmark.sources.sqlserver.driver import SqlServerConnection
+from floodmark.sync.finish import advance_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.sync.repair import LoadPlanner, find_stopped
+from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
 from row_verification import reading, verify_tables
 

@@ -15,13 +15,12 @@ from small_source import SmallSource, settings
 from warehouse_shop import ORDERS, PIPELINE, Shop, first_load
 
 from floodmark.core.errors import DataQualityError, FloodmarkError, WindowBusyError, WindowExpiredError
-from floodmark.core.policies import Deletes
+from floodmark.core.plan import TableCounts, WindowPlan, WindowState, is_replay_lane, load_lane
 from floodmark.core.schema import TableName
-from floodmark.core.window.lane import is_replay_lane, load_lane
-from floodmark.core.window.plan import TableCounts, WindowPlan, WindowState
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import Deletes
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.sync.run.open_window import open_window
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sync.open_window import open_window
 from lsns import lsn
 
 

@@ -11,15 +11,14 @@ from shop_connections import set_connections
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.app.context import AppContext
-from floodmark.app.replay import end_failed_replays, replay_of
+from floodmark.app.operate import end_failed_replays, replay_of
+from floodmark.app.upkeep import AppContext
 from floodmark.config import Config, load_config
-from floodmark.core.alerts.runs import REPLAY_FAILED, data_interval, run_failed
-from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.ledger.alerts import PostgresAlertLedger
+from floodmark.core.alerts import REPLAY_FAILED, data_interval, run_failed
+from floodmark.core.position import Interval, Lsn
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.ledger.status import PostgresAlertLedger
+from floodmark.postgres.session import WarehouseConnection
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}

@@ -12,10 +12,10 @@ from small_source import SmallSource, settings
 from warehouse_shop import ORDERS, Shop
 
 from floodmark.core.errors import WatermarkConflictError
-from floodmark.core.policies import Deletes, NetSource
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import Deletes, NetSource
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.sync.run.open_window import open_window
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sync.open_window import open_window
 from lsns import lsn
 
 

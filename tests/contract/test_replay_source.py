@@ -12,11 +12,10 @@ import pytest
 from cdc_database import CdcDatabase
 from emulator_process import running_emulator
 from floodmark.core.errors import WindowExpiredError
-from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
-from floodmark.core.recovery.replay_interval import NoInterval, covering_times, interval_of
-from floodmark.sources.cdc.replay import SqlServerReplaySource
-from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.core.position import Interval, Lsn
+from floodmark.core.recovery import NoInterval, covering_times, interval_of
+from floodmark.sources.cdc.operations import SqlServerReplaySource
+from floodmark.sources.sqlserver.driver import SqlServerConnection
 
 
 @dataclass

@@ -12,9 +12,9 @@ from small_source import SmallSource
 from warehouse_shop import ORDERS, PIPELINE, Shop
 
 from floodmark.core.errors import SourceUnavailableError, WindowExpiredError
-from floodmark.core.interval import Interval
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.position import Interval
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 
 
 class LeftReplay(Pipeline):

@@ -17,17 +17,15 @@ from switch_rig import SwitchRig
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.core.interval import Interval
-from floodmark.core.naming import quote
-from floodmark.core.policies import Deletes, OnFailure, Rule, TemporalPolicy
-from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.position import Interval
+from floodmark.core.schema import TableName, quote
+from floodmark.core.settings import Deletes, OnFailure, PipelineSettings, Rule, TableSettings, TemporalPolicy
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.arrow_session import ArrowSession
 from floodmark.postgres.warehouse.release import PostgresQuarantine
-from floodmark.sources.cdc.replay import SqlServerReplaySource
+from floodmark.sources.cdc.operations import SqlServerReplaySource
 from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sync.recovery.replay import Replay
+from floodmark.sync.replay import Replay
 from tracking_rig import tracked_tables, tracking_rig
 
 COLUMN_NAMES = [

@@ -13,18 +13,16 @@ from switch_rig import SwitchRig
 import floodmark.postgres.sql
 from cdc_database import cdc_database
 from emulator_process import Emulator
-from floodmark.core.policies import Deletes, OnFailure, Rule
 from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import Deletes, OnFailure, PipelineSettings, Rule, TableSettings
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.url import sqlalchemy_url
 from floodmark.postgres.warehouse.release import PostgresQuarantine
 from floodmark.quality.great_expectations import GreatExpectationsQuality
 from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sync.run.advance import advance_window
-from floodmark.sync.run.check import check_window
-from floodmark.sync.run.load import load_window
-from floodmark.sync.window.opened import OpenResult
+from floodmark.sync.finish import advance_window, check_window
+from floodmark.sync.load import load_window
+from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
 from row_verification import reading
 

@@ -13,14 +13,12 @@ from small_source import SmallSource, SmallStager
 from warehouse_shop import INSERT, ORDERS, PIPELINE, TARGET, Row, Shop, first_load
 
 from floodmark.core.errors import TargetLostError
-from floodmark.core.policies import Deletes
-from floodmark.core.settings import TableSettings
-from floodmark.core.window.chunks import Bound
-from floodmark.core.window.plan import WindowPlan
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import Bound, WindowPlan
+from floodmark.core.settings import Deletes, TableSettings
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.release import PostgresQuarantine
-from floodmark.sync.run.load import load_window
+from floodmark.sync.load import load_window
 
 
 @pytest.fixture

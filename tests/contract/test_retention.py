@@ -12,15 +12,15 @@ import pytest
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.errors import CdcNotEnabledError, WarehouseUnavailableError
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Lsn
 from floodmark.core.schema import TableName
-from floodmark.core.upkeep.retention import HOLD_MINUTES, OnLow, RetentionSettings, RetentionStep
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.ledger.retention import PostgresMarkLedger
+from floodmark.core.upkeep import HOLD_MINUTES, OnLow, RetentionSettings, RetentionStep
 from floodmark.postgres.ledger.schema import ensure_schema
-from floodmark.sources.cdc.retention import SqlServerRetention
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sync.upkeep.retention import keep_retention
+from floodmark.postgres.ledger.status import PostgresMarkLedger
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sources.cdc.operations import SqlServerRetention
+from floodmark.sources.sqlserver.driver import SqlServerConnection
+from floodmark.sync.upkeep import keep_retention
 from open_alerts import OpenAlerts
 
 DAY = 1440

@@ -6,8 +6,8 @@ import pytest
 from repair_runner import REPAIR, Runner, small_runner
 
 from floodmark.core.errors import OperatorError, SourceRewoundError
-from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from lsns import lsn
 
 

@@ -13,16 +13,15 @@ from small_source import START, NoChecks, SmallSource, SmallStager, settings
 from warehouse_shop import ORDERS, PIPELINE, Shop
 
 from floodmark.core.errors import DataQualityError, WindowExpiredError
-from floodmark.core.lsn import LsnAbsence
-from floodmark.core.policies import Deletes, OnFailure, Rule
-from floodmark.core.window.plan import TableCounts, WindowState
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import TableCounts, WindowState
+from floodmark.core.position import LsnAbsence
+from floodmark.core.settings import Deletes, OnFailure, Rule
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.sync.run.advance import advance_window
-from floodmark.sync.run.check import check_window
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
-from floodmark.sync.window.opened import OpenResult
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sync.finish import advance_window, check_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.sync.window import OpenResult
 from lsns import lsn, number_of
 
 

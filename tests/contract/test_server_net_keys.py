@@ -10,10 +10,9 @@ from switch_rig import ORDERS, SwitchRig
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.errors import ConfigError
-from floodmark.core.policies import NetSource
 from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import NetSource, PipelineSettings, TableSettings
+from floodmark.postgres.session import WarehouseConnection
 
 
 @pytest.fixture

@@ -10,11 +10,10 @@ import pytest
 from cdc_database import CdcDatabase
 from emulator_process import running_emulator
 from floodmark.core.schema import TableName
-from floodmark.core.source.liveness import judge_liveness
-from floodmark.core.source.verdicts import DEFAULT_LAG_LIMIT_SECONDS
-from floodmark.sources.cdc.jobs import SqlServerJobs
+from floodmark.core.verdicts import DEFAULT_LAG_LIMIT_SECONDS, judge_liveness
+from floodmark.sources.cdc.operations import SqlServerJobs
 from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.sqlserver.driver import SqlServerConnection
 
 ORDERS = TableName("dbo", "Orders")
 

@@ -11,16 +11,16 @@ from switch_rig import ORDERS, SwitchRig
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.errors import SourceBehindError
-from floodmark.core.lsn import Lsn
-from floodmark.core.policies import OnGap
+from floodmark.core.position import Lsn
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import SourceSnapshot
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import OnGap
+from floodmark.core.snapshot import SourceSnapshot
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sync.recovery.reload import LoadPlanner
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
+from floodmark.sources.sqlserver.driver import SqlServerConnection
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.sync.repair import LoadPlanner
 from in_process_stager import InProcessStager
 from row_verification import reading
 

@@ -10,8 +10,7 @@ import pytest
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.errors import SourceLoginError, SourceUnavailableError
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sources.sqlserver.driver import connect
+from floodmark.sources.sqlserver.driver import SqlServerConnection, connect
 
 
 @pytest.fixture

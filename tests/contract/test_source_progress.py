@@ -9,11 +9,11 @@ import pytest
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Lsn
+from floodmark.core.progress import SourceProgress
 from floodmark.core.schema import TableName
-from floodmark.core.status.progress import SourceProgress
-from floodmark.sources.cdc.progress import read_progress
-from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.cdc.source import read_progress
+from floodmark.sources.sqlserver.driver import SqlServerConnection
 
 READER = "progress_reader"
 PASSWORD = "Pr0gress!reader"

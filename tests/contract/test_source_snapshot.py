@@ -17,12 +17,11 @@ from floodmark.core.errors import (
     SourceUnavailableError,
     WindowExpiredError,
 )
-from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.position import Lsn, LsnAbsence
 from floodmark.core.schema import SourceColumn, TableName
-from floodmark.core.source.snapshot import TableSnapshot
+from floodmark.core.snapshot import TableSnapshot
 from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sources.sqlserver.driver import SourceSession, connect
+from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection, connect
 
 ORDERS = TableName("dbo", "Orders")
 PLAIN = TableName("dbo", "Plain")

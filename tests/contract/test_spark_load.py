@@ -25,42 +25,40 @@ from connect_server import ConnectServer
 from emulator_process import Emulator
 from fleet_rig import FleetRig, fleet_settings
 from floodmark.core.errors import CdcNotEnabledError
-from floodmark.core.job_variables import REMOTE_VARIABLE, SOURCE_VARIABLE
-from floodmark.core.naming import quote_table
-from floodmark.core.policies import NetSource, TemporalPolicy
-from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.source.snapshot import Verdict
-from floodmark.core.status.verification import TableVerification
-from floodmark.core.version import Version
-from floodmark.core.window.chunks import LoadChunk
-from floodmark.core.window.plan import WindowPlan, WindowState
-from floodmark.core.window.staging_names import staging_table
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import LoadChunk, WindowPlan, WindowState, staging_table
+from floodmark.core.position import Version
+from floodmark.core.schema import TableName, quote_table
+from floodmark.core.settings import (
+    REMOTE_VARIABLE,
+    SOURCE_VARIABLE,
+    NetSource,
+    PipelineSettings,
+    TableSettings,
+    TemporalPolicy,
+)
+from floodmark.core.snapshot import Verdict
+from floodmark.core.status import TableVerification
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.sink import PostgresSink
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sources.cdc.rows import parts
-from floodmark.sources.cdc.rows.change_reader import open_cdc_reader
-from floodmark.sources.cdc.rows.parts import plan_cdc_parts
+from floodmark.sources.cdc import reader
+from floodmark.sources.cdc.reader import open_cdc_reader, plan_cdc_parts
 from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sources.change_tracking import parts as tracking_parts
-from floodmark.sources.change_tracking.cut import TrackingCutReader
-from floodmark.sources.compact.parts import plan_compact_parts
-from floodmark.sources.compact.reader import open_compact_reader
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.spark import small_tables
+from floodmark.sources.change_tracking import reader as tracking_parts
+from floodmark.sources.change_tracking.reader import TrackingCutReader
+from floodmark.sources.compact.reader import open_compact_reader, plan_compact_parts
+from floodmark.sources.sqlserver.driver import SqlServerConnection
+from floodmark.spark import stage
 from floodmark.spark.connect import open_connect_engine
 from floodmark.spark.engine import Engine
-from floodmark.spark.net import gather_changes
-from floodmark.spark.packing import PACKED_SCHEMA, Unpacked, entries, pack
+from floodmark.spark.net import PACKED_SCHEMA, Unpacked, entries, gather_changes, pack
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stager import SparkStager
-from floodmark.sync.ports.reader import TableParts
-from floodmark.sync.ports.staging import StagingSink
-from floodmark.sync.run.advance import advance_window
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
+from floodmark.sync.finish import advance_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.sync.ports import StagingSink, TableParts
 from refusing_sink import RefusingSink
 from row_verification import verify_tables
 from spark_engine import SUPPORT, classic_engine
@@ -243,7 +241,7 @@ def test_parts_are_read_by_no_more_tasks_than_the_source_allows(
 def test_load_brings_the_target_to_the_state_of_the_table(
     net: NetSource, whole_changes: int, source: CdcDatabase, make_pipeline: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "WHOLE_CHANGES", whole_changes)
+    monkeypatch.setattr(reader, "WHOLE_CHANGES", whole_changes)
     name, pipeline = make_pipeline(
         "Id int NOT NULL, Line int NOT NULL, V nvarchar(20), Note nvarchar(max), PRIMARY KEY (Id, Line)", net=net
     )
@@ -401,7 +399,7 @@ def test_small_tables_are_staged_by_one_job_unless_they_are_large(
 ) -> None:
     names, pipeline = make_small_tables(source, make_pipeline, 5)
     assert engine.cores() == 2
-    monkeypatch.setattr(small_tables, "MOST_BYTES", most_bytes)
+    monkeypatch.setattr(stage, "MOST_BYTES", most_bytes)
     kind, jobs = type(engine.session.range(0)), []
     collect = kind.collect
     monkeypatch.setattr(kind, "collect", lambda frame: jobs.append(1) or collect(frame))

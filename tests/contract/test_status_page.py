@@ -15,17 +15,16 @@ from shop_connections import set_connections
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.app.context import AppContext
 from floodmark.app.status import read_status
+from floodmark.app.upkeep import AppContext
 from floodmark.core.errors import DataQualityError
-from floodmark.core.status.report import PipelineStatus
-from floodmark.orchestration.pages import content, status
-from floodmark.orchestration.pages.content import Query, overview, pipeline_page, table_page
-from floodmark.orchestration.pages.dag_states import DagState
-from floodmark.orchestration.pages.live_reads import LiveReads
-from floodmark.orchestration.pages.status import STATUS_PATH, status_app
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.status import PipelineStatus
+from floodmark.orchestration.pages import content, routes
+from floodmark.orchestration.pages.cards import DagState
+from floodmark.orchestration.pages.content import LiveReads, Query, overview, pipeline_page, table_page
+from floodmark.orchestration.pages.routes import STATUS_PATH, status_app
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}
@@ -299,10 +298,10 @@ def test_page_asks_airflow_which_dags_the_user_may_read(monkeypatch: pytest.Monk
         def get_authorized_dag_ids(self, *, user: object, method: str) -> set[str]:
             return {"cdc_other"} if (user, method) == ("operator", "GET") else set()
 
-    status._made.cache_clear()
+    routes._made.cache_clear()
     for module in ("airflow.api_fastapi.app", "airflow.api_fastapi.core_api.security"):
         monkeypatch.setattr(f"{module}.get_auth_manager", Manager)
-    app = status._made()
+    app = routes._made()
     security = pytest.importorskip("airflow.api_fastapi.core_api.security")  # at the top it would warn
     app.dependency_overrides[security.get_user] = lambda: "operator"
 
@@ -312,7 +311,7 @@ def test_page_asks_airflow_which_dags_the_user_may_read(monkeypatch: pytest.Monk
             return await client.get(STATUS_PATH)
 
     answer = asyncio.run(ask())
-    status._made.cache_clear()
+    routes._made.cache_clear()
     assert answer.status_code == 200
     assert "status/other" in answer.text
     assert "shop" not in answer.text

@@ -12,23 +12,19 @@ import psycopg
 import pytest
 from rich.console import Console
 
-from floodmark.app.context import AppContext
-from floodmark.app.status import read_status
-from floodmark.app.status_json import status_json
-from floodmark.cli.status_grid import print_status
+from floodmark.app.status import read_status, status_json
+from floodmark.app.upkeep import AppContext
+from floodmark.cli.tables import print_status
 from floodmark.config.loading import load_config
-from floodmark.core.drift.switch import PlannedSwitch
-from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
+from floodmark.core.drift.proposals import PlannedSwitch
+from floodmark.core.plan import LoadKind, TablePlan
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.source.feed import InstanceIdentity
-from floodmark.core.source.snapshot import CaptureInstance, Validity, Verdict
-from floodmark.core.status.report import PipelineStatus
-from floodmark.core.status.under_way import SwitchStatus
-from floodmark.core.window.plan import LoadKind, TablePlan
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.ledger.switches import PostgresSwitchLedger
-from floodmark.postgres.ledger.upkeep import PostgresUpkeepLedger
+from floodmark.core.settings import Deletes, NetSource, TemporalPolicy
+from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, Validity, Verdict
+from floodmark.core.status import PipelineStatus, SwitchStatus
+from floodmark.postgres.ledger.drift import PostgresSwitchLedger
+from floodmark.postgres.ledger.ledger import PostgresLedger, PostgresUpkeepLedger
+from floodmark.postgres.session import WarehouseConnection
 from lsns import lsn
 
 NOON = datetime(2026, 1, 1, 12)

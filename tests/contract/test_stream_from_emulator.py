@@ -10,7 +10,7 @@ import pytest
 from emulated_stream import EmulatedStream, emulated_stream
 from emulator_process import Emulator, running_emulator
 from floodmark.core.errors import ConfigError
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection
 from stream_rig import ORDERS
 
 LARGE = "REPLICATE(CAST(N'{} ' AS nvarchar(max)), 100000)"

@@ -12,14 +12,14 @@ import pytest
 
 from emulated_stream import EmulatedStream, emulated_stream
 from emulator_process import Emulator, running_emulator
-from floodmark.core.alerts.heartbeat import HEARTBEAT_MISSING
+from floodmark.core.alerts import HEARTBEAT_MISSING
+from floodmark.core.capture import HeartbeatSettings, grant_beats, make_beats
 from floodmark.core.errors import ConfigError, FloodmarkError
 from floodmark.core.schema import TableName
 from floodmark.core.settings import TableSettings
-from floodmark.core.source.beats import HeartbeatSettings, grant_beats, make_beats
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sources.event_stream.beats import StreamBeats
-from floodmark.sync.upkeep.heartbeat import keep_heartbeat
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sources.event_stream.source import StreamBeats
+from floodmark.sync.upkeep import keep_heartbeat
 from open_alerts import OpenAlerts
 from stream_rig import PIPELINE
 

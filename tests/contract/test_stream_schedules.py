@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from emulator_process import running_emulator
-from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from schedule_seeds import repeatable, schedule_seeds
 from stream_schedule import DATABASE, StreamingDatabase, StreamSchedule, streaming_database
 

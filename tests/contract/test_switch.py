@@ -10,12 +10,12 @@ from switch_rig import ORDERS, SwitchRig
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.core.drift.switch import SwitchState
+from floodmark.core.drift.proposals import SwitchState
 from floodmark.core.errors import OperatorError, TableHeldError, WatermarkConflictError
-from floodmark.core.lsn import Lsn
-from floodmark.core.policies import Backfill
-from floodmark.core.window.lane import replay_lane
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import replay_lane
+from floodmark.core.position import Lsn
+from floodmark.core.settings import Backfill
+from floodmark.postgres.session import WarehouseConnection
 
 pytestmark = pytest.mark.usefixtures("ledger")
 

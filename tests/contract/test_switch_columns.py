@@ -10,8 +10,8 @@ from switch_rig import ORDERS, SwitchRig
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.core.policies import Backfill, DriftPolicy
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import Backfill, DriftPolicy
+from floodmark.postgres.session import WarehouseConnection
 
 pytestmark = pytest.mark.usefixtures("ledger")
 

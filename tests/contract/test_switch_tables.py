@@ -15,10 +15,10 @@ from switch_rig import ORDERS, SwitchRig
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.errors import TableHeldError
-from floodmark.core.policies import DriftClass
 from floodmark.core.schema import TableName
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sources.cdc.drift import SqlServerDriftSource
+from floodmark.core.settings import DriftClass
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sources.cdc.operations import SqlServerDriftSource
 from floodmark.sources.cdc.source import SqlServerSource
 
 PASSWORD = "Under2026!"

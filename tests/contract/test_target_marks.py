@@ -13,11 +13,11 @@ import pytest
 
 from emulator_process import Emulator
 from floodmark.core.errors import OperatorError, TargetLostError, WindowBusyError
-from floodmark.core.policies import Deletes, OnFailure, OnGap, Rule
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import Verdict
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import Deletes, OnFailure, OnGap, Rule
+from floodmark.core.snapshot import Verdict
 from floodmark.postgres.ledger.ledger import OF_A_PIPELINE, OF_A_TARGET
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.release import PostgresQuarantine
 from tracking_rig import PIPELINE, TrackingRig, tracked_tables, tracking_rig
 

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from emulator_process import Emulator
 from floodmark.cli.main import app
-from floodmark.core.source.snapshot import Verdict
-from floodmark.core.version import Version
-from floodmark.core.window.planning import classify_tables
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.planning import classify_tables
+from floodmark.core.position import Version
+from floodmark.core.snapshot import Verdict
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.change_tracking.source import TrackingSource
-from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.sqlserver.driver import SqlServerConnection
 from tracking_rig import TrackingRig, tracked_tables, tracking_rig
 
 READER, PASSWORD = "tracking's reader", "Tr4cking!reader"

@@ -9,17 +9,16 @@ import pytest
 
 from emulator_process import Emulator
 from floodmark.core.errors import TableHeldError
-from floodmark.core.policies import DriftClass, DriftPolicies, DriftPolicy
-from floodmark.core.source.snapshot import Verdict
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import DriftClass, DriftPolicies, DriftPolicy
+from floodmark.core.snapshot import Verdict
 from floodmark.postgres.ledger.drift import PostgresDriftLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sources.change_tracking.drift import TrackingDriftSource
-from floodmark.sources.change_tracking.words import TRACKING_DRIFT_WORDS
-from floodmark.sync.drift.watch import DriftWatch
-from floodmark.sync.ports.drift import DriftEvent
-from floodmark.sync.run.open_window import open_window
-from floodmark.sync.window.opened import OpenResult
+from floodmark.sources.change_tracking.source import TRACKING_DRIFT_WORDS, TrackingDriftSource
+from floodmark.sync.drift_ledger import DriftEvent
+from floodmark.sync.drift_watch import DriftWatch
+from floodmark.sync.open_window import open_window
+from floodmark.sync.window import OpenResult
 from raised_alerts import RaisedAlerts
 from tracking_rig import PIPELINE, TrackingRig, tracked_tables, tracking_rig
 

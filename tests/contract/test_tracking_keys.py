@@ -9,9 +9,9 @@ import pytest
 
 from emulator_process import Emulator
 from floodmark.core.errors import TableNotPlannableError
-from floodmark.core.policies import KeySpelling
 from floodmark.core.schema import TableName
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import KeySpelling
+from floodmark.postgres.session import WarehouseConnection
 from tracking_rig import TrackingRig, tracked_tables, tracking_rig
 
 TABLES = (

@@ -10,9 +10,9 @@ import random
 import pytest
 
 from emulator_process import Emulator
-from floodmark.core.policies import Deletes, OnGap
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import Deletes, OnGap
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from schedule_seeds import repeatable, schedule_seeds
 from sql_client import SqlClient
 from tracking_rig import tracked_tables, tracking_rig

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from emulator_process import Emulator
 from floodmark.cli.main import app
-from floodmark.core.source.snapshot import Verdict
-from floodmark.core.status.measures import TableMark, measure_tables
+from floodmark.core.snapshot import Verdict
+from floodmark.core.status import TableMark, measure_tables
 from floodmark.orchestration.pages import content
 from floodmark.orchestration.pages.content import Query, pipeline_page
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sources.change_tracking.progress import read_progress
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sources.change_tracking.source import read_progress
 from tracking_rig import PIPELINE, TrackingRig, tracked_tables, tracking_rig
 
 CONFIG = f"""

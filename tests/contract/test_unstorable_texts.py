@@ -11,13 +11,11 @@ import pytest
 from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, Shop, changes, first_load, staged_batch
 
 from floodmark.core.errors import DataQualityError
-from floodmark.core.naming import quote_table
-from floodmark.core.policies import Deletes, UnstorablePolicy
-from floodmark.core.window.chunks import plan_chunks
-from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan
-from floodmark.core.window.staging_names import staging_table
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import LoadKind, TableCounts, TablePlan, plan_chunks, staging_table
+from floodmark.core.schema import quote_table
+from floodmark.core.settings import Deletes, UnstorablePolicy
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.verify import PostgresRowComparer
 from lsns import lsn
 

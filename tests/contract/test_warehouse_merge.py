@@ -20,16 +20,13 @@ from floodmark.core.errors import (
     WarehouseUnavailableError,
     WatermarkConflictError,
 )
-from floodmark.core.interval import Interval
-from floodmark.core.naming import quote_table
-from floodmark.core.policies import Deletes, OnFailure, Rule
-from floodmark.core.schema import SourceColumn
-from floodmark.core.window.lane import replay_lane
-from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
-from floodmark.core.window.staging_names import staging_table
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import TableCounts, TablePlan, WindowPlan, WindowState, replay_lane, staging_table
+from floodmark.core.position import Interval
+from floodmark.core.schema import SourceColumn, quote_table
+from floodmark.core.settings import Deletes, OnFailure, Rule
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.sync.ports.stager import StagedRows
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sync.ports import StagedRows
 from lsns import lsn
 
 

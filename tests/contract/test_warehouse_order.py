@@ -24,11 +24,11 @@ from window_histories import (
     without_lobs,
 )
 
-from floodmark.core.naming import quote_table
-from floodmark.core.policies import Deletes
-from floodmark.core.window.staging_names import staging_table
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import staging_table
+from floodmark.core.schema import quote_table
+from floodmark.core.settings import Deletes
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 
 
 @pytest.fixture

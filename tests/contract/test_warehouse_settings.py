@@ -12,14 +12,11 @@ from warehouse_shop import INSERT, ORDERS, PIPELINE, UPDATE, Row, Shop, changes,
 
 from embedded_postgres.server import EmbeddedPostgres
 from floodmark.core.errors import TargetRefusedError, WarehouseAdminError
-from floodmark.core.policies import OnFailure, Rule
-from floodmark.core.source.snapshot import Validity, Verdict
-from floodmark.core.window.chunks import plan_chunks
-from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
-from floodmark.postgres import kept_sessions
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, plan_chunks
+from floodmark.core.settings import OnFailure, Rule
+from floodmark.core.snapshot import Validity, Verdict
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.session import open_session, read_encoding
+from floodmark.postgres.session import WarehouseConnection, kept_sessions, open_session, read_encoding
 from floodmark.postgres.url import sqlalchemy_url
 from floodmark.quality.great_expectations import GreatExpectationsQuality
 
@@ -114,7 +111,7 @@ def shop(database: WarehouseConnection, ledger: PostgresLedger) -> Shop:
 def other_encoding(postgres: EmbeddedPostgres, request: pytest.FixtureRequest) -> Iterator[WarehouseConnection]:
     with psycopg.connect(postgres.conninfo(), autocommit=True) as session:
         session.execute(f"CREATE DATABASE other_encoding ENCODING '{request.param}' LOCALE 'C' TEMPLATE template0")
-        with kept_sessions.kept_sessions():
+        with kept_sessions():
             yield WarehouseConnection(str(postgres.socket_dir), 5432, "other_encoding", "postgres")
         session.execute("DROP DATABASE other_encoding WITH (FORCE)")
 

@@ -10,17 +10,15 @@ import pytest
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
-from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
+from floodmark.core.plan import LoadKind, TablePlan, WindowPlan
+from floodmark.core.position import Interval, Lsn
 from floodmark.core.schema import TableName
-from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
-from floodmark.sources.cdc.rows import parts
-from floodmark.sources.cdc.rows.parts import choose_numbers, plan_parts
+from floodmark.core.settings import Deletes, NetSource, TemporalPolicy
+from floodmark.sources.cdc import reader
+from floodmark.sources.cdc.reader import choose_numbers, plan_parts
 from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sources.sqlserver.driver import SourceSession
-from floodmark.sync.ports.reader import TableParts
+from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection
+from floodmark.sync.ports import TableParts
 
 BUSY, CALM = TableName("dbo", "Busy"), TableName("dbo", "Calm")
 CORES = 4
@@ -99,7 +97,7 @@ def test_table_with_few_changes_is_one_part_whatever_else_was_committed(
 def test_only_the_table_with_many_changes_is_cut(
     at: SqlServerConnection, plan: WindowPlan, texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "PART_CHANGES", 10)
+    monkeypatch.setattr(reader, "PART_CHANGES", 10)
     found = plan_parts(plan, CORES, at)
     assert {name: len(each.intervals) for name, each in found.items()} == {BUSY: CORES, CALM: 1}
     assert found[BUSY].intervals[0].after_lsn == plan.tables[0].watermark
@@ -111,8 +109,8 @@ def test_only_the_table_with_many_changes_is_cut(
 def test_window_asks_for_its_cuts_once(
     at: SqlServerConnection, plan: WindowPlan, texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "PART_CHANGES", 1)
-    monkeypatch.setattr(parts, "WHOLE_CHANGES", 1)
+    monkeypatch.setattr(reader, "PART_CHANGES", 1)
+    monkeypatch.setattr(reader, "WHOLE_CHANGES", 1)
     busy = plan.tables[0]
     again = tuple(replace(busy, source=TableName("dbo", f"Busy{number}")) for number in range(5))
     found = plan_parts(replace(plan, tables=again), CORES, at)
@@ -130,7 +128,7 @@ def test_tables_that_keep_all_tasks_busy_are_not_cut() -> None:
 def test_large_table_has_no_count_where_it_is_one_part(
     at: SqlServerConnection, plan: WindowPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "WHOLE_CHANGES", 10)
+    monkeypatch.setattr(reader, "WHOLE_CHANGES", 10)
     found = plan_parts(plan, 1, at)
     assert [(len(each.intervals), each.changes) for each in (found[BUSY], found[CALM])] == [(1, None), (1, 1)]
 
@@ -138,7 +136,7 @@ def test_large_table_has_no_count_where_it_is_one_part(
 def test_table_that_is_locked_while_it_is_counted_is_read_in_one_part(
     at: SqlServerConnection, plan: WindowPlan, database: CdcDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "PART_CHANGES", 10)
+    monkeypatch.setattr(reader, "PART_CHANGES", 10)
     database.run("EXEC emulator.fail_statements @error = 1222, @table = N'dbo_Busy_CT'")
     try:
         found = plan_parts(plan, CORES, at)

@@ -6,13 +6,12 @@ import psycopg
 import pytest
 from warehouse_shop import INSERT, ORDERS, PIPELINE, Row, Shop, changes, first_load
 
+from floodmark.core.planning import PlanMeasures
 from floodmark.core.schema import TableName
-from floodmark.core.status.history import TableWindow
-from floodmark.core.window.measures import PlanMeasures
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.ledger.measures import record_sizes
+from floodmark.core.status import TableWindow
+from floodmark.postgres.ledger.ledger import PostgresLedger, record_sizes
 from floodmark.postgres.ledger.status import PostgresStatusLedger
+from floodmark.postgres.session import WarehouseConnection
 from lsns import lsn
 
 

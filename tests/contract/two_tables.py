@@ -12,23 +12,17 @@ from repair_runner import RememberedAlerts
 from small_source import NoChecks, SmallSource, SmallStager
 from warehouse_shop import ORDERS, PIPELINE, TARGET, Shop
 
+from floodmark.core.plan import Bound, LoadChunk, WindowPlan
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.source.feed import MemberMark
-from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot
-from floodmark.core.window.chunks import Bound, LoadChunk
-from floodmark.core.window.plan import WindowPlan
-from floodmark.sync.ports.quality import Quality
-from floodmark.sync.ports.stager import StagedRows
-from floodmark.sync.ports.staging import StagedPart, StagingSink
-from floodmark.sync.recovery.gaps import find_stopped
-from floodmark.sync.recovery.reload import LoadPlanner
-from floodmark.sync.run.advance import advance_window
-from floodmark.sync.run.check import check_window
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
-from floodmark.sync.window.opened import OpenResult
+from floodmark.core.snapshot import MemberMark, SourceSnapshot, TableSnapshot
+from floodmark.sync.finish import advance_window, check_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.sync.ports import Quality, StagedPart, StagedRows, StagingSink
+from floodmark.sync.repair import LoadPlanner, find_stopped
+from floodmark.sync.window import OpenResult
 from lsns import number_of
 
 ITEMS = TableName("dbo", "Items")

@@ -11,19 +11,16 @@ import psycopg
 import pyarrow as pa
 from psycopg.rows import dict_row
 
-from floodmark.core.interval import Interval
-from floodmark.core.naming import keep_column, quote, quote_table
-from floodmark.core.policies import Deletes, NetSource, Rule, TemporalPolicy
-from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
-from floodmark.core.source.feed import InstanceIdentity
-from floodmark.core.source.snapshot import CaptureInstance
-from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
-from floodmark.core.window.staging_names import staging_table
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, staging_table
+from floodmark.core.position import Interval
+from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName, keep_column, quote, quote_table
+from floodmark.core.settings import Deletes, NetSource, Rule, TemporalPolicy
+from floodmark.core.snapshot import CaptureInstance, InstanceIdentity
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sync.ports.staging import StagedPart
+from floodmark.sync.ports import StagedPart
 from lsns import lsn
 
 PIPELINE = "shop"

@@ -13,15 +13,15 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.utils.types import DagRunType
 
 from floodmark.config.loading import load_config
-from floodmark.core.alerts.runs import data_interval
+from floodmark.core.alerts import data_interval
 from floodmark.core.errors import WindowExpiredError
-from floodmark.core.interval import Interval
-from floodmark.core.recovery.replay_interval import NoInterval
-from floodmark.core.window.plan import WindowState
+from floodmark.core.plan import WindowState
+from floodmark.core.position import Interval
+from floodmark.core.recovery import NoInterval
 from floodmark.orchestration import tasks
-from floodmark.orchestration.dags.cdc import build_dag
-from floodmark.sync.window.opened import OpenResult
-from floodmark.wiring.warehouses import PostgresLedgerWiring
+from floodmark.orchestration.dags.pipelines import build_dag
+from floodmark.sync.window import OpenResult
+from floodmark.wiring.adapters import PostgresLedgerWiring
 from lsns import lsn
 
 CONFIG = """

@@ -9,7 +9,7 @@ from airflow.sdk import DAG
 
 from floodmark.config.loading import load_config
 from floodmark.core.errors import ConfigError
-from floodmark.orchestration.dags.capture import build_capture_dags
+from floodmark.orchestration.dags.upkeep import build_capture_dags
 
 CONFIG = """
 sources:

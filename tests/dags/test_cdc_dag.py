@@ -12,9 +12,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from floodmark.config.loading import load_config
 from floodmark.config.models import Config
 from floodmark.core.errors import ConfigError, SourceLoginError, SourceUnavailableError
-from floodmark.orchestration.dags.cdc import build_dag, build_dags
-from floodmark.orchestration.failure import explained
+from floodmark.orchestration.dags.pipelines import build_dag, build_dags
 from floodmark.orchestration.load_operator import LoadHook, LoadWindow
+from floodmark.orchestration.tasks import explained
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}

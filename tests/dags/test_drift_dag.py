@@ -10,7 +10,7 @@ from airflow.sdk import DAG
 from airflow.sdk.definitions.mappedoperator import MappedOperator
 
 from floodmark.config.loading import load_config
-from floodmark.orchestration.dags.drift import build_drift_dags
+from floodmark.orchestration.dags.upkeep import build_drift_dags
 
 CONFIG = """
 sources:

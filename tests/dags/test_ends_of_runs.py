@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from floodmark.app import measure as measuring
 from floodmark.app import run
-from floodmark.app.context import AppContext
+from floodmark.app import run as measuring
+from floodmark.app.upkeep import AppContext
 from floodmark.core.alert import Alert
 from floodmark.core.errors import (
     CdcNotEnabledError,
@@ -24,16 +24,22 @@ from floodmark.core.errors import (
     NotCapturedYetError,
     SourceUnavailableError,
 )
-from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
+from floodmark.core.plan import (
+    MAIN_LANE,
+    AdvanceResult,
+    LoadKind,
+    PublishedTable,
+    QuarantinedMessages,
+    TableCounts,
+    WindowState,
+    load_lane,
+    replay_lane,
+)
+from floodmark.core.position import Interval, Lsn
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import Validity, Verdict
-from floodmark.core.window.lane import MAIN_LANE, load_lane, replay_lane
-from floodmark.core.window.members import QuarantinedMessages
-from floodmark.core.window.plan import LoadKind, TableCounts, WindowState
-from floodmark.core.window.published import AdvanceResult, PublishedTable
+from floodmark.core.snapshot import Validity, Verdict
 from floodmark.orchestration import tasks
-from floodmark.sync.window.opened import OpenResult
+from floodmark.sync.window import OpenResult
 from lsns import lsn
 
 ORDERS = TableName("dbo", "Orders")

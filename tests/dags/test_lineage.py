@@ -12,13 +12,13 @@ from airflow.sdk import DAG
 from airflow.utils.state import TaskInstanceState
 from dag_process import DagProcess
 
-from floodmark.core.interval import Interval
-from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
+from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, WindowState
+from floodmark.core.position import Interval
 from floodmark.core.schema import TableName
-from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan, WindowState
+from floodmark.core.settings import Deletes, NetSource, TemporalPolicy
 from floodmark.orchestration.asset_lineage import _name_targets
-from floodmark.sync.ports.ledger import OpenedWindow
-from floodmark.wiring.warehouses import PostgresLedgerWiring
+from floodmark.sync.ledger import OpenedWindow
+from floodmark.wiring.adapters import PostgresLedgerWiring
 from lsns import lsn
 from recorded_events import RecordedEvents
 from source_snapshots import ITEMS, ORDERS, instance

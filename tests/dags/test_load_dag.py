@@ -10,13 +10,13 @@ from airflow.sdk import DAG
 from airflow.sdk.definitions.param import process_params
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, ParamValidationError
 
-from floodmark.app import load
+from floodmark.app import run
 from floodmark.config.loading import load_config
 from floodmark.core.schema import TableName
 from floodmark.orchestration import tasks
-from floodmark.orchestration.dags.load import build_load_dags
+from floodmark.orchestration.dags.pipelines import build_load_dags
 from floodmark.orchestration.load_operator import LoadWindow
-from floodmark.sync.window.opened import OpenResult
+from floodmark.sync.window import OpenResult
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}
@@ -46,9 +46,9 @@ def dag(config_file: Path) -> DAG:
 def test_load_dag_runs_its_four_tasks_one_after_the_other_and_never_twice_at_once(dag: DAG) -> None:
     assert [task.task_id for task in dag.topological_sort()] == ["open_load", "load", "check", "advance"]
     assert (dag.max_active_runs, dag.catchup) == (1, False)
-    load = dag.get_task("load")
-    assert isinstance(load, LoadWindow)
-    assert load.application_args[1] == "{{ ti.xcom_pull(task_ids='open_load') }}"
+    run = dag.get_task("load")
+    assert isinstance(run, LoadWindow)
+    assert run.application_args[1] == "{{ ti.xcom_pull(task_ids='open_load') }}"
 
 
 def test_params_offer_the_tables_of_the_pipeline_and_are_empty_by_default(dag: DAG) -> None:
@@ -70,7 +70,7 @@ def planner(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             asked.append((str(table), where))
             return OpenResult(7, "a new window")
 
-    for module in (load, tasks):
+    for module in (run, tasks):
         monkeypatch.setattr(module, "load_planner", lambda app, pipeline: FakeLoadPlanner())
     return asked
 

@@ -14,8 +14,8 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from floodmark.core.errors import DataQualityError, SourceUnavailableError
-from floodmark.core.window.load_result import LoadResult, format_load_result
-from floodmark.core.window.plan import TableCounts
+from floodmark.core.plan import TableCounts
+from floodmark.core.planning import LoadResult, format_load_result
 from floodmark.orchestration.load_operator import LoadHook, LoadWindow
 from floodmark.spark.launch.command import application
 

@@ -10,18 +10,18 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from dag_process import DagProcess
 
-from floodmark.wiring.metrics import AirflowMetrics
+from floodmark.wiring.adapters import AirflowMetrics
 
 SEND = """
 from airflow.sdk.configuration import conf
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
-from floodmark.core.lsn import Lsn
-from floodmark.core.status.measures import TableMeasure
+from floodmark.core.position import Lsn
+from floodmark.core.status import TableMeasure
 from floodmark.core.schema import TableName
-from floodmark.core.window.plan import LoadKind, TableCounts
-from floodmark.wiring.metrics import AirflowMetrics
-from floodmark.core.window.published import AdvanceResult, PublishedTable
+from floodmark.core.plan import LoadKind, TableCounts
+from floodmark.wiring.adapters import AirflowMetrics
+from floodmark.core.plan import AdvanceResult, PublishedTable
 
 # As Airflow does before it runs a task.
 stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=True)

@@ -14,7 +14,7 @@ from airflow import plugins_manager
 plugins = [plugin for plugin in plugins_manager._get_plugins()[0] if plugin.name == "floodmark"]
 print("RESULT " + json.dumps([plugin.external_views for plugin in plugins]), plugins_manager.get_import_errors())
 print("APPS", [app["url_prefix"] for plugin in plugins for app in plugin.fastapi_apps])
-heavy = ("psycopg", "floodmark.sync.status.reader", "floodmark.app.status")
+heavy = ("psycopg", "floodmark.sync.status", "floodmark.app.status")
 print("HEAVY", [name for name in heavy if name in sys.modules])
 """
 

@@ -14,7 +14,7 @@ from dag_process import REPOSITORY, DagProcess
 
 from floodmark.config.loading import load_config
 from floodmark.core.errors import ConfigError
-from floodmark.orchestration.dags.cdc import build_dag
+from floodmark.orchestration.dags.pipelines import build_dag
 from floodmark.orchestration.pools import CONF_KEY, on_dag_run_running, require_pools
 
 CONFIG = """

@@ -9,8 +9,8 @@ from airflow.sdk import DAG
 
 from floodmark.config.loading import dump_config, load_config
 from floodmark.core.errors import ConfigError
-from floodmark.core.upkeep.retention import OnLow, RetentionSettings
-from floodmark.orchestration.dags.retention import build_retention_dags
+from floodmark.core.upkeep import OnLow, RetentionSettings
+from floodmark.orchestration.dags.upkeep import build_retention_dags
 
 CONFIG = """
 sources:

@@ -14,10 +14,10 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, Er
 from airflow.sdk.execution_time.comms import ErrorResponse
 
 from alert_receivers import Posts
-from floodmark.core.alerts.runs import RunFailure
+from floodmark.core.alerts import RunFailure
 from floodmark.core.errors import CaptureStoppedError, WarehouseAdminError
-from floodmark.orchestration import callbacks
-from floodmark.orchestration.failure import explained
+from floodmark.orchestration import tasks
+from floodmark.orchestration.tasks import explained
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql, capture: {}, retention: {keep: 3d}}}
@@ -57,10 +57,10 @@ def test_failed_run_is_reported_with_the_error_that_its_task_left_behind(
     dags: dict[str, DAG], posts: Posts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = Task()
-    monkeypatch.setattr(callbacks, "get_current_context", lambda: {"ti": task})
+    monkeypatch.setattr(tasks, "get_current_context", lambda: {"ti": task})
     with pytest.raises(AirflowFailException), explained():
         raise STOPPED
-    assert task.left == {callbacks.FAILURE_KEY: asdict(RunFailure.of(STOPPED))}
+    assert task.left == {tasks.FAILURE_KEY: asdict(RunFailure.of(STOPPED))}
     fail(dags["cdc_shop"], task)
     (text,) = posts.texts
     assert "*What:* dbo.Orders: the capture job does not run." in text
@@ -72,7 +72,7 @@ def test_failed_run_of_a_pipeline_reports_the_tables_that_are_left_out(
     dags: dict[str, DAG], posts: Posts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reported: list[str] = []
-    monkeypatch.setattr(callbacks, "report_tables", lambda _, pipeline: reported.append(pipeline))
+    monkeypatch.setattr(tasks, "report_tables", lambda _, pipeline: reported.append(pipeline))
     for dag_id in ("cdc_load_shop", "cdc_shop"):
         fail(dags[dag_id], Task())
     assert reported == ["shop"]
@@ -82,7 +82,7 @@ def test_values_of_rows_are_in_the_log_of_the_task_and_in_no_message(
     dags: dict[str, DAG], posts: Posts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = Task("load")
-    monkeypatch.setattr(callbacks, "get_current_context", lambda: {"ti": task})
+    monkeypatch.setattr(tasks, "get_current_context", lambda: {"ti": task})
     with pytest.raises(AirflowFailException), explained():
         raise WarehouseAdminError("dbo.Orders", "constraint c refuses rows.", "Drop it.", "Key (Email)=(4711)")
     assert "Key (Email)=(4711)" in caplog.text
@@ -173,7 +173,7 @@ def test_error_of_a_task_is_not_hidden_by_an_api_server_that_fails(
     dags: dict[str, DAG], posts: Posts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = TaskWithoutServer()
-    monkeypatch.setattr(callbacks, "get_current_context", lambda: {"ti": task})
+    monkeypatch.setattr(tasks, "get_current_context", lambda: {"ti": task})
     with pytest.raises(AirflowFailException, match="does not run"), explained():
         raise STOPPED
     fail(dags["cdc_shop"], task)
@@ -184,7 +184,7 @@ def test_only_a_pipeline_with_max_lag_has_a_deadline(dags: dict[str, DAG]) -> No
     assert not dags["cdc_quiet"].deadline
     (deadline,) = dags["cdc_shop"].deadline
     assert (deadline.reference, deadline.interval.total_seconds()) == (DeadlineReference.DAGRUN_QUEUED_AT, 900)
-    assert deadline.callback.path == "floodmark.orchestration.callbacks.report_late_run"
+    assert deadline.callback.path == "floodmark.orchestration.tasks.report_late_run"
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_missed_deadline_is_reported_while_the_run_goes_on(
 ) -> None:
     (deadline,) = dags["cdc_shop"].deadline
     run = {"dag_run_id": "r1", "state": state, "run_type": run_type, "queued_at": "2026-05-01T12:00:00.123456Z"}
-    asyncio.run(callbacks.report_late_run(**deadline.callback.kwargs, context={"dag_run": run}))
+    asyncio.run(tasks.report_late_run(**deadline.callback.kwargs, context={"dag_run": run}))
     assert len(posts.taken) == reported
     if reported:
         assert "*Since:* 2026-05-01 12:00:00 UTC" in posts.texts[0]

@@ -12,14 +12,14 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from floodmark.app import switch as switches
-from floodmark.app.context import AppContext
-from floodmark.app.switch import ProposedSwitch
+from floodmark.app import operate as switches
+from floodmark.app.operate import ProposedSwitch
+from floodmark.app.upkeep import AppContext
 from floodmark.config.loading import load_config
-from floodmark.core.alerts.runs import SWITCH_RUN_FAILED
+from floodmark.core.alerts import SWITCH_RUN_FAILED
 from floodmark.core.errors import OperatorError, SourceUnavailableError
-from floodmark.orchestration.dags import switch as switch_dag
-from floodmark.orchestration.dags.switch import build_switch_dags
+from floodmark.orchestration.dags import upkeep as switch_dag
+from floodmark.orchestration.dags.upkeep import build_switch_dags
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}, unread: {conn_id: unread_mssql}}
@@ -180,7 +180,7 @@ def test_every_undecided_proposal_is_one_run_and_one_that_has_changed_is_another
     config_file: Path, planner: FakeSwitchPlanner
 ) -> None:
     planner.proposed = [PROPOSED, ProposedSwitch(13, "13-b", "dbo.Items: capture Colour?", "…")]
-    assert switch_dag.list_questions(config_file, "shop") == [
+    assert switch_dag.read_questions(config_file, "shop") == [
         {"trigger_run_id": "drift_event_12-a", "conf": {"event_id": 12}},
         {"trigger_run_id": "drift_event_13-b", "conf": {"event_id": 13}},
     ]

@@ -10,11 +10,11 @@ import pytest
 
 from floodmark.config import Config, load_config
 from floodmark.core.errors import ConfigError
-from floodmark.core.job_variables import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
+from floodmark.core.settings import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
 from floodmark.orchestration.load_operator import LoadHook
-from floodmark.sources.event_stream.capture_folder import CaptureFolder
-from floodmark.sources.event_stream.connection import StreamConnection
-from floodmark.sources.event_stream.kafka_topic import KafkaTopic
+from floodmark.sources.event_stream.source import StreamConnection
+from floodmark.sources.event_stream.transport import CaptureFolder, KafkaTopic
+from floodmark.wiring.adapters import config_path, data_docs_dir, wire
 from floodmark.wiring.connections import (
     fleet_connection,
     source_connection,
@@ -22,8 +22,6 @@ from floodmark.wiring.connections import (
     stream_connection,
     warehouse_connection,
 )
-from floodmark.wiring.pipelines import wire
-from floodmark.wiring.places import config_path, data_docs_dir
 
 SOURCE = {"conn_type": "mssql", "host": "h", "login": "u", "password": "s3cret-s3cret", "schema": "Shop"}
 WAREHOUSE = {"conn_type": "postgres", "host": "w", "login": "u", "password": "s3cret-s3cret", "schema": "dwh"}

@@ -15,8 +15,8 @@ from cdc_database import CdcDatabase, cdc_database
 from command_line import command_environment
 from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator
-from floodmark.core.alerts.runs import REPLAY_FAILED, data_interval, run_failed
-from floodmark.postgres.ledger.alerts import PostgresAlertLedger
+from floodmark.core.alerts import REPLAY_FAILED, data_interval, run_failed
+from floodmark.postgres.ledger.status import PostgresAlertLedger
 from forked_floodmark import begin
 from prepared_folders import PreparedPostgres
 from torture_command import RunningCommand

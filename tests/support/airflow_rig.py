@@ -22,8 +22,8 @@ from typing import Any
 import psutil
 import psycopg
 
-from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark_laptop.airflow import Airflow
 from floodmark_laptop.main_job import BackgroundWorkload, create_shop, wait_for_capture
 from floodmark_laptop.processes import end_session
@@ -65,13 +65,13 @@ if "scheduler" in sys.argv:
     import floodmark.postgres.ledger.ledger
     import floodmark.postgres.warehouse.warehouse
     import floodmark.sources.cdc.source
-    import floodmark.wiring.pipelines
+    import floodmark.wiring.adapters
     import floodmark.wiring.sources
-    import floodmark.wiring.warehouses
+    import floodmark.wiring.adapters
 """
 _WITHOUT_QUALITY = """
 from types import SimpleNamespace
-from floodmark.wiring.pipelines import PipelineWiring
+from floodmark.wiring.adapters import PipelineWiring
 
 PipelineWiring.quality = lambda wiring: SimpleNamespace(check_window=lambda plan, counts: {})
 """

@@ -11,17 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
-from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
+from floodmark.core.plan import LoadKind, TablePlan
+from floodmark.core.position import Interval, Lsn
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.source.feed import InstanceIdentity
-from floodmark.core.source.history import LogEntry
-from floodmark.core.source.snapshot import CaptureInstance
-from floodmark.core.window.plan import LoadKind, TablePlan
-from floodmark.sources.cdc.rows.change_reader import CdcReader
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sync.ports.reader import RowShape
+from floodmark.core.settings import Deletes, NetSource, TemporalPolicy
+from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, LogEntry
+from floodmark.sources.cdc.reader import CdcReader
+from floodmark.sources.sqlserver.driver import SqlServerConnection
+from floodmark.sync.ports import RowShape
 from lsns import lsn
 
 KEYS = 6

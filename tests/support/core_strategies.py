@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
-from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
-from floodmark.core.position import POSITION_BYTES
+from floodmark.core.plan import LoadKind, TablePlan, WindowPlan
+from floodmark.core.position import POSITION_BYTES, Interval, Lsn
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.source.feed import InstanceIdentity
-from floodmark.core.source.snapshot import CaptureInstance
-from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
+from floodmark.core.settings import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
+from floodmark.core.snapshot import CaptureInstance, InstanceIdentity
 
 names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=12)
 table_names = st.builds(TableName, names, names)

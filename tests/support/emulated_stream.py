@@ -11,7 +11,7 @@ from fastavro import reader
 
 from benchmarks.capture_files import CaptureWriter
 from emulator_process import Emulator
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection
 from stream_rig import StreamRig, stream_rig
 
 _SETUP = (

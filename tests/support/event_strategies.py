@@ -9,7 +9,7 @@ from itertools import count
 from hypothesis import strategies as st
 
 from floodmark.sources.event_stream.envelope import parse_envelope
-from floodmark.sources.event_stream.joining import StreamMessage
+from floodmark.sources.event_stream.rows import StreamMessage
 from sqlserver_emulator.event_stream.encoding import Generation, MessageForm, OutgoingChange
 
 TYPES = ("int", "nvarchar(50)", "nvarchar(max)", "varbinary(max)", "decimal(18,2)", "datetime2(7)")

@@ -27,11 +27,9 @@ from psycopg.pq import TransactionStatus
 from sqlglot import exp
 
 from embedded_postgres import EmbeddedPostgres
-from floodmark.core.naming import STAGING_SCHEMA, quote, quote_table
-from floodmark.core.schema import TableName
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.schema import STAGING_SCHEMA, TableName, quote, quote_table
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.session import SESSION_SETTINGS, by_sqlstate
+from floodmark.postgres.session import SESSION_SETTINGS, WarehouseConnection, by_sqlstate
 from floodmark.postgres.warehouse.merge import Merge
 
 HISTORIES_PER_DATABASE = 50
@@ -129,14 +127,14 @@ def pooled_sessions() -> Iterator[None]:
         for builder in _BUILDERS:
             stack.enter_context(patch(builder, _rendered_once(pkgutil.resolve_name(builder))))
         # An actor is one thread that waits for its turn. Two that stage at once would not wait for each other.
-        stack.enter_context(patch("floodmark.sync.run.stage.TABLES_AT_ONCE", 1))
+        stack.enter_context(patch("floodmark.sync.load.TABLES_AT_ONCE", 1))
         try:
             yield
         finally:
             close_sessions()
 
 
-_BUILDERS = ("floodmark.postgres.warehouse.merging.build_merge", "floodmark.postgres.warehouse.counts.build_count")
+_BUILDERS = ("floodmark.postgres.warehouse.warehouse.build_merge", "floodmark.postgres.warehouse.merge.build_count")
 """The functions whose trees take half of the time of a small merge: the text depends on their argument alone."""
 
 

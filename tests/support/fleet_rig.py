@@ -14,23 +14,20 @@ import psycopg
 from compact_tracking import ChangeTracking
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.source.snapshot import Verdict
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.snapshot import Verdict
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.verify import PostgresRowComparer
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sources.compact.fleet import Fleet
-from floodmark.sources.compact.reader import CompactReader
+from floodmark.sources.compact.reader import CompactReader, Fleet
 from floodmark.sources.compact.source import CompactSource
-from floodmark.sync.ports.progress import LoggedProgress
-from floodmark.sync.ports.reader import OpenReader
-from floodmark.sync.ports.stager import Stager
-from floodmark.sync.recovery.gaps import find_stopped
-from floodmark.sync.run.advance import advance_window
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
-from floodmark.sync.status import verify
-from floodmark.sync.window.opened import OpenResult
+from floodmark.sync import status
+from floodmark.sync.finish import advance_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.sync.ports import LoggedProgress, OpenReader, Stager
+from floodmark.sync.repair import find_stopped
+from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
 
 PIPELINE = "edge"
@@ -125,7 +122,7 @@ class FleetRig:
     def differing(self) -> list[TableName]:
         """Return the tables whose living rows are not those of the devices, row by row."""
         comparer = PostgresRowComparer(self.warehouse)
-        results = verify.verify_tables(
+        results = status.verify_tables(
             self.settings, self.source, self.open_reader(), self.ledger, comparer, progress=LoggedProgress()
         )
         return [each.source for each in results if not each.equal]

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from compact_tracking import ChangeTracking, PurgeType
 from fleet_rig import ORDERS, PIPELINE, FleetRig
-from floodmark.core.source.snapshot import Verdict
-from floodmark.sync.window.opened import OpenResult
+from floodmark.core.snapshot import Verdict
+from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
 from tried_twice import Order, TriedTwice
 

@@ -26,25 +26,25 @@ from torture_command import RunningCommand
 if TYPE_CHECKING:
     # What is forked has imported them; a process of tests need not.
     from floodmark.core.errors import FloodmarkError
+    from floodmark.core.plan import TableCounts, WindowPlan
     from floodmark.core.schema import TableName
-    from floodmark.core.window.plan import TableCounts, WindowPlan
     from floodmark.spark.launch.target import SparkTarget
-    from floodmark.sync.ports.quality import Quality
+    from floodmark.sync.ports import Quality
 
 _IMPORTED = (
     "airflow.sdk",
     "floodmark.cli.main",
-    "floodmark.postgres.ledger.alerts",
+    "floodmark.postgres.ledger.status",
     "floodmark.postgres.ledger.drift",
-    "floodmark.postgres.ledger.switches",
+    "floodmark.postgres.ledger.drift",
     "floodmark.postgres.ledger.status",
     "floodmark.spark.job",
     "floodmark.spark.stage",
     "floodmark.postgres.warehouse.sink",
     "floodmark.sources.sqlserver.condition",
-    "floodmark.sources.cdc.drift",
-    "floodmark.sources.cdc.instances",
-    "floodmark.sources.cdc.replay",
+    "floodmark.sources.cdc.operations",
+    "floodmark.sources.cdc.source",
+    "floodmark.sources.cdc.operations",
     "mssql_python",
 )
 
@@ -105,14 +105,14 @@ def _command(
 
 def _replace_spark(load: LoadInWaiting) -> None:
     from floodmark.spark.launch import command as load_job
-    from floodmark.spark.launch import process as load_process
+    from floodmark.spark.launch import processes as load_process
 
     vars(load_job).update(submit_command=_load_command)
     vars(load_process).update(subprocess=SimpleNamespace(Popen=load.begin, PIPE=None, STDOUT=None))
 
 
 def _replace_checks() -> None:
-    from floodmark.wiring.pipelines import PipelineWiring
+    from floodmark.wiring.adapters import PipelineWiring
 
     PipelineWiring.quality = _no_quality  # type: ignore[assignment,method-assign]
 

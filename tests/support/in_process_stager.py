@@ -7,15 +7,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from floodmark.core.window.chunks import Bound, LoadChunk
-from floodmark.core.window.members import MemberRead
-from floodmark.core.window.plan import WindowPlan
-from floodmark.spark.cut import CutTable, read_results, stage_at_once
-from floodmark.spark.stage import StageWriter
-from floodmark.sync.ports.members import noted
-from floodmark.sync.ports.reader import OpenCut, OpenReader
-from floodmark.sync.ports.stager import StagedCut, StagedRows
-from floodmark.sync.ports.staging import StagedPart, StagingSink
+from floodmark.core.plan import Bound, LoadChunk, MemberRead, WindowPlan
+from floodmark.spark.stage import CutTable, StageWriter, read_results, stage_at_once
+from floodmark.sync.ledger import noted
+from floodmark.sync.ports import OpenCut, OpenReader, StagedCut, StagedPart, StagedRows, StagingSink
 
 
 @dataclass

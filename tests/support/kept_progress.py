@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from floodmark.core.status.read_progress import ReadProgress, StepProgress
-from floodmark.sync.ports.progress import Progress
+from floodmark.core.progress import ReadProgress, StepProgress
+from floodmark.sync.ports import Progress
 
 
 @dataclass
 class KeptProgress:
-    """``sync.ports.progress.Progress`` of a test."""
+    """``sync.ports.Progress`` of a test."""
 
     every_seconds: float = 0.01
     reads: list[ReadProgress] = field(default_factory=list)

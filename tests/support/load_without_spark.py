@@ -9,8 +9,7 @@ from typing import NoReturn
 
 from floodmark.spark import job
 from floodmark.spark.engine import Engine, OpeningEngine
-from floodmark.sync.ports.reader import OpenCut, OpenReader, OpenShared, PlanParts
-from floodmark.sync.ports.stager import Stager
+from floodmark.sync.ports import OpenCut, OpenReader, OpenShared, PlanParts, Stager
 from in_process_stager import InProcessStager
 
 

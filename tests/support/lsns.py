@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from floodmark.core.lsn import Lsn
-from floodmark.core.position import Position
+from floodmark.core.position import Lsn, Position
 
 _FILE = 1 << 48
 

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from floodmark.core.change import Operation
-from floodmark.core.naming import LSN_COLUMN, OPERATION_COLUMN, keep_column, optional_columns
-from floodmark.core.policies import Deletes
-from floodmark.core.window.plan import TableCounts, TablePlan
+from floodmark.core.plan import TableCounts, TablePlan
+from floodmark.core.schema import LSN_COLUMN, OPERATION_COLUMN, Operation, keep_column, optional_columns
+from floodmark.core.settings import Deletes
 
 Values = Mapping[str, Any]
 Key = tuple[Any, ...]

@@ -23,11 +23,9 @@ from floodmark.core.errors import (
     WarehouseUnavailableError,
     WatermarkConflictError,
 )
+from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan
 from floodmark.core.schema import TableName
-from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
-from floodmark.sync.ports.stager import StagedRows
-from floodmark.sync.ports.staging import StagedPart, StagingSink
-from floodmark.sync.ports.warehouse import CheckedRows, StagedNow, Warehouse, WarehouseTraits
+from floodmark.sync.ports import CheckedRows, StagedNow, StagedPart, StagedRows, StagingSink, Warehouse, WarehouseTraits
 from memory_target import Key, MemoryTarget, Values, key_of
 
 
@@ -51,7 +49,7 @@ class MergedWindow:
 
 @dataclass(frozen=True)
 class MemorySink:
-    """``sync.ports.staging.StagingSink`` for one table of one attempt. It holds no connection."""
+    """``sync.ports.StagingSink`` for one table of one attempt. It holds no connection."""
 
     warehouse: MemoryWarehouse = field(repr=False)
     plan: WindowPlan
@@ -63,7 +61,7 @@ class MemorySink:
 
 
 class MemoryWarehouse:
-    """``sync.ports.warehouse.Warehouse``. It has no rules, and no loads over a target that has rows."""
+    """``sync.ports.Warehouse``. It has no rules, and no loads over a target that has rows."""
 
     traits = WarehouseTraits(publishes="at_advance", tables_at_once=True, has_primary_key=False, shares_ledger=False)
 

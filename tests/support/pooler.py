@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection
 
 _NO_TLS_CODES = (80877103, 80877104)
 """The codes with which a client asks for TLS and for GSSAPI before it begins."""

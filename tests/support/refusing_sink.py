@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from floodmark.core.errors import TargetRefusedError
 from floodmark.core.schema import TableName
-from floodmark.sync.ports.staging import StagedPart, StagingSink
+from floodmark.sync.ports import StagedPart, StagingSink
 
 
 @dataclass(frozen=True)

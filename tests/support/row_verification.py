@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from floodmark.core.settings import PipelineSettings
-from floodmark.core.status.verification import TableVerification
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.status import TableVerification
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.verify import PostgresRowComparer
-from floodmark.sources.cdc.rows.change_reader import CdcReader
+from floodmark.sources.cdc.reader import CdcReader
 from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sync.ports.progress import LoggedProgress
-from floodmark.sync.ports.reader import OpenReader
-from floodmark.sync.status import verify
+from floodmark.sources.sqlserver.driver import SqlServerConnection
+from floodmark.sync import status
+from floodmark.sync.ports import LoggedProgress, OpenReader
 
 
 def reading(source: SqlServerConnection) -> OpenReader:
@@ -24,7 +23,7 @@ def reading(source: SqlServerConnection) -> OpenReader:
 def verify_tables(
     settings: PipelineSettings, source: SqlServerConnection, warehouse: WarehouseConnection
 ) -> Iterator[TableVerification]:
-    return verify.verify_tables(
+    return status.verify_tables(
         settings,
         SqlServerSource(source),
         reading(source),

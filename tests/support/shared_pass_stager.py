@@ -9,12 +9,10 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from floodmark.core.errors import FloodmarkError
-from floodmark.core.window.plan import TablePlan, WindowPlan
+from floodmark.core.plan import TablePlan, WindowPlan
 from floodmark.spark import shared_pass
 from floodmark.spark.shared_pass import PassTable
-from floodmark.sync.ports.reader import SharedReader
-from floodmark.sync.ports.stager import StagedRows
-from floodmark.sync.ports.staging import StagingSink
+from floodmark.sync.ports import SharedReader, StagedRows, StagingSink
 from in_process_stager import InProcessStager
 
 _NO_LIMIT = 1 << 40

@@ -6,12 +6,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from floodmark.core.lsn import LsnAbsence
+from floodmark.core.position import LsnAbsence
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.source.feed import InstanceIdentity
-from floodmark.core.source.snapshot import CaptureInstance, SourceSnapshot, TableSnapshot
-from floodmark.core.source.state import TableState
+from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSnapshot, TableState
 from lsns import lsn
 
 ORDERS, ITEMS = TableName("dbo", "Orders"), TableName("dbo", "Items")

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.spark.engine import Engine
-from floodmark.spark.session import open_classic_engine
+from floodmark.spark.engine import Engine, open_classic_engine
 
 SUPPORT = str(Path(__file__).parent)
 SUBMIT_ARGUMENTS = (

@@ -17,30 +17,25 @@ import psycopg
 from benchmarks.capture_files import CaptureWriter
 from change_log import ChangeLog, spread
 from emulator_process import Emulator
+from floodmark.core.planning import classify_tables
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.source.snapshot import Verdict
-from floodmark.core.window.planning import classify_tables
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.snapshot import Verdict
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.verify import PostgresRowComparer
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sources.event_stream.capture_folder import CaptureFolder
-from floodmark.sources.event_stream.connection import StreamConnection
-from floodmark.sources.event_stream.kafka_topic import KafkaTopic
 from floodmark.sources.event_stream.reader import EventReader
-from floodmark.sources.event_stream.source import EventStreamSource
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sync.ports.progress import LoggedProgress
-from floodmark.sync.ports.reader import OpenReader
-from floodmark.sync.ports.stager import Stager
-from floodmark.sync.recovery.gaps import find_stopped
-from floodmark.sync.recovery.reload import LoadPlanner
-from floodmark.sync.run.advance import advance_window
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
-from floodmark.sync.status import verify
-from floodmark.sync.window.opened import OpenResult
+from floodmark.sources.event_stream.source import EventStreamSource, StreamConnection
+from floodmark.sources.event_stream.transport import CaptureFolder, KafkaTopic
+from floodmark.sources.sqlserver.driver import SqlServerConnection
+from floodmark.sync import status
+from floodmark.sync.finish import advance_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.sync.ports import LoggedProgress, OpenReader, Stager
+from floodmark.sync.repair import LoadPlanner, find_stopped
+from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
 from sql_client import SqlClient
 
@@ -162,7 +157,7 @@ class StreamRig:
     def differing(self) -> list[TableName]:
         """Return the tables whose living rows are not those of the source, row by row."""
         comparer = PostgresRowComparer(self.warehouse)
-        results = verify.verify_tables(
+        results = status.verify_tables(
             self.settings, self.source, self.open_reader(), self.ledger, comparer, progress=LoggedProgress()
         )
         return [each.source for each in results if not each.equal]

@@ -28,21 +28,19 @@ from floodmark.core.errors import (
     WindowBusyError,
     WindowExpiredError,
 )
-from floodmark.core.policies import Deletes, OnGap
+from floodmark.core.plan import WindowState
 from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.source.snapshot import Verdict
-from floodmark.core.window.plan import WindowState
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import Deletes, OnGap, PipelineSettings, TableSettings
+from floodmark.core.snapshot import Verdict
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sources.event_stream.capture_folder import CaptureFolder
 from floodmark.sources.event_stream.envelope import parse_envelope
-from floodmark.sources.event_stream.marks import PartitionMark
+from floodmark.sources.event_stream.epochs import PartitionMark
 from floodmark.sources.event_stream.reader import EventPassReader
-from floodmark.sources.event_stream.transport import PartitionEnds
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sync.recovery.reload import LoadPlanner
-from floodmark.sync.window.opened import OpenResult
+from floodmark.sources.event_stream.transport import CaptureFolder, PartitionEnds
+from floodmark.sources.sqlserver.driver import SqlServerConnection
+from floodmark.sync.repair import LoadPlanner
+from floodmark.sync.window import OpenResult
 from shared_pass_stager import SharedPassStager
 from sql_client import SqlClient
 from stream_rig import COLUMNS, ORDERS, PIPELINE, StreamRig

@@ -6,9 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from floodmark.core.imported.debezium import DebeziumOffset
-from floodmark.core.imported.ssis import SsisState
-from floodmark.core.lsn import Lsn
+from floodmark.core.imported import DebeziumOffset, SsisState
+from floodmark.core.position import Lsn
 
 TS = "2026-11-20T06:15:09.2514873"
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import psycopg
 
-from floodmark.core.naming import quote, quote_table
-from floodmark.core.schema import TableName
+from floodmark.core.schema import TableName, quote, quote_table
 
 if TYPE_CHECKING:
     from torture_rig import KillableRig

@@ -12,31 +12,26 @@ import psycopg
 import pyarrow as pa
 
 from emulator_process import Emulator
-from floodmark.core.position import Position
+from floodmark.core.plan import TablePlan, WindowPlan
+from floodmark.core.planning import classify_tables, known_positions
+from floodmark.core.position import Position, Version
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.source.history import LogEntry
-from floodmark.core.source.snapshot import Validity, Verdict
-from floodmark.core.version import Version
-from floodmark.core.window.plan import TablePlan, WindowPlan
-from floodmark.core.window.planning import classify_tables, known_positions
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.snapshot import LogEntry, Validity, Verdict
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.verify import PostgresRowComparer
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sources.change_tracking.cut import TrackingCutReader
-from floodmark.sources.change_tracking.reader import TrackingReader
+from floodmark.sources.change_tracking.reader import TrackingCutReader, TrackingReader
 from floodmark.sources.change_tracking.source import TrackingSource
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sync.ports.progress import LoggedProgress
-from floodmark.sync.ports.reader import Cut, CutReader, OpenReader
-from floodmark.sync.ports.stager import Stager
-from floodmark.sync.recovery.reload import LoadPlanner
-from floodmark.sync.run.advance import advance_window
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
-from floodmark.sync.status import verify
-from floodmark.sync.window.opened import OpenResult
+from floodmark.sources.sqlserver.driver import SqlServerConnection
+from floodmark.sync import status
+from floodmark.sync.finish import advance_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.sync.ports import Cut, CutReader, LoggedProgress, OpenReader, Stager
+from floodmark.sync.repair import LoadPlanner
+from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
 from sql_client import SqlClient
 
@@ -46,7 +41,7 @@ PIPELINE = "tracked"
 
 @dataclass
 class InterruptedCut:
-    """``sync.ports.reader.Cut`` that calls something between its tables."""
+    """``sync.ports.Cut`` that calls something between its tables."""
 
     cut: Cut
     before_table: Mapping[int, Callable[[], None]]
@@ -155,7 +150,7 @@ class TrackingRig:
     def differing(self) -> list[TableName]:
         """Return the tables whose living rows are not those of the source, row by row."""
         comparer = PostgresRowComparer(self.warehouse)
-        results = verify.verify_tables(
+        results = status.verify_tables(
             self.settings, self.source, self.open_reader(), self.ledger, comparer, progress=LoggedProgress()
         )
         return [each.source for each in results if not each.equal]

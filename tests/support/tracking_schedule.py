@@ -19,14 +19,13 @@ from floodmark.core.errors import (
     WindowBusyError,
     WindowExpiredError,
 )
+from floodmark.core.plan import LoadChunk, LoadKind, WindowPlan
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import Verdict
-from floodmark.core.window.chunks import LoadChunk
-from floodmark.core.window.plan import LoadKind, WindowPlan
+from floodmark.core.snapshot import Verdict
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sync.ports.staging import StagedPart, StagingSink
-from floodmark.sync.recovery.reload import LoadPlanner
-from floodmark.sync.window.opened import OpenResult
+from floodmark.sync.ports import StagedPart, StagingSink
+from floodmark.sync.repair import LoadPlanner
+from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
 from sql_client import SqlClient
 from tracking_rig import PIPELINE, TrackingRig

@@ -9,10 +9,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from floodmark.core.window.chunks import Bound, LoadChunk
-from floodmark.core.window.plan import WindowPlan
-from floodmark.sync.ports.stager import StagedCut, StagedRows
-from floodmark.sync.ports.staging import StagedPart, StagingSink
+from floodmark.core.plan import Bound, LoadChunk, WindowPlan
+from floodmark.sync.ports import StagedCut, StagedPart, StagedRows, StagingSink
 from in_process_stager import InProcessStager
 
 _Result = TypeVar("_Result")
@@ -61,7 +59,7 @@ class _SpoilingSink:
 
 @dataclass
 class TriedTwice:
-    """``sync.ports.stager.Stager``. The driver hears of one of the tries."""
+    """``sync.ports.Stager``. The driver hears of one of the tries."""
 
     stager: InProcessStager
     order: Order

@@ -9,11 +9,10 @@ from pathlib import Path
 from benchmarks.capture_files import CaptureWriter
 from change_log import ChangeLog
 from emulator_process import running_emulator
-from floodmark.core.policies import OnGap
 from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.core.settings import OnGap, PipelineSettings, TableSettings
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sources.sqlserver.driver import SqlServerConnection
 from sql_client import SqlClient
 from stream_rig import COLUMNS, ORDERS, PIPELINE, TABLE, StreamRig
 

@@ -13,11 +13,11 @@ import sys
 sys.path.insert(0, {folder!r})
 import floodmark
 from floodmark.postgres.sql import read_sql
-from floodmark.quality import data_docs
-from floodmark.sources.sqlserver import sql_files
+from floodmark.quality import great_expectations as data_docs
+from floodmark.sources.sqlserver import tables as sql_files
 from floodmark.spark.launch.command import application
 from floodmark.spark.launch.java import _JAVA_HOME
-from floodmark.wiring.places import config_path
+from floodmark.wiring.adapters import config_path
 
 assert floodmark.__file__.startswith({folder!r}), floodmark.__file__
 assert "floodmark.windows" in read_sql("ensure_schema")

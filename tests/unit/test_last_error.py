@@ -9,7 +9,7 @@ import pytest
 
 from floodmark_laptop.main_job import last_error
 
-OURS = {"level": "error", "event": "window 1: Spark did not start.", "logger": "floodmark.orchestration.failure"}
+OURS = {"level": "error", "event": "window 1: Spark did not start.", "logger": "floodmark.orchestration.tasks"}
 AIRFLOWS = {"level": "error", "event": "Task failed with exception", "logger": "task", "error_detail": [{"frames": []}]}
 INFO = {"level": "info", "event": "::endgroup::", "logger": "task"}
 

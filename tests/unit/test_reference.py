@@ -12,10 +12,10 @@ import pytest
 
 from documents.situations import KINDS, list_verdicts
 from documents.source_text import module_of, text_of
-from floodmark.core.alerts import runs
-from floodmark.core.alerts.kinds import ALERT_KINDS, standing_of
-from floodmark.core.source.snapshot import Verdict
-from floodmark.core.status.progress import Standing
+from floodmark.core import alerts
+from floodmark.core.alerts import ALERT_KINDS, standing_of
+from floodmark.core.progress import Standing
+from floodmark.core.snapshot import Verdict
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 FROM_ERRORS = {Verdict.NOT_PLANNABLE, Verdict.REFUSED}
@@ -41,13 +41,13 @@ def raised_kinds() -> Iterator[str]:
 def test_each_alert_of_the_code_is_described_and_no_other() -> None:
     failed = {kind for kind in ALERT_KINDS if kind.endswith("_failed")}
     assert set(raised_kinds()) - {"test"} == ALERT_KINDS.keys() - failed
-    from floodmark.core.alerts import runs
+    from floodmark.core import alerts
 
-    assert failed == {value for name, value in vars(runs).items() if name.endswith("_FAILED")}
+    assert failed == {value for name, value in vars(alerts).items() if name.endswith("_FAILED")}
 
 
 def test_a_failed_run_alone_is_an_incident() -> None:
-    assert [kind for kind in ALERT_KINDS if standing_of(kind) is Standing.INCIDENT] == [runs.RUN_FAILED]
+    assert [kind for kind in ALERT_KINDS if standing_of(kind) is Standing.INCIDENT] == [alerts.RUN_FAILED]
     assert standing_of("of_an_older_version") is Standing.ATTENTION
 
 

@@ -1,33 +1,45 @@
-"""The examination of a pipeline's source. It queries the source, and ``core.doctor`` judges the answers."""
+"""The examination of a pipeline's source, and the follow-up of a source that was renamed."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from croniter import croniter  # type: ignore[import-untyped]
 
-from floodmark.app.upkeep import likely_stop
-from floodmark.core.doctor.engine import examine_encoding, examine_engine, examine_server
-from floodmark.core.doctor.finding import Finding, Grade
-from floodmark.core.doctor.server import DiagnosisInput
-from floodmark.core.durations import format_duration
-from floodmark.core.errors import CdcNotEnabledError, FloodmarkError, SourcePermissionError
-from floodmark.core.source.beats import grant_beats
-from floodmark.core.window.planning import classify_tables, pinned_instances
+from floodmark.app.upkeep import find_table_settings, likely_stop
+from floodmark.core.capture import grant_beats
+from floodmark.core.doctor.server import (
+    DiagnosisInput,
+    Finding,
+    Grade,
+    examine_encoding,
+    examine_engine,
+    examine_server,
+)
+from floodmark.core.errors import CdcNotEnabledError, ConfigError, FloodmarkError, OperatorError, SourcePermissionError
+from floodmark.core.planning import classify_tables, pinned_instances
+from floodmark.core.position import format_duration
+from floodmark.wiring.adapters import wire, wire_ledger, wire_source
 from floodmark.wiring.connections import spark_target
-from floodmark.wiring.pipelines import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-    from floodmark.app.context import AppContext
-    from floodmark.config.upkeep import HeartbeatConfig
+    from floodmark.app.upkeep import AppContext
+    from floodmark.config.sections import HeartbeatConfig
     from floodmark.core.schema import TableName
-    from floodmark.core.source.feed import MemberMark
-    from floodmark.wiring.pipelines import PipelineWiring
+    from floodmark.core.snapshot import DatabaseIdentity, MemberMark
+    from floodmark.wiring.adapters import PipelineWiring
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The examination of a pipeline's source. It queries the source, and ``core.doctor`` judges the answers.
+
 
 _TICKS = 300
 
@@ -139,3 +151,75 @@ def write_grants(app: AppContext, pipeline: str, login: str) -> str:
     script = wiring.source.build_grants(login, wiring.settings, snapshot)
     heartbeat = app.config.heartbeat_of(pipeline)
     return script if heartbeat is None else f"{script}{grant_beats(heartbeat.table, login)}\n"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The decisions of the operator about names: which database a source is, and which pipeline was renamed.
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedDatabase:
+    """The database of a pipeline, before and after a confirmation."""
+
+    pipeline: str
+    before: DatabaseIdentity | None
+    now: DatabaseIdentity
+
+
+def reload_member(app: AppContext, pipeline: str, table: str, member: str) -> None:
+    """Let the next run of a pipeline read all rows of a member of a table, and sweep those that it no longer has.
+
+    Raises ConfigError for an unknown pipeline or table, OperatorError for a member that no run has examined.
+    """
+    source = next((each.source for each in app.config.settings(pipeline).tables if str(each.source) == table), None)
+    if source is None:
+        raise ConfigError(pipeline, f"it has no table {table}.", "Write it as in pipelines.yaml.")
+    ledger = wire_ledger(app.config).windows()
+    ledger.ensure_schema()
+    ledger.forget_mark(pipeline, source, member)
+
+
+def rename_pipeline(app: AppContext, name: str, to: str) -> Sequence[TableName]:
+    """Give all that the ledger has of a pipeline the name that it has in the configuration now. Return its tables.
+
+    Raises ConfigError where the configuration has the old name, or not the new one, and what the ledger raises.
+    """
+    if to not in app.config.pipelines:
+        raise ConfigError(to, "there is no such pipeline.", f"There are: {', '.join(sorted(app.config.pipelines))}.")
+    if name in app.config.pipelines:
+        raise ConfigError(name, "the configuration still has this pipeline.", "Rename it in pipelines.yaml first.")
+    ledger = wire_ledger(app.config).windows()
+    ledger.ensure_schema()
+    return ledger.rename_pipeline(name, to)
+
+
+def rename_target(app: AppContext, pipeline: str, table: str) -> tuple[TableName, TableName]:
+    """Give the ledger the target that a table has in the configuration now. Return the one before, and this one.
+
+    Raises ConfigError for an unknown pipeline or table, and what the ledger raises.
+    """
+    settings = find_table_settings(app, pipeline, table)
+    ledger = wire_ledger(app.config).windows()
+    ledger.ensure_schema()
+    return ledger.rename_target(pipeline, settings.source, settings.target), settings.target
+
+
+def confirm_database(app: AppContext, source: str, by: str) -> Sequence[FollowedDatabase]:
+    """Let all pipelines of a source follow the database that its connection leads to. by: the operator who decided.
+
+    Raises ConfigError for an unknown source, OperatorError where the source does not say which database it is.
+    """
+    if source not in app.config.sources:
+        raise ConfigError(source, "there is no such source.", f"There are: {', '.join(sorted(app.config.sources))}.")
+    found = wire_source(app.config, source).snapshots().read_snapshot([]).identity
+    if found is None:
+        raise OperatorError(source, "the server does not show which database it is.")
+    ledger = wire_ledger(app.config).windows()
+    ledger.ensure_schema()
+    confirmed = []
+    for pipeline in app.pipelines_of(source):
+        before = ledger.read_database(pipeline)
+        if before != found:
+            ledger.confirm_database(pipeline, found, by)
+        confirmed.append(FollowedDatabase(pipeline, before, found))
+    return confirmed

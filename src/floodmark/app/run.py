@@ -1,37 +1,209 @@
-"""One run of a pipeline: open the next window, load, check and advance it, and end the alerts whose cause has ended."""
+"""A run of a pipeline outside of Airflow, with its loads, its measures and its alerts."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from floodmark.app.alerts import reported_failure
-from floodmark.app.drift import drift_watch
-from floodmark.app.measure import measure_run
-from floodmark.app.upkeep import current_stop
-from floodmark.core.alerts.heartbeat import HEARTBEAT_MISSING
-from floodmark.core.alerts.runs import LAG, RUN_FAILED, RUN_LATE
-from floodmark.core.errors import FloodmarkError
-from floodmark.core.window.lane import is_replay_lane
-from floodmark.core.window.plan import WindowState
-from floodmark.sync.recovery.gaps import find_stopped, resolve_repair_alerts, update_left_out
-from floodmark.sync.recovery.quarantine import update_quarantined
-from floodmark.sync.run.advance import advance_window
-from floodmark.sync.run.check import check_window
-from floodmark.sync.run.open_window import open_window
-from floodmark.sync.upkeep.heartbeat import keep_heartbeat
-from floodmark.sync.window.opened import OpenResult
-from floodmark.wiring.pipelines import wire
+from floodmark.app.upkeep import current_stop, drift_watch, parse_table
+from floodmark.core.alert import Alert, build_raised_message
+from floodmark.core.alerts import (
+    HEARTBEAT_MISSING,
+    LAG,
+    LOAD_RUN_FAILED,
+    RUN_FAILED,
+    RUN_LATE,
+    RunFailure,
+    lag,
+    run_failed,
+)
+from floodmark.core.errors import (
+    FloodmarkBugError,
+    FloodmarkError,
+    NotCapturedYetError,
+    SourceLoginError,
+    SourceUnavailableError,
+    WindowBusyError,
+)
+from floodmark.core.plan import WindowState, is_replay_lane
+from floodmark.core.progress import SourceProgress
+from floodmark.core.status import measure_tables
+from floodmark.core.upkeep import table_sizes
+from floodmark.sync.finish import advance_window, check_window
+from floodmark.sync.open_window import open_window
+from floodmark.sync.repair import (
+    LoadPlanner,
+    end_left_out,
+    end_repair,
+    find_stopped,
+    report_left_out,
+    resolve_repair_alerts,
+    update_left_out,
+    update_quarantined,
+)
+from floodmark.sync.upkeep import keep_heartbeat
+from floodmark.sync.window import OpenResult
+from floodmark.wiring.adapters import wire, wire_channels, wire_ledger
 
 if TYPE_CHECKING:
-    from floodmark.app.context import AppContext
-    from floodmark.core.window.published import AdvanceResult
-    from floodmark.sync.ports.ledger import OpenedWindow
-    from floodmark.wiring.pipelines import PipelineWiring
+    from datetime import timedelta
+
+    from floodmark.app.upkeep import AppContext
+    from floodmark.core.alert import AlertMessage
+    from floodmark.core.plan import AdvanceResult, WindowPlan
+    from floodmark.sync.alerts import Channel, OpenAlert
+    from floodmark.sync.ledger import OpenedWindow
+    from floodmark.wiring.adapters import PipelineWiring
 
 _LOG = logging.getLogger(__name__)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The lag of each table after a run: as metrics and, beyond the pipeline's ``max_lag``, as an alert.
+#
+# The source is queried once more, so this is done only where something receives the result. It never fails the run that
+# it follows.
+
+
+_NOT_MEASURED = (SourceUnavailableError, SourceLoginError, NotCapturedYetError)
+"""After these errors the lag is not measured: the source was unreachable a moment ago, or has captured nothing yet."""
+
+
+@contextmanager
+def measured(app: AppContext, pipeline: str) -> Iterator[None]:
+    """Measure the lag when the step of a run in the block fails, because the lag then grows.
+
+    The error of the step is raised, whether or not the measurement succeeds.
+    """
+    try:
+        yield
+    except _NOT_MEASURED:
+        raise
+    except FloodmarkError as error:
+        try:
+            measure_run(app, pipeline)
+        finally:
+            raise error
+
+
+def measure_run(app: AppContext, pipeline: str, result: AdvanceResult | None = None) -> None:
+    """Measure the tables of a pipeline. result: the window that the run published, if any."""
+    max_lag, sending = app.config.pipeline(pipeline).max_lag, app.metrics.are_on()
+    try:
+        if sending and result is not None:
+            app.metrics.send_window(result, wire_ledger(app.config).read_window_seconds(result.window_id))
+        if sending or max_lag is not None:
+            _measure(app, pipeline, max_lag, sending=sending)
+    except FloodmarkError as error:
+        _LOG.warning("Could not measure the lag of pipeline %s: %s", pipeline, error)
+
+
+def _measure(app: AppContext, pipeline: str, max_lag: timedelta | None, *, sending: bool) -> None:
+    wiring = wire(app.config, pipeline)
+    marks = wiring.ledger.list_table_marks(pipeline)
+    # The positions of the log alone: no table is read.
+    snapshot = wiring.source.snapshots().read_snapshot(())
+    # While such a source is quiet, only its first change after a watermark shows how late a table is.
+    watermarks = {mark.watermark for mark in marks if mark.watermark} if snapshot.is_synchronous else ()
+    progress = SourceProgress({}, None)
+    if sending or watermarks:
+        progress = wiring.source.read_progress(watermarks, wiring.ledger.windows().list_marks(pipeline))
+    if sizes := table_sizes([mark.table for mark in marks], progress.sizes):
+        wiring.ledger.record_sizes(pipeline, sizes)
+    measures = measure_tables(marks, snapshot, progress)
+    if sending:
+        app.metrics.send_measures(pipeline, measures)
+    if max_lag is None:
+        return
+    limit = max_lag.total_seconds()
+    late = [each for each in measures if each.lag_seconds is not None and each.lag_seconds > limit]
+    if late:
+        app.alerts().raise_alert(lag(pipeline, late, limit, snapshot.taken_at))
+    else:
+        app.alerts().end_alerts(LAG, pipeline)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Alerts: a test message for the channels, and the alert about a failed run on the command line.
+
+
+_PRINTED = "See the output of the command."
+
+
+def send_test_message(app: AppContext) -> Mapping[str, str]:
+    """Send a message to every channel. Return by channel name why it was not accepted, "" where it was."""
+    alert = Alert(
+        kind="test",
+        subject="floodmark",
+        what="A test message was sent to every channel.",
+        means="This channel works.",
+        do="Nothing.",
+        event_key="test",
+    )
+    message = build_raised_message(alert, datetime.now(UTC))
+    return {channel.name: _try(channel, message) for channel in wire_channels(app.config)}
+
+
+def list_open_alerts(app: AppContext) -> Sequence[OpenAlert]:
+    """Return the open alerts about the pipelines and sources of the configuration, the oldest first."""
+    subjects = {*app.config.pipelines, *app.config.sources}
+    return [each for each in wire_ledger(app.config).alerts().list_open() if each.alert.subject in subjects]
+
+
+def _try(channel: Channel, message: AlertMessage) -> str:
+    try:
+        channel.send(message)
+    except FloodmarkError as error:
+        return str(error)
+    return ""
+
+
+@contextmanager
+def reported_failure(app: AppContext, pipeline: str) -> Iterator[None]:
+    """Raise the alert about a failed run when the block fails; what was raised goes on to the caller.
+
+    It is the same alert that a failed run in Airflow raises. It ends when any run succeeds. Airflow raises it after the
+    last retry of a run; a command has no retries. No alert is raised where another run is active, or where there is
+    nothing to read yet. Raises ConfigError for a pipeline that is not in the configuration.
+    """
+    app.config.pipeline(pipeline)
+    try:
+        yield
+    except (NotCapturedYetError, WindowBusyError):
+        raise
+    except FloodmarkError as error:
+        _report(app, pipeline, error)
+        raise
+    except Exception as error:
+        _report(app, pipeline, FloodmarkBugError(pipeline, f"the run ended with {type(error).__name__}.", _PRINTED))
+        raise
+
+
+def _report(app: AppContext, pipeline: str, error: FloodmarkError) -> None:
+    alert = run_failed(RUN_FAILED, pipeline, RunFailure.of(error), dag_id="", run_id="", task_id="")
+    where = f"pipeline {pipeline}, floodmark run on {socket.gethostname()}"
+    app.alerts().raise_alert(replace(alert, where=where, do=error.hint or _PRINTED))
+    report_tables(app, pipeline)
+
+
+def report_tables(app: AppContext, pipeline: str) -> None:
+    """Raise the alerts about the tables that are left out, after a run that failed. An error is only logged."""
+    try:
+        wiring = wire(app.config, pipeline)
+        report_left_out(wiring.settings, wiring.ledger.windows(), app.alerts())
+    except FloodmarkError as error:
+        _LOG.warning("Could not check which tables of %s are left out: %s", pipeline, error)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One run of a pipeline: open the next window, load, check and advance it, and end the alerts whose cause has ended.
+
+
 DELETED_AT_ONCE = 200
 StartLoad = Callable[["PipelineWiring", int], None]
 """A function that runs the load job of a window and returns when it has ended. Raises the error of the job."""
@@ -167,3 +339,53 @@ def _end_alerts(app: AppContext, pipeline: str, *, stopped: bool) -> None:
         update_left_out(wiring.settings, wiring.ledger.windows(), alerts)
     except FloodmarkError as error:
         _LOG.warning("Could not check which alerts about %s last: %s", pipeline, error)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Loads of single tables in parallel to the windows: repairs, and reloads that the operator requests.
+
+
+def load_planner(app: AppContext, pipeline: str) -> LoadPlanner:
+    """Return the load planner of a pipeline. Raises ConfigError where the pipeline is not in the configuration."""
+    wiring = wire(app.config, pipeline)
+    return LoadPlanner(
+        wiring.settings,
+        wiring.source.snapshots(),
+        wiring.ledger.windows(),
+        wiring.warehouse.windows(),
+        drift_watch(app, app.config.pipeline(pipeline).source),
+        app.alerts(),
+    )
+
+
+def open_reload(app: AppContext, pipeline: str, table: str, where: str | None) -> OpenResult:
+    """Open the reload of a table, or return the unfinished one. Raises from ``core.errors``.
+
+    table: schema.table of the source. where: a condition in T-SQL from the operator; it is checked here.
+    """
+    name = parse_table(pipeline, table)
+    condition = wire(app.config, pipeline).source.parse_condition(where, name) if where else ""
+    return load_planner(app, pipeline).open_reload(name, condition)
+
+
+def give_up_load(app: AppContext, pipeline: str, table: str) -> int:
+    """Drop the unfinished load of a table, with the alerts about it. Return its window. Raises from ``core.errors``."""
+    window_id = load_planner(app, pipeline).give_up(parse_table(pipeline, table))
+    app.alerts().end_alerts(LOAD_RUN_FAILED, pipeline)
+    return window_id
+
+
+def end_load(app: AppContext, pipeline: str, window_id: int) -> WindowPlan:
+    """End the alerts about the table and about failed loads after its window has been published. Return its plan."""
+    plan = wire(app.config, pipeline).ledger.windows().read_window(window_id).plan
+    alerts = app.alerts()
+    end_repair(plan, alerts)
+    end_left_out(plan, alerts)
+    alerts.end_alerts(LOAD_RUN_FAILED, pipeline)
+    return plan
+
+
+def is_loading(wiring: PipelineWiring, plan: WindowPlan) -> bool:
+    """Return whether a window of the plan's lane is unfinished."""
+    unfinished = wiring.ledger.windows().list_unfinished(plan.pipeline)
+    return any(opened.plan.lane == plan.lane for opened in unfinished)

@@ -10,15 +10,12 @@ from typing import Annotated
 
 import typer
 
-from floodmark.app.import_state import import_state, read_state_table
-from floodmark.app.status_json import json_text
-from floodmark.cli.grid import Column, Grid, GridRow, print_line
+from floodmark.app.configure import import_state, read_state_table
+from floodmark.app.status import json_text
 from floodmark.cli.process import EXIT_FAILED, AsJson, ConfigFile, Pipeline, Wide, explained, open_app, out
+from floodmark.cli.tables import Column, Grid, GridRow, print_line
 from floodmark.core.errors import ConfigError
-from floodmark.core.imported.airbyte import parse_airbyte_state
-from floodmark.core.imported.debezium import parse_debezium_offsets
-from floodmark.core.imported.outcome import TableImport
-from floodmark.core.imported.ssis import parse_ssis_state
+from floodmark.core.imported import TableImport, parse_airbyte_state, parse_debezium_offsets, parse_ssis_state
 
 StateFile = Annotated[Path | None, typer.Argument(help="A file with the state (default: standard input).")]
 Tables = Annotated[

@@ -8,16 +8,17 @@ output.
 
 from __future__ import annotations
 
+import getpass
 import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from floodmark.app.alerts import list_open_alerts, send_test_message
-from floodmark.cli import drift, import_state, java, quarantine, questions, runs, server, source
-from floodmark.cli.alert_lists import alerts_json, print_alerts
-from floodmark.cli.init import init
+from floodmark.app.configure import chosen_tables, enabling_script, write_config
+from floodmark.app.doctor import confirm_database, reload_member, rename_pipeline, rename_target
+from floodmark.app.run import list_open_alerts, send_test_message
+from floodmark.cli import drift, import_state, quarantine, runs
 from floodmark.cli.process import (
     EXIT_FAILED,
     AsJson,
@@ -28,24 +29,192 @@ from floodmark.cli.process import (
     open_app,
     out,
 )
+from floodmark.cli.tables import Column, Grid, GridRow, alerts_json, print_alerts, print_line
 from floodmark.config.loading import dump_config, load_config
-from floodmark.wiring.places import config_path
+from floodmark.core.errors import ConfigError
+from floodmark.core.snapshot import SurveyedTable
+from floodmark.spark.launch.processes import record_classes, server_command, server_environment
+from floodmark.spark.launch.target import DEFAULT_MASTER, SparkTarget
+from floodmark.wiring.adapters import config_path
+from floodmark.wiring.sources import survey
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``floodmark init``: the first configuration, from the tables of a source.
+
+
+_COLUMNS = (Column("table", 3), Column("rows", 2, is_number=True), Column("primary key", 1), Column("captured", 2))
+
+
+def init(
+    source: Annotated[str, typer.Option(prompt="Airflow connection of the source, of type mssql", help="Its id.")],
+    warehouse: Annotated[
+        str, typer.Option(prompt="Airflow connection of the warehouse, of type postgres", help="Its id.")
+    ] = "warehouse",
+    name: Annotated[
+        str, typer.Option(prompt="Name of the pipeline, and of the schema of its targets", help="Of the pipeline.")
+    ] = "shop",
+    table: Annotated[
+        list[str] | None, typer.Option(help="A table, schema.name (default: all). May be repeated.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="The file to write (default: FLOODMARK_CONFIG, include/pipelines.yaml).")
+    ] = None,
+) -> None:
+    """List the tables of a source, write a configuration for them, and print the T-SQL that enables CDC.
+
+    Nothing is changed at the source.
+    """
+    with explained():
+        path = output or config_path()
+        found = survey(source)
+        tables = chosen_tables(found, table or [])
+        _print_tables(found.database, tables)
+        write_config(path, name, source, warehouse, tables)
+        script = enabling_script(found, tables)
+    print_line(out, f"\n{path} is written. Read it, and remove the tables that you do not need.")
+    if script:
+        who = "a member of db_owner" if found.has_cdc else "a member of sysadmin"
+        print_line(out, f"Enable change data capture, as {who}:\n")
+        typer.echo(script)
+    doctor = f"floodmark doctor {name}" + (f" --config {output}" if output else "")
+    print_line(out, f"\nThen run this, which shows what is missing: {doctor}")
+    print_line(out, f"The rights that Floodmark's login needs: {doctor} --grants LOGIN")
+
+
+def _print_tables(database: str, tables: list[SurveyedTable]) -> None:
+    rows = [
+        GridRow(
+            (
+                str(each.name),
+                "-" if each.rows is None else f"{each.rows:,}",
+                ", ".join(each.key) or "none",
+                "yes" if each.has_cdc else "no",
+            ),
+            "" if each.key else "yellow",
+        )
+        for each in tables
+    ]
+    Grid(f"database {database}", _COLUMNS, rows).print(out)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``floodmark archive-classes``: the preparation of an installation for short starts of Spark.
+
+
+def archive_classes(
+    only_missing: Annotated[bool, typer.Option("--only-missing", help="Do nothing where they are recorded.")] = False,
+) -> None:
+    """Record the classes that Spark loads in a file of this installation, once: Spark then starts in half the time.
+    Needed again after a new version of Java or of pyspark. It takes a minute and 150 MB."""
+    with explained():
+        path = record_classes(only_missing)
+    typer.echo(f"{path}: {path.stat().st_size / 1e6:.0f} MB")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``floodmark spark-server``: a resident Spark, so that loads start none.
+
+
+def spark_server(
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen on.")] = 15002,
+    master: Annotated[str, typer.Option(help="The master that runs the tasks.")] = DEFAULT_MASTER,
+    conf: Annotated[list[str] | None, typer.Option(help="A property of Spark, as NAME=VALUE.")] = None,
+) -> None:
+    """Become a Spark Connect server for loads whose Spark connection names it, until a signal ends it."""
+    with explained():
+        target = SparkTarget(master, dict(_property(text) for text in conf or ()))
+        command, environment = server_command(target, host, port), server_environment(target)
+        try:
+            os.execvpe(command[0], command, environment)  # noqa: S606  (no shell, and Spark's own script)
+        except OSError as error:
+            raise ConfigError("spark-server", f"{command[0]}: {error.strerror}.") from None
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, is_one, value = text.partition("=")
+    if not is_one or not name.startswith("spark."):
+        raise ConfigError("spark-server", f"--conf {name} is not a property of Spark as NAME=VALUE.")
+    return name, value
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``floodmark source`` and ``floodmark rename``: decisions of the operator about sources and names.
+
+
+source_app = typer.Typer(no_args_is_help=True, help="Sources: which database they are.")
+
+
+def rename(
+    old: Annotated[str, typer.Argument(help="The name that the pipeline had.")],
+    new: Annotated[str, typer.Argument(help="The name that it has in the configuration now.")],
+    config: ConfigFile = None,
+) -> None:
+    """Let a pipeline that was renamed in the configuration go on with the watermarks, windows and quarantine that the
+    ledger has under its OLD name."""
+    with explained():
+        tables = rename_pipeline(open_app(config), old, new)
+    typer.echo(f"{new} goes on where {old} ended, with {len(tables)} tables: {', '.join(map(str, tables))}.")
+
+
+def rename_table(
+    pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.")],
+    table: Annotated[str, typer.Argument(help="Source table, as in the configuration.")],
+    config: ConfigFile = None,
+) -> None:
+    """Let TABLE go on at its watermark after its target was renamed, in the warehouse and in the configuration."""
+    with explained():
+        before, now = rename_target(open_app(config), pipeline, table)
+    typer.echo(f"{table} goes on in {now}, which was {before}.")
+
+
+@source_app.command("confirm")
+def confirm(
+    source: Annotated[str, typer.Argument(help="Name of the source in the configuration.")], config: ConfigFile = None
+) -> None:
+    """Confirm that SOURCE is now the database that its connection leads to, after a move or a change of the connection.
+    Watermarks stay as they are: the next run compares them with the log of that database."""
+    with explained():
+        confirmed = confirm_database(open_app(config), source, getpass.getuser())
+    for each in confirmed:
+        changed = f"; before, it followed {each.before}" if each.before and each.before != each.now else ""
+        typer.echo(f"{each.pipeline} follows {each.now}{changed}.")
+    if not confirmed:
+        typer.echo(f"No pipeline reads {source}.")
+
+
+@source_app.command("reload-device")
+def reload_device(
+    pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.")],
+    table: Annotated[str, typer.Argument(help="Source table, as in the configuration.")],
+    device: Annotated[str, typer.Argument(help="Name of the device: that of its file without the extension.")],
+    config: ConfigFile = None,
+) -> None:
+    """Let the next run read all rows of TABLE on DEVICE, and delete in the target what the device no longer has. For a
+    device whose changes since its last sync are lost."""
+    with explained():
+        reload_member(open_app(config), pipeline, table, device)
+    typer.echo(f"The next run of {pipeline} reads all rows of {table} on {device}.")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
-for command in (runs.run, runs.replay, runs.reload, questions.status, questions.doctor, questions.verify):
+for command in (runs.run, runs.replay, runs.reload, runs.status, runs.doctor, runs.verify):
     app.command()(command)
 app.command()(import_state.import_ssis_state)
 app.command()(import_state.import_debezium_offsets)
 app.command()(import_state.import_airbyte_state)
 app.command()(init)
-app.command()(source.rename)
-app.command("rename-target")(source.rename_table)
-app.command()(java.archive_classes)
-app.command()(server.spark_server)
+app.command()(rename)
+app.command("rename-target")(rename_table)
+app.command()(archive_classes)
+app.command()(spark_server)
 config_app = typer.Typer(no_args_is_help=True, help="The configuration.")
 app.add_typer(config_app, name="config")
 app.add_typer(drift.drift_app, name="drift")
-app.add_typer(source.source_app, name="source")
+app.add_typer(source_app, name="source")
 app.add_typer(quarantine.quarantine_app, name="quarantine")
 alerts_app = typer.Typer(no_args_is_help=True, help="Alerts and their channels.")
 app.add_typer(alerts_app, name="alerts")

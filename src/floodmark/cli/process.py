@@ -13,13 +13,12 @@ from typing import Annotated, TextIO
 import typer
 from rich.console import Console
 
-from floodmark.app.context import AppContext
-from floodmark.cli.grid import print_line, wrap_words
+from floodmark.app.upkeep import AppContext
+from floodmark.cli.tables import print_line, wrap_words
 from floodmark.config.loading import load_config
 from floodmark.core.errors import ConfigError, FloodmarkError
-from floodmark.sync.ports.progress import LoggedProgress, Progress
-from floodmark.wiring.metrics import AirflowMetrics
-from floodmark.wiring.places import config_path
+from floodmark.sync.ports import LoggedProgress, Progress
+from floodmark.wiring.adapters import AirflowMetrics, config_path
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from floodmark.app.quarantine import discard_rows, list_quarantined, release_rows
-from floodmark.app.status_json import json_text
-from floodmark.cli.grid import Column, Grid, GridRow, print_line
+from floodmark.app.operate import discard_rows, list_quarantined, release_rows
+from floodmark.app.status import json_text
 from floodmark.cli.process import AsJson, ConfigFile, Pipeline, Wide, explained, open_app, out
-from floodmark.core.recovery.release import Release
+from floodmark.cli.tables import Column, Grid, GridRow, print_line
+from floodmark.core.recovery import Release
 
 quarantine_app = typer.Typer(no_args_is_help=True, help="Rows that broke a rule.")
 Table = Annotated[str, typer.Argument(help="schema.table at the source.")]

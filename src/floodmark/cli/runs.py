@@ -1,30 +1,48 @@
-"""``floodmark run``, ``replay`` and ``reload``: the commands that move rows, without a scheduler."""
+"""The commands that move rows, and those that answer questions: ``status``, ``doctor``, ``verify``."""
 
 from __future__ import annotations
 
-from datetime import datetime
+import contextlib
+import json
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
-from floodmark.app.load import end_load, give_up_load, open_reload
-from floodmark.app.replay import end_failed_replays, replay_of
-from floodmark.app.run import StartLoad, finish_window, run_pipeline
-from floodmark.cli.process import ConfigFile, Pipeline, explained, open_app, out
-from floodmark.cli.progress_bars import drawn_progress
-from floodmark.cli.tables import print_replay, print_run
-from floodmark.core.errors import ConfigError, FloodmarkBugError
-from floodmark.core.recovery.replay_interval import NoInterval, parse_bounds
-from floodmark.spark.launch.process import run_load
+from floodmark.app.doctor import examine_source, write_grants
+from floodmark.app.operate import end_failed_replays, replay_of
+from floodmark.app.run import StartLoad, end_load, finish_window, give_up_load, open_reload, run_pipeline
+from floodmark.app.status import read_status, status_json, verify_pipeline
+from floodmark.cli.process import EXIT_FAILED, AsJson, ConfigFile, Pipeline, Wide, explained, open_app, out
+from floodmark.cli.progress import drawn_progress
+from floodmark.cli.tables import (
+    print_line,
+    print_replay,
+    print_run,
+    print_status,
+    print_verification,
+    verification_json,
+)
+from floodmark.core.doctor.server import Finding, Grade, worst
+from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
+from floodmark.core.recovery import NoInterval, parse_bounds
+from floodmark.core.status import PipelineStatus
+from floodmark.spark.launch.processes import run_load
+from floodmark.wiring.adapters import config_path, wire
 from floodmark.wiring.connections import spark_target
-from floodmark.wiring.pipelines import wire
-from floodmark.wiring.places import config_path
 
 if TYPE_CHECKING:
-    from floodmark.core.interval import Interval
-    from floodmark.core.window.published import AdvanceResult
-    from floodmark.wiring.pipelines import PipelineWiring
+    from floodmark.core.plan import AdvanceResult
+    from floodmark.core.position import Interval
+    from floodmark.wiring.adapters import PipelineWiring
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``floodmark run``, ``replay`` and ``reload``: the commands that move rows, without a scheduler.
 
 
 def run(pipeline: Pipeline, config: ConfigFile = None) -> None:
@@ -119,3 +137,143 @@ def _start_load(config: Path) -> StartLoad:
 def _show(result: AdvanceResult) -> None:
     """Print the result of a window."""
     print_run(out, result)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The findings of ``floodmark doctor`` as text and as JSON.
+
+
+_STYLES = {Grade.GOOD: "green", Grade.NOTE: "bold", Grade.RISK: "bold yellow", Grade.PROBLEM: "bold red"}
+_INDENT = "  "
+
+
+def print_findings(console: Console, pipeline: str, findings: Sequence[Finding], *, everything: bool) -> None:
+    """Print the findings, the worst first, each with its fix; the good ones only as a number, unless ``everything``."""
+    print_line(console, f"pipeline {pipeline}: its source", "bold")
+    bad = sorted((each for each in findings if each.grade is not Grade.GOOD), key=lambda finding: -finding.grade)
+    for each in bad:
+        print_line(console, f"{each.grade.name}: {each.check}: {each.subject}", _STYLES[each.grade])
+        print_line(console, each.text, indent=_INDENT)
+        if each.fix:
+            print_line(console, f"fix: {each.fix}", indent=_INDENT)
+    good = [each for each in findings if each.grade is Grade.GOOD]
+    if everything:
+        for each in good:
+            print_line(console, f"good: {each.check}: {each.subject}: {each.text}", _STYLES[Grade.GOOD])
+    elif good:
+        noun = "check is" if len(good) == 1 else "checks are"
+        print_line(console, f"{len(good)} {noun} good. --all lists them.", _STYLES[Grade.GOOD])
+
+
+def findings_json(findings: Sequence[Finding]) -> str:
+    """Return the findings as JSON."""
+    return json.dumps([_document(each) for each in findings], indent=2)
+
+
+def _document(finding: Finding) -> dict[str, str]:
+    return {
+        "grade": finding.grade.name.lower(),
+        "check": finding.check,
+        "subject": finding.subject,
+        "text": finding.text,
+        "fix": finding.fix,
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``floodmark status``, ``doctor`` and ``verify``: the commands that only read.
+
+
+DOCTOR_EXITS = {Grade.RISK: 3, Grade.PROBLEM: 4}
+STANDING_EXITS = {"fine": 0, "attention": 3, "incident": 4}
+
+
+def status(  # noqa: PLR0917  (typer gives them by name)
+    pipeline: Annotated[str | None, typer.Argument(help="One pipeline (default: all).")] = None,
+    live: Annotated[bool, typer.Option("--live", help="Query the source too: current verdict, lag, headroom.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="For monitoring: exit status 3 for attention, 4 for an incident.")
+    ] = False,
+    watch: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=1, help="Read it again and again, until Ctrl-C.")
+    ] = None,
+    as_json: AsJson = False,
+    wide: Wide = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show state, verdict, watermark, lag, last window and headroom of each table, and the open alerts."""
+    if watch is not None:
+        if check or as_json:
+            raise typer.BadParameter("--watch has no end, so it excludes --check and --json.")
+        _watch(config, pipeline, watch, live=live, wide=wide)
+        return
+    with explained():
+        statuses = _read_statuses(config, pipeline, live=live)
+    if as_json:
+        typer.echo(status_json(statuses))
+    else:
+        for each in statuses:
+            print_status(out, each, wide=wide)
+    code = max((STANDING_EXITS[each.standing] for each in statuses), default=0)
+    if check and code:
+        raise typer.Exit(code)
+
+
+def _read_statuses(config: Path | None, pipeline: str | None, *, live: bool) -> list[PipelineStatus]:
+    app = open_app(config)
+    names = [pipeline] if pipeline else list(app.config.pipelines)
+    return [read_status(app, name, live=live) for name in names]
+
+
+def _watch(config: Path | None, pipeline: str | None, seconds: float, *, live: bool, wide: bool) -> None:
+    """Print the status every so many seconds. A source or warehouse that is away for a while does not end it."""
+    with contextlib.suppress(KeyboardInterrupt), explained():
+        while True:
+            statuses, problem = [], ""
+            try:
+                statuses = _read_statuses(config, pipeline, live=live)
+            except FloodmarkError as error:
+                if not error.retryable:
+                    raise
+                problem = error.in_full
+            out.clear()
+            print_line(out, f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC, every {seconds:g} s")
+            if problem:
+                print_line(out, problem, "red")
+            for each in statuses:
+                print_status(out, each, wide=wide)
+            time.sleep(seconds)
+
+
+def doctor(
+    pipeline: Pipeline,
+    grants: Annotated[str | None, typer.Option(help="Print the permissions that this login needs, as T-SQL.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="List the good findings too.")] = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Examine the source of PIPELINE and show how to fix each finding. Exit status 3 for risks, 4 for problems."""
+    with explained():
+        app = open_app(config)
+        if grants is not None:
+            typer.echo(write_grants(app, pipeline, grants), nl=False)
+            return
+        findings = examine_source(app, pipeline)
+    if as_json:
+        typer.echo(findings_json(findings))
+    else:
+        print_findings(out, pipeline, findings, everything=everything)
+    if code := DOCTOR_EXITS.get(worst(findings)):
+        raise typer.Exit(code)
+
+
+def verify(pipeline: Pipeline, as_json: AsJson = False, wide: Wide = False, config: ConfigFile = None) -> None:
+    """Compare source and warehouse row by row and show the differing keys. Exit status 1 when there are any."""
+    with explained(), drawn_progress() as progress:
+        results = list(verify_pipeline(open_app(config, progress), pipeline))
+    if as_json:
+        typer.echo(verification_json(results))
+    else:
+        print_verification(out, results, wide=wide)
+    if not all(result.equal for result in results):
+        raise typer.Exit(EXIT_FAILED)

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 import yaml
 
-from floodmark.core.naming import IDENTIFIER_MAX_BYTES
-from floodmark.core.schema import TableName
-from floodmark.core.source.survey import SurveyedTable
+from floodmark.core.schema import IDENTIFIER_MAX_BYTES, TableName
+from floodmark.core.snapshot import SurveyedTable
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 _WORD_BEGINS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from floodmark.core.policies import DriftClass, DriftPolicy, NetSource
+from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
 
 _NO_INSTANCES = "a table has no capture instances"
 _NO_JOB = "there is no capture job that could lag"
@@ -30,7 +30,7 @@ class KindRules:
     net: NetSource | None = None
     """Where net changes are computed; None: where the configuration says."""
     drift_defaults: Mapping[DriftClass, DriftPolicy] = field(default_factory=dict)
-    """The defaults that differ from those of ``core.policies.ALLOWED``."""
+    """The defaults that differ from those of ``core.settings.ALLOWED``."""
 
     def of_table(self) -> Mapping[str, str]:
         """Return all keys that are refused in a table."""

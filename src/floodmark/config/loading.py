@@ -11,16 +11,32 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from floodmark.config.alerts import AlertsConfig, AppriseConfig, EmailConfig, WebhookConfig
-from floodmark.config.drift import DriftConfig, DriftWatchConfig
-from floodmark.config.fields import PARSE_RULES
 from floodmark.config.kinds import drop_keys, refuse_keys
-from floodmark.config.models import Config, FirstLoadConfig, PipelineConfig, RuleConfig, SourceConfig, TableConfig
-from floodmark.config.retention import RetentionConfig
-from floodmark.config.upkeep import CaptureConfig, CaptureJobConfig, HeartbeatConfig, StopConfig
+from floodmark.config.models import (
+    AlertsConfig,
+    AppriseConfig,
+    Config,
+    EmailConfig,
+    FirstLoadConfig,
+    PipelineConfig,
+    RuleConfig,
+    SourceConfig,
+    TableConfig,
+    WebhookConfig,
+)
+from floodmark.config.sections import (
+    PARSE_RULES,
+    CaptureConfig,
+    CaptureJobConfig,
+    DriftConfig,
+    DriftWatchConfig,
+    HeartbeatConfig,
+    RetentionConfig,
+    StopConfig,
+)
 from floodmark.core.errors import ConfigError
-from floodmark.core.policies import DriftClass
 from floodmark.core.schema import TableName
+from floodmark.core.settings import DriftClass
 
 _KEYS = {
     name

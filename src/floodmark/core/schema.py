@@ -1,9 +1,17 @@
-"""Tables and columns of the source, as the capture instance sees them."""
+"""Tables, columns and changes of a source, and the names of what holds them."""
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import IntEnum
+from ipaddress import ip_address
+
+# --------------------------------------------------------------------------------------------------------------------
+# Tables and columns of the source, as the capture instance sees them.
+
 
 MAX_LENGTH = -1
 _BARE = re.compile(r"[^\s.\[\]](?:[^.\[\]]*[^\s.\[\]])?")
@@ -127,3 +135,147 @@ class SourceTable:
             if column.name == name:
                 return column
         raise KeyError(name)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Change rows: their operation, and the columns that they changed.
+
+
+class Operation(IntEnum):
+    """The values of ``__$operation``, and ``MOVED``."""
+
+    DELETE = 1
+    INSERT = 2
+    BEFORE_UPDATE = 3
+    UPDATE = 4
+    MERGE = 5
+    """Only in net changes with ``all with merge``: an insert or an update."""
+    MOVED = 6
+    """Floodmark's own: an UPDATE that gave the row another key. The server writes 4 for it (``spark.statements``)."""
+
+
+def bits_by_byte(ordinals: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Return the bytes of an update mask, and their bits, that show whether one of the ordinals is set.
+
+    Each pair is the position of a byte, 0 for the last one, and its bits.
+    """
+    bits: dict[int, int] = {}
+    for ordinal in ordinals:
+        byte, bit = divmod(ordinal - 1, 8)
+        bits[byte] = bits.get(byte, 0) | 1 << bit
+    return tuple(sorted(bits.items()))
+
+
+def is_changed(mask: bytes, ordinal: int) -> bool:
+    """Return whether the bit of a column is set in an update mask.
+
+    ordinal: 1-based, of the capture instance. The bits are counted from the right: ordinal 1 is the lowest bit of the
+    last byte (docs/reference/sqlserver_cdc.md, "Update mask"). An ordinal beyond the mask is not set.
+    """
+    byte, bit = divmod(ordinal - 1, 8)
+    return byte < len(mask) and bool(mask[len(mask) - 1 - byte] >> bit & 1)
+
+
+def changed_ordinals(mask: bytes) -> Iterator[int]:
+    """Return the ordinals that are set in an update mask, ascending."""
+    bits = int.from_bytes(mask)
+    return (ordinal for ordinal in range(1, len(mask) * 8 + 1) if bits >> (ordinal - 1) & 1)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``Dataset``: what rows are read from or written to, named as OpenLineage's naming rules want it.
+#
+# A namespace has hosts and ports, never a login.
+
+
+_LOCAL_FOLDER = ("/", "@")
+"""What the host of a Unix socket begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A table, a topic or a file."""
+
+    namespace: str
+    name: str
+    """The name within the namespace."""
+    is_table: bool = False
+    """Whether it is one table. A topic and a file have the rows of several."""
+
+
+def table_dataset(scheme: str, host: str, port: int, database: str, table: TableName) -> Dataset:
+    """Return a table of a server: ``<scheme>://<host>:<port>``, ``<database>.<schema>.<table>``."""
+    named = "localhost" if host.startswith(_LOCAL_FOLDER) else host
+    in_uri = f"[{named}]" if ":" in named else named
+    return Dataset(f"{scheme}://{in_uri}:{port}", f"{database}.{table.schema}.{table.name}", is_table=True)
+
+
+def topic_dataset(servers: str, topic: str) -> Dataset:
+    """Return a topic of a Kafka cluster, named by the first of its servers."""
+    return Dataset(f"kafka://{servers.partition(',')[0].strip()}", topic)
+
+
+def file_dataset(path: str) -> Dataset:
+    """Return a file, a folder, or a pattern of files."""
+    return Dataset("file", path)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Host names and addresses: which of them mean the machine that uses them.
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or an address leads each machine to itself."""
+    if host.casefold() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Names that the Spark writer, the merge and the checks share: Floodmark's columns and its staging tables.
+
+
+LEDGER_SCHEMA = "floodmark"
+STAGING_SCHEMA = "floodmark_staging"
+
+LSN_COLUMN = "__lsn"
+OPERATION_COLUMN = "__op"
+WINDOW_COLUMN = "__window_id"
+LOADED_AT_COLUMN = "__loaded_at"
+DELETED_COLUMN = "__deleted"
+PART_COLUMN = "__part"
+"""A column of staging only: the Spark partition that wrote the row."""
+
+UNSTORABLE_COLUMN = "__unstorable"
+"""A column of staging only: a JSON object with the reason for each column whose text the warehouse cannot store."""
+
+TARGET_COLUMNS = (LSN_COLUMN, OPERATION_COLUMN, WINDOW_COLUMN, LOADED_AT_COLUMN, DELETED_COLUMN)
+IDENTIFIER_MAX_BYTES = 63
+KEEP_PREFIX = "__keep_"
+"""A prefix of columns of staging only: see ``keep_column``."""
+
+
+def keep_column(column: str) -> str:
+    """Return the staging column that is true where the change row omits a value and that of the target stays."""
+    name = KEEP_PREFIX + column
+    if len(name.encode()) <= IDENTIFIER_MAX_BYTES:
+        return name
+    return KEEP_PREFIX + hashlib.sha256(column.encode()).hexdigest()[:32]
+
+
+def optional_columns(table: SourceTable) -> tuple[str, ...]:
+    """Return the stored columns that have a keep column in staging, in order."""
+    return tuple(column.name for column in table.stored_columns if table.may_leave_out(column))
+
+
+def quote(identifier: str) -> str:
+    """Return a quoted identifier of standard SQL (PostgreSQL's, never T-SQL's brackets)."""
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def quote_table(name: TableName) -> str:
+    """Return the quoted two-part name."""
+    return f"{quote(name.schema)}.{quote(name.name)}"

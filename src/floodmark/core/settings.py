@@ -1,27 +1,209 @@
-"""The settings of a pipeline as plain values.
-
-``config`` reads them from ``pipelines.yaml``, planning uses them, and neither imports the other.
-"""
+"""The settings of a pipeline as plain values, with the policies that they choose."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 
-from floodmark.core.policies import (
-    DEFAULT_POLICIES,
-    Backfill,
-    Deletes,
-    DriftPolicies,
-    KeySpelling,
-    NetSource,
-    OnGap,
-    Rule,
-    SecurityFiltered,
-    TemporalPolicy,
-    UnstorablePolicy,
-    WhenAdded,
-)
 from floodmark.core.schema import TableName
+
+# --------------------------------------------------------------------------------------------------------------------
+# The policies that a configuration chooses: for deletes, gaps, drift, rules and fractions of a second.
+
+
+class Deletes(Enum):
+    """The effect of a delete at the source on the row of the target."""
+
+    SOFT = "soft"
+    """The row stays and is marked as deleted."""
+    HARD = "hard"
+    """The row is deleted; its key and LSN stay in the tombstone table."""
+
+
+class NetSource(Enum):
+    """The place where net changes are computed."""
+
+    SPARK = "spark"
+    """Spark computes them from all changes."""
+    SERVER = "server"
+    """The server's net function computes them."""
+
+
+class TemporalPolicy(Enum):
+    """The treatment of a fraction finer than a microsecond (datetime2(7), time(7), datetimeoffset(7))."""
+
+    TRUNCATE = "truncate"
+    """It is cut off."""
+    TEXT = "text"
+    """The column is text in the target, with all digits."""
+
+
+class UnstorablePolicy(Enum):
+    """The treatment of a text that the warehouse cannot store."""
+
+    QUARANTINE = "quarantine"
+    """The row goes to quarantine, with the column and the reason."""
+    REPLACE = "replace"
+    """U+FFFD takes the place of what cannot be stored. A key is never replaced: its row goes to quarantine."""
+    FAIL = "fail"
+    """The table leaves the window, and the run fails."""
+
+
+class SecurityFiltered(Enum):
+    """The handling of a table whose rows a security policy of the source filters."""
+
+    REFUSE = "refuse"
+    """The table is not read."""
+    ACCEPT = "accept"
+    """The rows that the login may see are loaded, and no load deletes the others."""
+
+
+class KeySpelling(Enum):
+    """The handling of a key whose spelling may change without a change that the source reports as another key."""
+
+    REFUSE = "refuse"
+    """The table is not read."""
+    FIXED = "fixed"
+    """The owner promises that no key changes its spelling."""
+
+
+class OnFailure(Enum):
+    """The effect of a broken rule."""
+
+    QUARANTINE = "quarantine"
+    """The row goes to quarantine."""
+    STOP = "stop"
+    """The run stops."""
+    WARN = "warn"
+    """The row is only reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A declared rule."""
+
+    name: str
+    sql: str
+    """A condition over the target's columns, in the warehouse's SQL; NULL passes."""
+    on_failure: OnFailure
+
+
+class OnGap(Enum):
+    """The handling of a table with a gap. The table is left out, and the others go on."""
+
+    FAIL = "fail"
+    """The table waits until the operator has it reloaded; runs end as failed with its verdict."""
+    REPAIR = "repair"
+    """The table is reloaded at once."""
+
+
+class Backfill(Enum):
+    """The rows whose new columns are loaded after a switch."""
+
+    ALL = "all"
+    """All rows that have a value in them."""
+    TOUCHED = "touched"
+    """The rows with a captured change since the column was added; the others get the value with their next change."""
+
+
+class DriftClass(Enum):
+    """A kind of change to a table."""
+
+    COLUMN_ADDED = "column_added"
+    COLUMN_DROPPED = "column_dropped"
+    TYPE_WIDENED = "type_widened"
+    TYPE_NARROWED = "type_narrowed"
+    TYPE_CHANGED = "type_changed"
+    NULLABILITY_CHANGED = "nullability_changed"
+    KEY_CHANGED = "key_changed"
+    TABLE_RENAMED = "table_renamed"
+    TABLE_DROPPED = "table_dropped"
+    CDC_DISABLED = "cdc_disabled"
+    INSTANCE_REPLACED = "instance_replaced"
+    UNKNOWN = "unknown"
+    """The DDL history contains a statement that left no difference Floodmark could name."""
+
+
+class DriftPolicy(Enum):
+    """The reaction of Floodmark to a drift. Every event is recorded in the ledger, whatever the policy."""
+
+    IGNORE = "ignore"
+    """Nothing else."""
+    ALERT = "alert"
+    """An alert is raised."""
+    HOLD = "hold"
+    """The table is left out of the pipeline's windows until the operator ends the hold; the others go on."""
+    EVOLVE = "evolve"
+    """The target is changed by the run that needs it."""
+    PROPOSE = "propose"
+    """The alert shows the T-SQL for a second capture instance."""
+
+
+_REPORT = (DriftPolicy.ALERT, DriftPolicy.IGNORE, DriftPolicy.HOLD)
+
+
+_STOP = (DriftPolicy.HOLD, DriftPolicy.ALERT)
+
+
+ALLOWED: Mapping[DriftClass, tuple[DriftPolicy, ...]] = {
+    DriftClass.COLUMN_ADDED: (DriftPolicy.PROPOSE, *_REPORT),
+    DriftClass.COLUMN_DROPPED: _REPORT,
+    # The target must follow before the first wider value can be merged.
+    DriftClass.TYPE_WIDENED: (DriftPolicy.EVOLVE, DriftPolicy.HOLD),
+    DriftClass.TYPE_NARROWED: (DriftPolicy.HOLD, DriftPolicy.ALERT, DriftPolicy.IGNORE),
+    # What the target cannot hold, or cannot be merged by, must never reach a window: it could not be finished.
+    DriftClass.TYPE_CHANGED: (DriftPolicy.HOLD,),
+    DriftClass.NULLABILITY_CHANGED: _REPORT,
+    DriftClass.KEY_CHANGED: (DriftPolicy.HOLD,),
+    # With alert, the run fails with the verdict, as for every other gap in the source.
+    DriftClass.TABLE_RENAMED: _STOP,
+    DriftClass.TABLE_DROPPED: _STOP,
+    DriftClass.CDC_DISABLED: _STOP,
+    DriftClass.INSTANCE_REPLACED: _STOP,
+    DriftClass.UNKNOWN: _REPORT,
+}
+"""The policies that make sense for a class; the first is the default."""
+
+
+GONE = frozenset({DriftClass.TABLE_RENAMED, DriftClass.TABLE_DROPPED, DriftClass.CDC_DISABLED})
+"""The classes that end by themselves when the same capture instance is found again."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriftPolicies:
+    """The policies of a table by class of drift."""
+
+    chosen: tuple[tuple[DriftClass, DriftPolicy], ...] = ()
+    """The policies of the configuration; the other classes have their default."""
+
+    def of(self, kind: DriftClass) -> DriftPolicy:
+        """Return the policy for a class."""
+        return dict(self.chosen).get(kind, ALLOWED[kind][0])
+
+
+DEFAULT_POLICIES = DriftPolicies()
+
+
+class WhenAdded(Enum):
+    """The way in which a table that is added to a pipeline is loaded."""
+
+    IN_WINDOW = "in_window"
+    """By the next window: the table joins the others at one position of the log, and they wait for it."""
+    IN_PARALLEL = "in_parallel"
+    """On a lane of its own, while the others go on."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> WhenAdded | None:
+        """Take ``beside`` as well, the name of ``in_parallel`` in earlier configurations."""
+        return cls.IN_PARALLEL if value == "beside" else None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The settings of a pipeline as plain values.
+#
+# ``config`` reads them from ``pipelines.yaml``, planning uses them, and neither imports the other.
+
 
 DEFAULT_LOB_BATCH_BYTES = 32_000_000
 DEFAULT_MAX_READS = 4
@@ -51,7 +233,7 @@ class TableSettings:
     first_load_when_added: WhenAdded = WhenAdded.IN_WINDOW
     on_gap: OnGap = OnGap.FAIL
     backfill: Backfill = Backfill.ALL
-    """See ``core.drift.switch``."""
+    """See ``core.drift.proposals``."""
     lob_batch_bytes: int = DEFAULT_LOB_BATCH_BYTES
     """The bytes at which a batch of rows with LOBs ends."""
     unstorable: UnstorablePolicy = UnstorablePolicy.QUARANTINE
@@ -76,3 +258,18 @@ class PipelineSettings:
     def sources(self) -> tuple[TableName, ...]:
         """Return the names of the source tables."""
         return tuple(table.source for table in self.tables)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The variables of the load job's environment: connections as JSON, with their passwords, a URL, and what to report.
+
+
+SOURCE_VARIABLE = "FLOODMARK_SOURCE"
+KIND_VARIABLE = "FLOODMARK_SOURCE_KIND"
+"""Holds the kind of the source; no secret."""
+LEDGER_VARIABLE = "FLOODMARK_LEDGER"
+WAREHOUSE_VARIABLE = "FLOODMARK_WAREHOUSE"
+REMOTE_VARIABLE = "FLOODMARK_SPARK_REMOTE"
+"""Holds the URL of a Spark Connect server, with its token, where the load uses one."""
+PROGRESS_VARIABLE = "FLOODMARK_PROGRESS_LINES"
+"""Set where the starter of the job reads its progress as lines for programs; no secret. Otherwise it is in the log."""

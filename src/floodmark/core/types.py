@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from floodmark.core.errors import ConfigError
-from floodmark.core.policies import TemporalPolicy
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable
+from floodmark.core.settings import TemporalPolicy
 
 MICROSECOND_DIGITS = 6
 

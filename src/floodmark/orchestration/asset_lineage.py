@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Asset
     from openlineage.client.event_v2 import Dataset as LineageDataset
 
-    from floodmark.core.dataset import Dataset
+    from floodmark.core.schema import Dataset
 
 
 def dataset_of_asset(asset: Asset, lineage_context: object) -> LineageDataset:
@@ -28,7 +28,7 @@ def dataset_of_asset(asset: Asset, lineage_context: object) -> LineageDataset:
     """
     from openlineage.client.event_v2 import Dataset as LineageDataset  # noqa: PLC0415  (see above)
 
-    from floodmark.wiring.places import config_path  # noqa: PLC0415  (see above)
+    from floodmark.wiring.adapters import config_path  # noqa: PLC0415  (see above)
 
     _, schema, name = asset.uri.removeprefix("floodmark://").split("/")
     found = _name_targets(config_path())(TableName(unquote(schema), unquote(name)))
@@ -39,6 +39,6 @@ def dataset_of_asset(asset: Asset, lineage_context: object) -> LineageDataset:
 def _name_targets(config: Path) -> Callable[[TableName], Dataset]:
     """Return the function that names targets. It is kept, since an event may have hundreds of them."""
     from floodmark.config.loading import load_config  # noqa: PLC0415  (see above)
-    from floodmark.wiring.pipelines import wire_warehouse  # noqa: PLC0415  (see above)
+    from floodmark.wiring.adapters import wire_warehouse  # noqa: PLC0415  (see above)
 
     return wire_warehouse(load_config(config, parse_rules=False)).name_datasets()

@@ -21,17 +21,24 @@ from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from floodmark.core.errors import ConfigError, FloodmarkBugError
-from floodmark.orchestration.failure import explained
-from floodmark.spark.launch.command import application, client_command, job_arguments, job_environment, job_settings
-from floodmark.spark.launch.output import JobOutput, start_failure
-from floodmark.spark.launch.parent_death import end_with_starter
+from floodmark.orchestration.tasks import explained
+from floodmark.spark.launch.command import (
+    JobOutput,
+    application,
+    client_command,
+    end_with_starter,
+    job_arguments,
+    job_environment,
+    job_settings,
+    start_failure,
+)
 from floodmark.spark.launch.target import DEFAULT_MASTER, target_of
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
-    from floodmark.core.window.load_result import LoadResult
+    from floodmark.core.planning import LoadResult
 
 _END_SECONDS = 5
 """The time that a load has to end by itself, after SIGTERM."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.listeners import hookimpl
 
 from floodmark.core.errors import ConfigError
-from floodmark.orchestration.names import OWNER
+from floodmark.orchestration.tasks import OWNER
 
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun

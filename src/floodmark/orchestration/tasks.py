@@ -1,37 +1,293 @@
-"""The work of the tasks of a run, with its outcome in Airflow's terms: skipped, failed for good, or to be retried.
-
-``sync`` decides, and the adapters read and write. This module only converts their outcome into Airflow's.
-"""
+"""The work of the tasks of a run, with its outcome in Airflow's terms, and the alerts that it raises."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk import Asset, get_current_context
+from airflow.sdk.definitions.callback import AsyncCallback
+from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError, AirflowSkipException
 
-from floodmark.app.load import end_load, is_loading, load_planner, open_reload
-from floodmark.app.measure import measured
-from floodmark.app.replay import end_replay, replay_of
-from floodmark.app.run import check_run, close_run, is_outdated, open_next, publish_run, stopped_table
-from floodmark.core.errors import ConfigError, NotCapturedYetError
+from floodmark.app.operate import can_replay, end_replay, replay_of
+from floodmark.app.run import (
+    check_run,
+    close_run,
+    end_load,
+    is_loading,
+    is_outdated,
+    load_planner,
+    measured,
+    open_next,
+    open_reload,
+    publish_run,
+    report_tables,
+    stopped_table,
+)
+from floodmark.app.upkeep import AppContext
+from floodmark.config.loading import load_config
+from floodmark.config.models import Config, PipelineConfig
+from floodmark.core.alert import Alert
+from floodmark.core.alerts import REPLAY_FAILED, RUN_FAILED, RunFailure, data_interval, run_failed, run_late
+from floodmark.core.errors import ConfigError, FloodmarkError, NotCapturedYetError
+from floodmark.core.plan import WindowState
 from floodmark.core.position import Position
-from floodmark.core.recovery.replay_interval import NoInterval
+from floodmark.core.recovery import NoInterval
 from floodmark.core.schema import TableName
-from floodmark.core.window.plan import WindowState
-from floodmark.orchestration.context import open_app
-from floodmark.orchestration.failure import explained
+from floodmark.sync.alerts import Delivery
+from floodmark.wiring.adapters import AirflowMetrics
 
 if TYPE_CHECKING:
-    from floodmark.core.window.published import PublishedTable
-    from floodmark.wiring.pipelines import PipelineWiring
+    from floodmark.core.plan import PublishedTable
+    from floodmark.wiring.adapters import PipelineWiring
 
 _LOG = logging.getLogger(__name__)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The errors that a call to Airflow's API server raises. They belong to two families without a common base class; the
+# second one is raised when the server itself fails.
+
+
+AIRFLOW_ERRORS = (AirflowException, AirflowRuntimeError)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``VariableNotes``: an Airflow variable that records which channels were notified while the warehouse is unreachable.
+#
+# Without it, an alert about an unreachable warehouse would be sent in every run, and its end would never be reported.
+
+
+VARIABLE = "floodmark_alerts_not_in_the_ledger"
+
+
+class VariableNotes:
+    """``sync.alerts.AlertNotes`` in an Airflow variable. Outside of Airflow's processes there are no notes.
+
+    Two processes that write at the same time may lose a note. The cost is a message that is sent twice.
+    """
+
+    def read(self) -> dict[str, Delivery]:
+        if not _is_inside_airflow():
+            return {}
+        from airflow.sdk import Variable  # noqa: PLC0415
+
+        try:
+            rows = Variable.get(VARIABLE, default=None, deserialize_json=True)
+        except (*AIRFLOW_ERRORS, ValueError) as error:
+            _LOG.warning("Could not read variable %s: %s", VARIABLE, error)
+            return {}
+        found = [_parse(row) for row in (rows if isinstance(rows, list) else [])]
+        return {delivery.alert.event_key: delivery for delivery in found if delivery is not None}
+
+    def write(self, notes: Mapping[str, Delivery]) -> None:
+        if not _is_inside_airflow():
+            return
+        from airflow.sdk import Variable  # noqa: PLC0415
+
+        rows = [_row(delivery) for delivery in notes.values()]
+        description = "Alerts that were sent while Floodmark's ledger could not be reached."
+        try:
+            Variable.set(VARIABLE, rows, description=description, serialize_json=True)
+        except AIRFLOW_ERRORS as error:
+            _LOG.warning("Could not write variable %s: %s", VARIABLE, error)
+
+
+def _is_inside_airflow() -> bool:
+    """Return whether variables are available: a task, a callback or a trigger has a supervisor that provides them."""
+    from airflow.sdk.execution_time import task_runner  # noqa: PLC0415
+
+    return getattr(task_runner, "SUPERVISOR_COMMS", None) is not None
+
+
+def _row(delivery: Delivery) -> dict[str, Any]:
+    return {
+        "alert": asdict(delivery.alert),
+        "raised_at": delivery.raised_at.isoformat(),
+        "told": sorted(delivery.notified),
+    }
+
+
+def _parse(row: Any) -> Delivery | None:
+    """Return None for a row that this version cannot read. A lost note costs one more message."""
+    try:
+        fields = dict(row["alert"])
+        if fields["table"] is not None:
+            fields["table"] = TableName(**fields["table"])
+        return Delivery(Alert(**fields), datetime.fromisoformat(row["raised_at"]), notified=set(row["told"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        _LOG.warning("Could not read a note in variable %s: %r", VARIABLE, error)
+        return None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The ``AppContext`` of a task: notes in an Airflow variable, metrics by Airflow.
+
+
+def open_app(config_path: Path | str, *, parse_rules: bool = True) -> AppContext:
+    """Return the context of a task. parse_rules: see ``load_config``. Raises ConfigError."""
+    return app_of(load_config(config_path, parse_rules=parse_rules))
+
+
+def app_of(config: Config) -> AppContext:
+    """Return the context over a configuration that has been read."""
+    return AppContext(config, VariableNotes(), AirflowMetrics())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The callbacks that Airflow calls when a run has failed or is late.
+#
+# The callback for failed runs belongs to the DAG. The DAG processor runs it at the scheduler's request, so that it also
+# runs when the task, its worker or its machine was killed. Only the task knows the error. It leaves the error for the
+# callback in XCom.
+
+
+FAILURE_KEY = "floodmark_failure"
+_UNFINISHED = ("queued", "running")
+BACKFILL = "backfill"
+"""The type of the runs that ``airflow backfill`` creates or repeats."""
+
+
+def leave_failure(error: FloodmarkError) -> None:
+    """Leave the error in XCom for the callback. Do nothing outside of a task; a failure to do so is only logged."""
+    try:
+        context = get_current_context()
+    except RuntimeError:
+        return
+    try:
+        context["ti"].xcom_push(FAILURE_KEY, asdict(RunFailure.of(error)))
+    except AIRFLOW_ERRORS as problem:
+        _LOG.warning("Could not save the cause of this failure for its alert: %s", problem)
+
+
+def failure_callback(
+    config_path: Path, kind: str, subject: str, kind_by_task: Mapping[str, str]
+) -> Callable[[Mapping[str, Any]], None]:
+    """Return the ``on_failure_callback`` of a DAG.
+
+    kind, and the values of kind_by_task for single tasks: an alert kind of ``core.alerts``. subject: the pipeline
+    or the source. A failed backfill of a pipeline raises an alert of another kind than a failed run.
+    """
+
+    def notify(context: Mapping[str, Any]) -> None:
+        ti, dag = context.get("ti"), context["dag"]
+        task_id = ti.task_id if ti else ""
+        app = open_app(config_path, parse_rules=False)
+        replayed = _replayed(context) if kind == RUN_FAILED else ""
+        if replayed and not can_replay(app, subject):
+            # A backfill that was refused: no later one would end an alert about it.
+            return
+        alert = run_failed(
+            REPLAY_FAILED if replayed else kind_by_task.get(task_id, kind),
+            subject,
+            _take_failure(ti),
+            dag_id=dag.dag_id,
+            run_id=context["run_id"],
+            task_id=task_id,
+            part=replayed,
+        )
+        app.alerts().raise_alert(alert)
+        if alert.kind == RUN_FAILED:
+            report_tables(app, subject)
+
+    return notify
+
+
+def _take_failure(ti: Any) -> RunFailure | None:
+    if ti is None:
+        return None
+    try:
+        return RunFailure.parse(ti.xcom_pull(task_ids=ti.task_id, key=FAILURE_KEY))
+    except AIRFLOW_ERRORS as problem:
+        _LOG.warning("Could not read why task %s failed: %s", ti.task_id, problem)
+        return None
+
+
+def _replayed(context: Mapping[str, Any]) -> str:
+    """Return the data interval of a backfill, "" for another run.
+
+    Airflow passes the run only where one of its tasks has run. Otherwise only the run's id is known.
+    """
+    run = context.get("dag_run")
+    if run is None:
+        return context["run_id"] if context["run_id"].startswith(f"{BACKFILL}__") else ""
+    return data_interval(run.data_interval_start, run.data_interval_end) if run.run_type == BACKFILL else ""
+
+
+def deadline_of(config_path: Path, name: str, pipeline: PipelineConfig) -> DeadlineAlert | None:
+    """Return the deadline of a run: it must end within ``max_lag`` after it was queued. None without ``max_lag``.
+
+    A deadline does not detect data that are late for another reason, such as a held table: see ``app.run``.
+    """
+    if pipeline.max_lag is None:
+        return None
+    known = {"config": str(config_path), "pipeline": name, "limit_seconds": pipeline.max_lag.total_seconds()}
+    return DeadlineAlert(
+        reference=DeadlineReference.DAGRUN_QUEUED_AT,
+        interval=pipeline.max_lag,
+        # It runs in the triggerer: an executor without a free slot may be the reason why the run is late.
+        callback=AsyncCallback(report_late_run, known),
+    )
+
+
+async def report_late_run(config: str, pipeline: str, limit_seconds: float, context: Mapping[str, Any]) -> None:
+    """Raise the alert about a late run, unless the run has ended or is a backfill.
+
+    Airflow also calls this when the run failed before its deadline, which is another alert. A backfill repeats rows
+    and is never late.
+    """
+    run = context["dag_run"]
+    if run["state"] not in _UNFINISHED or run["run_type"] == BACKFILL:
+        return
+    queued_at = str(run["queued_at"]).replace("T", " ").partition(".")[0] + " UTC"
+    alert = run_late(pipeline, run["dag_run_id"], queued_at, limit_seconds)
+    alerts = open_app(config, parse_rules=False).alerts()
+    # Channels and ledger block, and the triggerer runs all its triggers in one thread.
+    await asyncio.to_thread(alerts.raise_alert, alert)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Retry or fail: the only place that decides it, and the message in the log of a failed task.
+#
+# The error itself holds the decision (``FloodmarkError.retryable``). Any other exception is left alone: Airflow prints
+# its traceback and retries.
+
+
+_log = logging.getLogger(__name__)
+
+
+def as_airflow_error(error: FloodmarkError) -> Exception:
+    """Return the error for Airflow: AirflowFailException ends the task, AirflowException lets it be retried."""
+    kind = AirflowException if error.retryable else AirflowFailException
+    failure: Exception = kind(str(error))
+    return failure
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Pass our errors to Airflow as one message, without a traceback."""
+    try:
+        yield
+    except FloodmarkError as error:
+        retry = "The task is retried while it has retries left." if error.retryable else "The task is not retried."
+        _log.error("%s %s", error.in_full, retry)
+        leave_failure(error)
+        raise as_airflow_error(error) from None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The work of the tasks of a run, with its outcome in Airflow's terms: skipped, failed for good, or to be retried.
+#
+# ``sync`` decides, and the adapters read and write. This module only converts their outcome into Airflow's.
+
+
 WATERMARK_KEY = "watermark"
 
 
@@ -205,3 +461,10 @@ def run_open_replay(config_path: Path, pipeline: str, begin: datetime, end: date
 def end_backfill(config_path: Path, pipeline: str, replayed: str) -> None:
     """End the alert about a backfill that has finished. replayed: its data interval."""
     end_replay(open_app(config_path, parse_rules=False), pipeline, replayed)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The owner of Floodmark's DAGs in Airflow.
+
+
+OWNER = "floodmark"

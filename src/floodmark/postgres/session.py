@@ -7,13 +7,22 @@ concern.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from typing import Protocol
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
 
 import psycopg
+from psycopg.conninfo import make_conninfo
+from psycopg.pq import TransactionStatus
+from psycopg.rows import DictRow, dict_row
 
+from floodmark.carried_file import path_of, read_file
 from floodmark.core.errors import (
     FloodmarkBugError,
     FloodmarkError,
@@ -21,7 +30,59 @@ from floodmark.core.errors import (
     WarehouseAdminError,
     WarehouseUnavailableError,
 )
-from floodmark.postgres.kept_sessions import keep_or_close, take_kept
+from floodmark.core.schema import TableName, is_loopback
+from floodmark.postgres.sql import read_sql
+
+# --------------------------------------------------------------------------------------------------------------------
+# Sessions that stay open between the short transactions of one step, so that the step opens one instead of dozens.
+#
+# To open a session takes longer than most of the ledger's statements: a process of the server, TLS, a password that is
+# hashed thousands of times, and several round trips. A session is kept in the thread that opened it, for seconds: some
+# firewalls cut a connection that is idle for longer. Whether it still lives, its next user finds out.
+
+
+IDLE_SECONDS = 10.0
+_Idle = dict[str, tuple[psycopg.Connection, float]]
+_idle: ContextVar[_Idle | None] = ContextVar("idle", default=None)
+
+
+@contextmanager
+def kept_sessions() -> Iterator[None]:
+    """Keep one session per database until the block ends; within another such block, until that one ends."""
+    if _idle.get() is not None:
+        yield
+        return
+    idle: _Idle = {}
+    token = _idle.set(idle)
+    try:
+        yield
+    finally:
+        _idle.reset(token)
+        for session, _ in idle.values():
+            session.close()
+
+
+def take_kept(conninfo: str) -> psycopg.Connection | None:
+    """Return the kept session, which is no longer kept then; None where there is none that was used recently."""
+    session, since = (_idle.get() or {}).pop(conninfo, (None, 0.0))
+    if session is not None and time.monotonic() - since > IDLE_SECONDS:
+        session.close()
+        return None
+    return session
+
+
+def keep_or_close(conninfo: str, session: psycopg.Connection) -> None:
+    """Keep a session for the next transaction, or close it: outside of a block, or where another one is kept."""
+    idle = _idle.get()
+    is_idle = session.info.transaction_status is TransactionStatus.IDLE
+    if idle is not None and is_idle and conninfo not in idle:
+        idle[conninfo] = (session, time.monotonic())
+    else:
+        session.close()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+
 
 SUBJECT = "warehouse"
 _SETTINGS = {
@@ -83,7 +144,7 @@ _TRUST_HINT = (
 
 
 class Reachable(Protocol):
-    """A database that can be connected to, such as ``postgres.connection.WarehouseConnection``."""
+    """A database that can be connected to, such as ``postgres.session.WarehouseConnection``."""
 
     def conninfo(self) -> str:
         """Return the connection string for libpq."""
@@ -244,3 +305,105 @@ def _connect_error(error: psycopg.Error, subject: str) -> FloodmarkError:
 
 def _one_line(message: str) -> str:
     return " ".join(message.split()).rstrip(".?")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The connection to the warehouse: a value that travels as JSON in an environment variable and hides its password.
+
+
+_CONNECT_TIMEOUT_SECONDS = 15
+
+
+def default_sslmode(host: str) -> str:
+    """Return the ``sslmode`` of a connection that names none: only what stays on this machine is not verified."""
+    return "prefer" if host.startswith(("/", "@")) or is_loopback(host) else "verify-full"
+
+
+@dataclass(frozen=True, slots=True)
+class WarehouseConnection:
+    """A PostgreSQL database and the user that opens it."""
+
+    host: str
+    """A name, an address, or the folder of a Unix socket."""
+    port: int
+    database: str
+    user: str
+    password: str = field(default="", repr=False)
+    sslmode: str = "prefer"
+    """The ``sslmode`` of libpq. A connection of a user gets ``default_sslmode``."""
+    sslrootcert: str = ""
+    """The file with the certificates of the authorities; empty for libpq's default."""
+    root_pem: str = field(default="", repr=False)
+    """The contents of ``sslrootcert``, where the connection has travelled to another machine."""
+
+    @classmethod
+    def from_json(cls, text: str) -> WarehouseConnection:
+        """Return the connection that ``to_json`` wrote. Raises ValueError or TypeError for any other text."""
+        return cls(**json.loads(text))
+
+    def to_json(self) -> str:
+        """Return the connection as JSON, with the password: for an environment variable, never an argument or a log."""
+        return json.dumps(asdict(self))
+
+    def portable(self) -> WarehouseConnection:
+        """Return the connection with the contents of its file, for other machines. Raises ValueError."""
+        # libpq takes "system" for the authorities of the machine that connects.
+        if self.sslrootcert in ("", "system"):
+            return self
+        return replace(self, root_pem=read_file(self.sslrootcert, str(self), "sslrootcert"))
+
+    def conninfo(self) -> str:
+        """Return the connection string for libpq and psycopg. It holds the password."""
+        return make_conninfo(
+            "",
+            **self._named(),
+            host=self.host,
+            port=self.port,
+            dbname=self.database,
+            user=self.user,
+            password=self.password or None,
+        )
+
+    def uri(self) -> str:
+        """Return the URI for ADBC. It holds the password."""
+        login = quote(self.user, safe="") + (f":{quote(self.password, safe='')}" if self.password else "")
+        # The folder of a socket is not valid in the host part of a URI.
+        query = urlencode({"host": self.host, "port": self.port, **self._named()}, quote_via=quote)
+        return f"postgresql://{login}@/{quote(self.database, safe='')}?{query}"
+
+    def _named(self) -> dict[str, str]:
+        named = {
+            "application_name": "floodmark",
+            # ADBC sends texts in UTF-8, whatever the role or the database sets.
+            "client_encoding": "UTF8",
+            "connect_timeout": str(_CONNECT_TIMEOUT_SECONDS),
+            # The session that holds a load is idle for as long as the load takes.
+            "keepalives_idle": "60",
+            "sslmode": self.sslmode,
+        }
+        root = path_of(self.root_pem) if self.root_pem else self.sslrootcert
+        return named | ({"sslrootcert": root} if root else {})
+
+    def __str__(self) -> str:
+        return f"{self.user}@{self.host}:{self.port}/{self.database}"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Statements of ``postgres/sql``, run by their names.
+
+
+def query(session: psycopg.Connection, statement: str, **parameters: Any) -> list[DictRow]:
+    """Return the rows of a statement of ``postgres/sql``; [] for one that returns none."""
+    cursor = session.cursor(row_factory=dict_row).execute(read_sql(statement), parameters)
+    return cursor.fetchall() if cursor.description else []
+
+
+def source_parameters(name: TableName) -> dict[str, str]:
+    """Return the parameters of a statement that name a table of the source."""
+    return {"source_schema": name.schema, "source_name": name.name}
+
+
+def source_arrays(names: Iterable[TableName]) -> dict[str, list[str]]:
+    """Return the parameters of a statement about many tables of the source, in the order of ``TableName``."""
+    ordered = sorted(names)
+    return {"source_schemas": [name.schema for name in ordered], "source_names": [name.name for name in ordered]}

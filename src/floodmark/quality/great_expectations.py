@@ -1,21 +1,14 @@
-"""The checks of a window, and its report by Great Expectations, the data docs, as a static site.
-
-Plain SQL gives the answers (``one_pass``). This module is the only importer of ``great_expectations``: the import takes
-seconds and is done when a window does not pass all checks. The context is ephemeral and does not contain the
-warehouse's password, which is substituted when the engine is created. So neither the report nor a printed context shows
-it.
-
-Great Expectations has its own rules for names and texts. Asset and suite names become paths, a query is a template of
-``str.format`` and then a text of SQLAlchemy, and the rows of a batch become a part of such a query. ``_neutral``,
-``_as_template`` and ``_as_batch`` each serve one of them. A report that cannot be written stops no table.
-"""
+"""The report on the checks of a window by Great Expectations, and the data docs as a static site."""
 
 from __future__ import annotations
 
+import fcntl
+import json
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -24,16 +17,196 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import URL
 
 from floodmark.core.errors import ConfigError, DataQualityError, FloodmarkError
+from floodmark.core.plan import TableCounts, WindowPlan
 from floodmark.core.schema import TableName
-from floodmark.core.window.plan import TableCounts, WindowPlan
-from floodmark.quality.data_docs import build_pages, configure_folder, locked, passed, publish, run_name
-from floodmark.quality.one_pass import FailedCheck, UnansweredCheck, find_failed
-from floodmark.quality.report import CheckedBatch
-from floodmark.quality.suites import BATCH, Batch, Check, RowCount, Severity, build_batches
-from floodmark.sync.ports.warehouse import CheckedRows
+from floodmark.quality.checks import (
+    BATCH,
+    Batch,
+    Check,
+    CheckedBatch,
+    FailedCheck,
+    RowCount,
+    Severity,
+    UnansweredCheck,
+    build_batches,
+    find_failed,
+    from_json,
+    render_index,
+    render_passed,
+    to_json,
+)
+from floodmark.sync.ports import CheckedRows
 
 if TYPE_CHECKING:
     from great_expectations.data_context import EphemeralDataContext
+    from great_expectations.data_context.types.base import DataContextConfig
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The folder of the data docs: the results and pages of Great Expectations, how long they are kept, the front page.
+#
+# ``<docs_dir>/index.html`` and the pages of windows without findings are ours (``report``); Great Expectations makes
+# the pages of suites and results of the others. The results of each window are kept as JSON below ``.stores``, so that
+# the front page shows earlier windows too.
+
+
+_SITE = "floodmark"
+_STORES = ".stores"
+_RESULTS = "validation_results"
+_RECORDS = "windows"
+_PASSED = "passed"
+_STYLES = Path(__file__).parent / "data_docs_styles"
+
+
+def configure_folder(config: DataContextConfig, docs_dir: Path) -> None:
+    """Point the stores of suites and results, and the site, to ``docs_dir``."""
+    for store, class_name, folder in (
+        (config.expectations_store_name, "ExpectationsStore", "expectations"),
+        (config.validation_results_store_name, "ValidationResultsStore", _RESULTS),
+    ):
+        config.stores[store] = {"class_name": class_name, "store_backend": _backend(docs_dir / _STORES / folder)}
+    config.plugins_directory = str(_STYLES)
+    config.data_docs_sites = {
+        _SITE: {"class_name": "SiteBuilder", "show_how_to_buttons": False, "store_backend": _backend(docs_dir)}
+    }
+
+
+def _backend(folder: Path) -> dict[str, str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    return {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder)}
+
+
+def run_name(pipeline: str, window_id: int) -> str:
+    """Return the name of a window in results."""
+    return f"{pipeline} window {window_id}"
+
+
+def passed(docs_dir: Path, plan: WindowPlan, checked_at: datetime, batches: Sequence[Batch]) -> list[CheckedBatch]:
+    """Write the page of a window that passed every check, and return its results."""
+    page = Path(_PASSED, f"{run_name(plan.pipeline, plan.window_id)} {_stamp(checked_at)}.html")
+    found = [
+        CheckedBatch(
+            plan.pipeline,
+            plan.window_id,
+            checked_at,
+            batch.name.removeprefix(f"{plan.pipeline}."),
+            len(batch.checks),
+            failures=(),
+            warnings=(),
+            page=str(page),
+        )
+        for batch in batches
+    ]
+    descriptions = {batch.name: [check.description for check in batch.checks] for batch in batches}
+    (docs_dir / _PASSED).mkdir(parents=True, exist_ok=True)
+    (docs_dir / page).write_text(render_passed(plan.pipeline, plan.window_id, checked_at, descriptions), "utf-8")
+    return found
+
+
+def build_pages(
+    context: EphemeralDataContext, plan: WindowPlan, checked_at: datetime, batches: Mapping[str, str]
+) -> list[CheckedBatch]:
+    """Write the pages of a window that Great Expectations has checked, and return its results.
+
+    batches: the names of the batches, by the names of their suites.
+    """
+    store = context.validation_results_store
+    keys = [key for key in store.list_keys() if key.run_id.run_time == checked_at]
+    context.build_data_docs(
+        resource_identifiers=[*keys, *{key.expectation_suite_identifier for key in keys}], build_index=False
+    )
+    return [
+        _checked_batch(plan, checked_at, key, batches[key.expectation_suite_identifier.name], store.get(key))
+        for key in keys
+    ]
+
+
+def publish(docs_dir: Path, checked: Sequence[CheckedBatch], kept_windows: int) -> None:
+    """Record the results of a window, delete those of old windows of its pipeline, and write the front page."""
+    records = docs_dir / _STORES / _RECORDS
+    records.mkdir(parents=True, exist_ok=True)
+    first = checked[0]
+    name = f"{first.pipeline} {_stamp(first.checked_at)}.json"
+    _replace(records / name, json.dumps([to_json(batch) for batch in checked]))
+    windows = {path: _read_record(path) for path in records.glob("*.json")}
+    own = sorted((path for path, batches in windows.items() if batches[0].pipeline == first.pipeline), reverse=True)
+    for path in own[kept_windows:]:
+        for page in {batch.page for batch in windows.pop(path)}:
+            (docs_dir / page).unlink(missing_ok=True)
+            _result_of(docs_dir, page).unlink(missing_ok=True)
+        path.unlink()
+    _replace(docs_dir / "index.html", render_index(batch for batches in windows.values() for batch in batches))
+
+
+def _read_record(path: Path) -> list[CheckedBatch]:
+    return [from_json(batch) for batch in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def _replace(path: Path, content: str) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(content, encoding="utf-8")
+    partial.replace(path)
+
+
+def _stamp(moment: datetime) -> str:
+    """Return a moment as a part of file names, which sort by it."""
+    return f"{moment:%Y%m%dT%H%M%S.%fZ}"
+
+
+def _result_of(docs_dir: Path, page: str) -> Path:
+    """Return the file in which Great Expectations keeps the result that a page shows."""
+    return docs_dir / _STORES / _RESULTS / Path(page).relative_to(Path(page).parts[0]).with_suffix(".json")
+
+
+def _page(key: Any) -> str:
+    """Return the path of a result's page, relative to the folder."""
+    return "/".join(("validations", *map(str, key.to_tuple()))) + ".html"
+
+
+def _checked_batch(plan: WindowPlan, checked_at: datetime, key: Any, name: str, result: Any) -> CheckedBatch:
+    failed = [each for each in result.results if not each.success]
+    sentences: dict[str, list[str]] = {"critical": [], "warning": []}
+    for each in failed:
+        severity = getattr(each.expectation_config.severity, "value", each.expectation_config.severity)
+        sentences["warning" if severity == "warning" else "critical"].append(_sentence(each))
+    return CheckedBatch(
+        pipeline=plan.pipeline,
+        window_id=plan.window_id,
+        checked_at=checked_at,
+        name=name.removeprefix(f"{plan.pipeline}."),
+        checks=len(result.results),
+        failures=tuple(sentences["critical"]),
+        warnings=tuple(sentences["warning"]),
+        page=_page(key),
+    )
+
+
+def _sentence(result: Any) -> str:
+    found = result.result.get("observed_value", result.result.get("unexpected_count", "no"))
+    return f"expected: {result.expectation_config.description}; found: {found} rows"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, so that two pipelines write to it one after the other."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The checks of a window, and its report by Great Expectations, the data docs, as a static site.
+#
+# Plain SQL gives the answers (``one_pass``). This module is the only importer of ``great_expectations``: the import
+# takes seconds and is done when a window does not pass all checks. The context is ephemeral and does not contain the
+# warehouse's password, which is substituted when the engine is created. So neither the report nor a printed context
+# shows it.
+#
+# Great Expectations has its own rules for names and texts. Asset and suite names become paths, a query is a template of
+# ``str.format`` and then a text of SQLAlchemy, and the rows of a batch become a part of such a query. ``_neutral``,
+# ``_as_template`` and ``_as_batch`` each serve one of them. A report that cannot be written stops no table.
+
 
 _log = logging.getLogger(__name__)
 _DATASOURCE = "warehouse"
@@ -44,7 +217,7 @@ OpenRows = Callable[[WindowPlan, Mapping[TableName, TableCounts]], Sequence[Chec
 
 
 class GreatExpectationsQuality:
-    """``sync.ports.quality.Quality`` over SQLAlchemy. It writes the data docs to ``docs_dir`` (index.html)."""
+    """``sync.ports.Quality`` over SQLAlchemy. It writes the data docs to ``docs_dir`` (index.html)."""
 
     def __init__(
         self,
@@ -57,7 +230,7 @@ class GreatExpectationsQuality:
     ) -> None:
         """Prepare the checks.
 
-        url: the warehouse, for SQLAlchemy. open_rows: see ``sync.ports.warehouse.Merging``. kept_windows: the number of
+        url: the warehouse, for SQLAlchemy. open_rows: see ``sync.ports.Merging``. kept_windows: the number of
         windows per pipeline whose pages the report keeps.
         """
         self._url = url

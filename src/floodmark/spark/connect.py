@@ -24,12 +24,11 @@ from pyspark.sql.connect.client.retries import DefaultPolicy
 from pyspark.sql.connect.session import SparkSession as RemoteSession
 
 from floodmark.core.errors import ConfigError, LoadKilledError, LoadStartError
-from floodmark.core.job_variables import REMOTE_VARIABLE
-from floodmark.spark.engine import OpeningEngine
-from floodmark.spark.error_transport import recover
-from floodmark.spark.launch.connect_server import REQUIRED_SETTINGS
-from floodmark.spark.session import SESSION_SETTINGS
-from floodmark.spark.workers import LOADED_VERSION, VERSION_SCHEMA, report_version
+from floodmark.core.settings import REMOTE_VARIABLE
+from floodmark.spark.engine import SESSION_SETTINGS, OpeningEngine
+from floodmark.spark.errors import recover
+from floodmark.spark.launch.processes import REQUIRED_SETTINGS
+from floodmark.spark.stage import LOADED_VERSION, VERSION_SCHEMA, report_version
 
 _LOG = logging.getLogger(__name__)
 _START = "Start the server with 'floodmark spark-server', from the same version of Floodmark."

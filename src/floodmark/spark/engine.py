@@ -6,12 +6,21 @@ waits. Meanwhile the driver imports its modules, begins the load in the ledger a
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Protocol
 
 from pyspark.sql import SparkSession
+
+from floodmark.spark.launch.command import WORKER_DAEMON
+from floodmark.spark.launch.java import java_environment
+
+_LOG = logging.getLogger(__name__)
 
 
 class Engine(Protocol):
@@ -54,3 +63,75 @@ class OpeningEngine:
         self._pool.shutdown()
         if self._engine.exception() is None:
             self._engine.result().stop()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The Spark session of a load in a Java of its own: that of spark-submit, or of this process.
+
+
+SESSION_SETTINGS = {
+    # Columns of a case-sensitive source may differ in case alone.
+    "spark.sql.caseSensitive": "true",
+    # Moments are microseconds of UTC; the machine's time zone must not change them.
+    "spark.sql.session.timeZone": "UTC",
+    # One record is a whole batch of rows (see packing).
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
+    # Many parts, coalesced to this size: the memory of a task does not depend on the size of the window.
+    "spark.sql.shuffle.partitions": "64",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+}
+_REPEATED = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
+"""Loggers that print the stack trace of a failed task. The driver gets it as an exception and logs one message."""
+_GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
+"""The variable that spark-submit sets, whose Java runs already."""
+
+
+@dataclass(frozen=True)
+class ClassicEngine:
+    """``Engine`` in a Java of its own."""
+
+    session: SparkSession
+
+    @property
+    def masters(self) -> Sequence[str]:
+        return (str(self.session.sparkContext.master),)
+
+    def cores(self) -> int:
+        return int(self.session.sparkContext.defaultParallelism)
+
+    def stop(self) -> None:
+        # The stop of Python's part waits a second for a thread that ends with the process.
+        self.session.sparkContext._jsc.stop()
+
+
+def open_classic_engine() -> ClassicEngine:
+    """Return the engine of spark-submit with Floodmark's settings; without spark-submit, a local one on all cores."""
+    began = time.monotonic()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if _GATEWAY_VARIABLE not in os.environ:
+        os.environ.update(java_environment())
+    builder = SparkSession.builder
+    for name, value in (WORKER_DAEMON | SESSION_SETTINGS).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    silence(session, _REPEATED)
+    java = session.sparkContext._jvm.java.lang.System
+    _LOG.info(
+        "Spark %s on %s is up after %.1f s. Its Java is %s in %s.",
+        session.version,
+        session.sparkContext.master,
+        time.monotonic() - began,
+        java.getProperty("java.version"),
+        java.getProperty("java.home"),
+    )
+    return ClassicEngine(session)
+
+
+def silence(session: SparkSession, loggers: Sequence[str]) -> None:
+    """Let loggers of Java print nothing."""
+    jvm = session.sparkContext._jvm
+    log4j = jvm.org.apache.logging.log4j
+    for name in loggers:
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)

@@ -6,6 +6,7 @@ import argparse
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,47 +14,65 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
-from floodmark.core.hosts import is_loopback
-from floodmark.core.job_variables import (
+from floodmark.core.plan import TableCounts
+from floodmark.core.planning import STARTED, LoadResult, format_load_result
+from floodmark.core.progress import ReadProgress, StepProgress, format_progress_line
+from floodmark.core.schema import TableName, is_loopback
+from floodmark.core.settings import (
     KIND_VARIABLE,
     LEDGER_VARIABLE,
     PROGRESS_VARIABLE,
     SOURCE_VARIABLE,
     WAREHOUSE_VARIABLE,
 )
-from floodmark.core.schema import TableName
-from floodmark.core.window.load_result import STARTED, LoadResult, format_load_result
-from floodmark.core.window.plan import TableCounts
-from floodmark.postgres.connection import WarehouseConnection
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sources.cdc.rows.change_reader import open_cdc_reader
-from floodmark.sources.cdc.rows.parts import plan_cdc_parts
+from floodmark.sources.cdc.reader import open_cdc_reader, plan_cdc_parts
 from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sources.change_tracking.cut import open_tracking_cut
-from floodmark.sources.change_tracking.parts import plan_tracking_parts
-from floodmark.sources.change_tracking.reader import open_tracking_reader
+from floodmark.sources.change_tracking.reader import open_tracking_cut, open_tracking_reader, plan_tracking_parts
 from floodmark.sources.change_tracking.source import TrackingSource
-from floodmark.sources.compact.fleet import Fleet
-from floodmark.sources.compact.parts import plan_compact_parts
-from floodmark.sources.compact.reader import open_compact_reader
+from floodmark.sources.compact.reader import Fleet, open_compact_reader, plan_compact_parts
 from floodmark.sources.compact.source import CompactSource
-from floodmark.sources.event_stream.connection import StreamConnection
-from floodmark.sources.event_stream.parts import plan_event_parts
-from floodmark.sources.event_stream.reader import open_event_pass, open_event_reader
-from floodmark.sources.event_stream.source import EventStreamSource
-from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.event_stream.reader import open_event_pass, open_event_reader, plan_event_parts
+from floodmark.sources.event_stream.source import EventStreamSource, StreamConnection
+from floodmark.sources.sqlserver.driver import SqlServerConnection
 from floodmark.spark.engine import Engine, OpeningEngine
-from floodmark.spark.error_transport import recover
+from floodmark.spark.errors import recover
 from floodmark.spark.launch.target import SparkTarget
-from floodmark.spark.printed_progress import PrintedProgress
 from floodmark.spark.stager import SparkStager
-from floodmark.sync.ports.progress import LoggedProgress
-from floodmark.sync.ports.reader import OpenCut, OpenReader, OpenShared, PlanParts
-from floodmark.sync.ports.source import Source
-from floodmark.sync.run.load import load_window
+from floodmark.sync.load import load_window
+from floodmark.sync.ports import LoggedProgress, OpenCut, OpenReader, OpenShared, PlanParts, Source
 
 _LOG = logging.getLogger(__name__)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``PrintedProgress``: the progress of a load as lines on standard output, for the process that started the job.
+
+
+class PrintedProgress:
+    """``sync.ports.Progress`` for a starter that draws it."""
+
+    every_seconds = 1.0
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def report(self, read: ReadProgress) -> None:
+        self._print(read)
+
+    def report_step(self, step: StepProgress) -> None:
+        self._print(step)
+
+    def _print(self, progress: ReadProgress | StepProgress) -> None:
+        with self._lock:
+            # In one piece: the lines of the log go to the same pipe.
+            sys.stdout.write(format_progress_line(progress) + "\n")
+            sys.stdout.flush()
+
+
+# --------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

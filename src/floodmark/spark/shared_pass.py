@@ -20,20 +20,25 @@ from pyspark import TaskContext
 from pyspark.sql import Row, SparkSession
 
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError
+from floodmark.core.plan import MemberRead
+from floodmark.core.planning import format_error, parse_error
 from floodmark.core.schema import TableName
-from floodmark.core.window.load_result import format_error, parse_error
-from floodmark.core.window.members import MemberRead
-from floodmark.spark.error_transport import transported_errors
-from floodmark.spark.net import drop_superseded_changes, gather_changes
-from floodmark.spark.packing import BUCKETS, PACKED_SCHEMA, Entry, Unpacked, entries, pack, pack_note
-from floodmark.spark.run_tasks import run_tasks
-from floodmark.spark.small_tables import MOST_BYTES
-from floodmark.spark.stage import StageWriter
-from floodmark.sync.ports.members import format_members, noted, parse_members
-from floodmark.sync.ports.reader import SharedReader
-from floodmark.sync.ports.stager import StagedRows
-from floodmark.sync.ports.staging import StagedPart
-from floodmark.sync.run.refusals import concerns_one_table
+from floodmark.spark.errors import transported_errors
+from floodmark.spark.net import (
+    BUCKETS,
+    PACKED_SCHEMA,
+    Entry,
+    Unpacked,
+    drop_superseded_changes,
+    entries,
+    gather_changes,
+    pack,
+    pack_note,
+)
+from floodmark.spark.stage import MOST_BYTES, StageWriter, run_tasks
+from floodmark.sync.ledger import format_members, noted, parse_members
+from floodmark.sync.load import concerns_one_table
+from floodmark.sync.ports import SharedReader, StagedPart, StagedRows
 
 _LOG = logging.getLogger(__name__)
 MOST_CHANGES = 250_000

@@ -16,35 +16,40 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError
-from floodmark.core.interval import Interval
-from floodmark.core.policies import NetSource
+from floodmark.core.plan import Bound, LoadChunk, LoadKind, MemberRead, WindowPlan
+from floodmark.core.position import Interval
 from floodmark.core.schema import TableName
+from floodmark.core.settings import NetSource
 from floodmark.core.types import list_losses
-from floodmark.core.window.chunks import Bound, LoadChunk
-from floodmark.core.window.members import MemberRead
-from floodmark.core.window.plan import LoadKind, WindowPlan
-from floodmark.spark.cut import CutTable, stage_cut_in_task
 from floodmark.spark.engine import Engine
-from floodmark.spark.error_transport import recover
-from floodmark.spark.net import drop_superseded_changes, gather_changes
-from floodmark.spark.packing import PACKED_SCHEMA, pack, pack_members
-from floodmark.spark.run_tasks import deal_in_turn, run_tasks
+from floodmark.spark.errors import recover
+from floodmark.spark.net import PACKED_SCHEMA, drop_superseded_changes, gather_changes, pack, pack_members
 from floodmark.spark.shared_pass import PassTable, stage_pass
-from floodmark.spark.small_tables import SmallTable, stage_small_tables
-from floodmark.spark.stage import COUNTS_SCHEMA, StageWriter
-from floodmark.sync.ports.members import noted, parse_members
-from floodmark.sync.ports.reader import (
+from floodmark.spark.stage import (
+    COUNTS_SCHEMA,
+    CutTable,
+    SmallTable,
+    StageWriter,
+    deal_in_turn,
+    run_tasks,
+    stage_cut_in_task,
+    stage_small_tables,
+)
+from floodmark.sync.ledger import noted, parse_members
+from floodmark.sync.load import ReadSlots
+from floodmark.sync.ports import (
     ChangeReader,
     OpenCut,
     OpenReader,
     OpenShared,
     PlanParts,
+    StagedCut,
+    StagedPart,
+    StagedRows,
+    StagingSink,
     TableParts,
     TableReader,
 )
-from floodmark.sync.ports.stager import StagedCut, StagedRows
-from floodmark.sync.ports.staging import StagedPart, StagingSink
-from floodmark.sync.run.read_slots import ReadSlots
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,7 +65,7 @@ class _Reads:
 
 
 class SparkStager:
-    """``sync.ports.stager.Stager``.
+    """``sync.ports.Stager``.
 
     open_engine: called when the first task is about to start, and for each after it. open_cut: for a source whose
     tables can be read at one moment. open_shared: for a source that has the changes of all tables in one feed.

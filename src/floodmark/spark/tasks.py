@@ -6,11 +6,9 @@ A fleet's reader is imported when a task has one: only loads of fleets need its 
 """
 
 from floodmark.postgres.warehouse.sink import PostgresSink
-from floodmark.sources.cdc.rows.change_reader import open_cdc_reader
+from floodmark.sources.cdc.reader import open_cdc_reader
 from floodmark.sources.change_tracking.reader import open_tracking_reader
-from floodmark.spark.run_tasks import run_tasks
-from floodmark.spark.small_tables import SmallTable
-from floodmark.spark.stage import StageWriter
+from floodmark.spark.stage import SmallTable, StageWriter, run_tasks
 
 __all__ = [
     "PostgresSink",

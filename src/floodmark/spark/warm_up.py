@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from floodmark.spark.net import gather_changes
-from floodmark.spark.packing import PACKED_SCHEMA
-from floodmark.spark.run_tasks import run_tasks
+from floodmark.spark.net import PACKED_SCHEMA, gather_changes
+from floodmark.spark.stage import run_tasks
 
 
 def run_both_kinds(session: SparkSession) -> None:

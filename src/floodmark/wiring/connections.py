@@ -12,15 +12,13 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from floodmark.core.errors import ConfigError
-from floodmark.sources.sqlserver.addresses import require_host
-from floodmark.sources.sqlserver.connection import ApplicationIntent, SqlServerConnection
+from floodmark.sources.sqlserver.driver import ApplicationIntent, SqlServerConnection, require_host
 
 if TYPE_CHECKING:
-    from floodmark.postgres.connection import WarehouseConnection
-    from floodmark.sources.compact.fleet import Fleet
-    from floodmark.sources.event_stream.capture_folder import CaptureFolder
-    from floodmark.sources.event_stream.connection import StreamConnection
-    from floodmark.sources.event_stream.kafka_topic import KafkaTopic
+    from floodmark.postgres.session import WarehouseConnection
+    from floodmark.sources.compact.reader import Fleet
+    from floodmark.sources.event_stream.source import StreamConnection
+    from floodmark.sources.event_stream.transport import CaptureFolder, KafkaTopic
     from floodmark.spark.launch.target import SparkTarget
 
 SQL_SERVER_PORT = 1433
@@ -101,7 +99,7 @@ def fleet_connection(conn_id: str) -> Fleet:
     Extras: path (a folder, or a pattern such as /data/*.db) or paths (a list of them), shipped, consumer,
     purge_after_days. Raises ConfigError.
     """
-    from floodmark.sources.compact.fleet import DEFAULT_CONSUMER, Fleet
+    from floodmark.sources.compact.reader import DEFAULT_CONSUMER, Fleet
 
     extras = read_extras(read_connection(conn_id, "fs"), conn_id, _FLEET_EXTRAS)
     paths = extras.get("paths") or [required_field(extras.get("path"), conn_id, "path in its extra")]
@@ -122,8 +120,8 @@ def stream_connection(conn_id: str, stream_conn_id: str) -> StreamConnection:
     Extra of type fs: path, the folder of the event hub. Extra of type kafka: topic and librdkafka's settings. Raises
     ConfigError.
     """
-    from floodmark.sources.event_stream.capture_folder import CaptureFolder
-    from floodmark.sources.event_stream.connection import StreamConnection
+    from floodmark.sources.event_stream.source import StreamConnection
+    from floodmark.sources.event_stream.transport import CaptureFolder
 
     found = read_connection(stream_conn_id, "fs", "kafka")
     try:
@@ -139,7 +137,7 @@ def stream_connection(conn_id: str, stream_conn_id: str) -> StreamConnection:
 
 def _kafka_topic(found: Any, conn_id: str) -> KafkaTopic:
     """Return the topic of a connection of type kafka. Its extra has librdkafka's names, as Airflow's provider wants."""
-    from floodmark.sources.event_stream.kafka_topic import SETTINGS, KafkaTopic
+    from floodmark.sources.event_stream.transport import SETTINGS, KafkaTopic
 
     known = ("bootstrap.servers", "topic", "sasl.password", "ssl.ca.location", *sorted(SETTINGS))
     left = {name: str(value) for name, value in read_extras(found, conn_id, known).items()}
@@ -155,7 +153,7 @@ def warehouse_connection(conn_id: str) -> WarehouseConnection:
     Extras: sslmode, sslrootcert. Without sslmode, the certificate is verified, except on this machine. Raises
     ConfigError.
     """
-    from floodmark.postgres.connection import WarehouseConnection, default_sslmode
+    from floodmark.postgres.session import WarehouseConnection, default_sslmode
 
     found = read_connection(conn_id, "postgres")
     extras = read_extras(found, conn_id, _WAREHOUSE_EXTRAS, _OF_PSYCOPG, _LOGINS)

@@ -7,40 +7,34 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from floodmark.core.dataset import Dataset, file_dataset, table_dataset
 from floodmark.core.errors import ConfigError
+from floodmark.core.schema import Dataset, file_dataset, table_dataset
 from floodmark.wiring.connections import fleet_connection, source_connection, stream_connection
 
 if TYPE_CHECKING:
-    from floodmark.core.doctor.finding import Finding
-    from floodmark.core.doctor.server import DiagnosisInput
-    from floodmark.core.drift.words import DriftWords
+    from floodmark.core.doctor.server import DiagnosisInput, Finding
+    from floodmark.core.drift.proposals import DriftWords
+    from floodmark.core.plan import TablePlan
     from floodmark.core.position import Position
+    from floodmark.core.progress import SourceProgress
     from floodmark.core.schema import TableName
     from floodmark.core.settings import PipelineSettings
-    from floodmark.core.source.feed import MemberMark
-    from floodmark.core.source.snapshot import SourceSnapshot
-    from floodmark.core.source.survey import Survey
-    from floodmark.core.status.progress import SourceProgress
-    from floodmark.core.window.plan import TablePlan
-    from floodmark.sources.compact.fleet import Fleet
-    from floodmark.sources.event_stream.connection import StreamConnection
-    from floodmark.sources.sqlserver.connection import SqlServerConnection
-    from floodmark.sync.ports.beats import Beats
-    from floodmark.sync.ports.capture import CaptureControl
-    from floodmark.sync.ports.drift import DriftSource
-    from floodmark.sync.ports.reader import OpenReader
-    from floodmark.sync.ports.source import Source
-    from floodmark.sync.ports.switch import InstanceControl
-    from floodmark.sync.recovery.replay import ReplaySource
-    from floodmark.sync.upkeep.retention import RetentionControl
+    from floodmark.core.snapshot import MemberMark, SourceSnapshot, Survey
+    from floodmark.sources.compact.reader import Fleet
+    from floodmark.sources.event_stream.source import StreamConnection
+    from floodmark.sources.sqlserver.driver import SqlServerConnection
+    from floodmark.sync.drift_ledger import DriftSource, InstanceControl
+    from floodmark.sync.ledger import CaptureControl
+    from floodmark.sync.ports import Beats, OpenReader, Source
+    from floodmark.sync.replay import ReplaySource
+    from floodmark.sync.upkeep import RetentionControl
 
     Marks = Mapping[TableName, Sequence[MemberMark]]
 
 
 def survey(conn_id: str) -> Survey:
     """Return the tables of the database behind a connection of type mssql. Raises ConfigError."""
-    from floodmark.sources.sqlserver.survey import survey_database
+    from floodmark.sources.sqlserver.driver import survey_database
 
     return survey_database(source_connection(conn_id))
 
@@ -169,60 +163,60 @@ class CdcSourceWiring(SourceWiring):
         return SqlServerSource(self.connection())
 
     def reader(self) -> OpenReader:
-        from floodmark.sources.cdc.rows.change_reader import CdcReader
+        from floodmark.sources.cdc.reader import CdcReader
 
         connection = self.connection()
         return lambda plan, end: CdcReader(plan, connection, end)
 
     def replays(self) -> ReplaySource:
-        from floodmark.sources.cdc.replay import SqlServerReplaySource
+        from floodmark.sources.cdc.operations import SqlServerReplaySource
 
         return SqlServerReplaySource(self.connection())
 
     def drift(self) -> DriftSource:
-        from floodmark.sources.cdc.drift import SqlServerDriftSource
+        from floodmark.sources.cdc.operations import SqlServerDriftSource
 
         return SqlServerDriftSource(self.connection())
 
     def drift_words(self) -> DriftWords:
-        from floodmark.core.drift.words import CDC_DRIFT_WORDS
+        from floodmark.core.drift.proposals import CDC_DRIFT_WORDS
 
         return CDC_DRIFT_WORDS
 
     def instances(self) -> InstanceControl:
-        from floodmark.sources.cdc.instances import SqlServerInstances
+        from floodmark.sources.cdc.source import SqlServerInstances
 
         return SqlServerInstances(self.connection())
 
     def jobs(self) -> CaptureControl:
-        from floodmark.sources.cdc.jobs import SqlServerJobs
+        from floodmark.sources.cdc.operations import SqlServerJobs
 
         return SqlServerJobs(self.connection())
 
     def retention(self) -> RetentionControl:
-        from floodmark.sources.cdc.retention import SqlServerRetention
+        from floodmark.sources.cdc.operations import SqlServerRetention
 
         return SqlServerRetention(self.connection())
 
     def read_state(self, table: TableName, name: str | None) -> str:
-        from floodmark.sources.cdc.state_table import read_state
+        from floodmark.sources.cdc.source import read_state
 
         return read_state(self.connection(), table, name)
 
     def read_progress(self, watermarks: Iterable[Position], marks: Marks) -> SourceProgress:
-        from floodmark.sources.cdc.progress import read_progress
+        from floodmark.sources.cdc.source import read_progress
 
         return read_progress(self.connection(), watermarks)
 
     def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
         from floodmark.core.doctor.cdc import diagnose
-        from floodmark.sources.cdc.facts import read_facts
+        from floodmark.sources.cdc.source import read_facts
 
         return diagnose(examined, read_facts(self.connection()))
 
     def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
-        from floodmark.core.doctor.grants import build_grants, list_read_tables
-        from floodmark.sources.cdc.facts import read_facts
+        from floodmark.core.doctor.server import build_grants, list_read_tables
+        from floodmark.sources.cdc.source import read_facts
 
         facts = read_facts(self.connection())
         return build_grants(facts.database, login, list_read_tables(settings, snapshot), facts.roles)
@@ -247,28 +241,28 @@ class TrackingSourceWiring(SourceWiring):
         return lambda plan, end: TrackingReader(plan, connection, end)
 
     def drift(self) -> DriftSource:
-        from floodmark.sources.change_tracking.drift import TrackingDriftSource
+        from floodmark.sources.change_tracking.source import TrackingDriftSource
 
         return TrackingDriftSource(self.connection())
 
     def drift_words(self) -> DriftWords:
-        from floodmark.sources.change_tracking.words import TRACKING_DRIFT_WORDS
+        from floodmark.sources.change_tracking.source import TRACKING_DRIFT_WORDS
 
         return TRACKING_DRIFT_WORDS
 
     def read_progress(self, watermarks: Iterable[Position], marks: Marks) -> SourceProgress:
-        from floodmark.sources.change_tracking.progress import read_progress
+        from floodmark.sources.change_tracking.source import read_progress
 
         return read_progress(self.connection(), watermarks)
 
     def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
         from floodmark.core.doctor.tracking import diagnose_tracking
-        from floodmark.sources.change_tracking.facts import read_tracking_facts
+        from floodmark.sources.change_tracking.source import read_tracking_facts
 
         return diagnose_tracking(examined, read_tracking_facts(self.connection()))
 
     def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
-        from floodmark.core.doctor.tracking_grants import build_tracking_grants
+        from floodmark.core.doctor.tracking import build_tracking_grants
 
         return build_tracking_grants(snapshot.database, login, settings.sources)
 
@@ -311,24 +305,24 @@ class CompactSourceWiring(SourceWiring):
         return lambda plan, end: CompactReader(plan, fleet)
 
     def drift(self) -> DriftSource:
-        from floodmark.sources.compact.drift import CompactDriftSource
+        from floodmark.sources.compact.source import CompactDriftSource
 
         return CompactDriftSource()
 
     def drift_words(self) -> DriftWords:
-        from floodmark.sources.compact.words import COMPACT_DRIFT_WORDS
+        from floodmark.sources.compact.source import COMPACT_DRIFT_WORDS
 
         return COMPACT_DRIFT_WORDS
 
     def read_progress(self, watermarks: Iterable[Position], marks: Marks) -> SourceProgress:
         """Return no numbers: how many changes the devices have is known when their files are read."""
-        from floodmark.core.status.progress import SourceProgress
+        from floodmark.core.progress import SourceProgress
 
         return SourceProgress({}, None)
 
     def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
-        from floodmark.core.doctor.fleet import diagnose_fleet
-        from floodmark.sources.compact.facts import read_fleet_facts
+        from floodmark.core.doctor.tracking import diagnose_fleet
+        from floodmark.sources.compact.source import read_fleet_facts
 
         return diagnose_fleet(examined, read_fleet_facts(self.fleet(), examined.settings.sources))
 
@@ -370,30 +364,30 @@ class EventStreamSourceWiring(SourceWiring):
         return lambda plan, end: EventReader(plan, found.database, end, found.open_stream())
 
     def drift(self) -> DriftSource:
-        from floodmark.sources.event_stream.drift import StreamDriftSource
+        from floodmark.sources.event_stream.source import StreamDriftSource
 
         return StreamDriftSource()
 
     def drift_words(self) -> DriftWords:
-        from floodmark.sources.event_stream.words import STREAM_DRIFT_WORDS
+        from floodmark.sources.event_stream.source import STREAM_DRIFT_WORDS
 
         return STREAM_DRIFT_WORDS
 
     def beats(self) -> Beats:
-        from floodmark.sources.event_stream.beats import StreamBeats
+        from floodmark.sources.event_stream.source import StreamBeats
 
         return StreamBeats(self.connection())
 
     def read_progress(self, watermarks: Iterable[Position], marks: Marks) -> SourceProgress:
         """Return the messages beyond the marks: positions of windows are moments."""
-        from floodmark.core.status.progress import SourceProgress
-        from floodmark.sources.event_stream.progress import read_unread
+        from floodmark.core.progress import SourceProgress
+        from floodmark.sources.event_stream.epochs import read_unread
 
         return SourceProgress({}, None, unread=read_unread(self.stream().open_stream(), marks))
 
     def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
         from floodmark.core.doctor.stream import diagnose_stream
-        from floodmark.sources.event_stream.facts import read_stream_facts
+        from floodmark.sources.event_stream.source import read_stream_facts
 
         instances = (table.instance for table in examined.snapshot.tables)
         tables = [instance.identity.object_id for instance in instances if instance is not None]

@@ -7,12 +7,11 @@ import pytest
 from psycopg.rows import dict_row
 from warehouse_rig import ReadRows, WarehouseRig
 
-from floodmark.core.naming import quote_table
-from floodmark.core.schema import TableName
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.schema import TableName, quote_table
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sync.ports.ledger import Ledger
+from floodmark.sync.ledger import Ledger
 from memory_warehouse import MemoryWarehouse
 
 WAREHOUSES = ["postgres", "memory"]

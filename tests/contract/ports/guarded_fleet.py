@@ -13,8 +13,8 @@ from guarded_pipeline import PIPELINE, GuardedPipeline
 from compact_tracking import ChangeTracking
 from emulator_process import Emulator
 from fleet_rig import FleetRig, fleet_settings
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sync.ports.reader import OpenReader
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sync.ports import OpenReader
 
 _DEVICE = "van-1"
 _TABLES = (

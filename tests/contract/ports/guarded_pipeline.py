@@ -14,24 +14,21 @@ from typing import Any, ClassVar
 import psycopg
 
 from floodmark.core.errors import CaptureStoppedError, FloodmarkError
-from floodmark.core.policies import OnFailure, Rule
-from floodmark.core.recovery.release import Release
+from floodmark.core.recovery import Release
 from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import OnFailure, PipelineSettings, Rule, TableSettings
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.release import PostgresQuarantine
 from floodmark.postgres.warehouse.verify import PostgresRowComparer
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sync.ports.progress import LoggedProgress
-from floodmark.sync.ports.reader import OpenCut, OpenReader
-from floodmark.sync.ports.source import Source
-from floodmark.sync.recovery.reload import LoadPlanner
-from floodmark.sync.run.advance import advance_window
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
-from floodmark.sync.status import verify
-from floodmark.sync.window.opened import OpenResult
+from floodmark.sync import status
+from floodmark.sync.finish import advance_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.sync.ports import LoggedProgress, OpenCut, OpenReader, Source
+from floodmark.sync.repair import LoadPlanner
+from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
 from tried_twice import Order, TriedTwice
 
@@ -236,7 +233,7 @@ class GuardedPipeline(ABC):
     def differing(self) -> list[str]:
         """Return the tables whose living rows are not those of the source, row by row."""
         comparer = PostgresRowComparer(self.warehouse)
-        results = verify.verify_tables(
+        results = status.verify_tables(
             self.settings, self.source, self.open_reader(), self.ledger, comparer, progress=LoggedProgress()
         )
         return [str(each.source) for each in results if not each.equal]

@@ -17,19 +17,17 @@ from guarded_pipeline import GuardedPipeline
 from cdc_database import CdcDatabase, cdc_database
 from change_log import ChangeLog
 from emulator_process import Emulator
-from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.position import Interval, Lsn
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sources.cdc.replay import SqlServerReplaySource
-from floodmark.sources.cdc.rows.change_reader import CdcReader
+from floodmark.sources.cdc.operations import SqlServerReplaySource
+from floodmark.sources.cdc.reader import CdcReader
 from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sources.change_tracking.cut import TrackingCutReader
-from floodmark.sources.change_tracking.reader import TrackingReader
+from floodmark.sources.change_tracking.reader import TrackingCutReader, TrackingReader
 from floodmark.sources.change_tracking.source import TrackingSource
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sync.ports.reader import OpenCut, OpenReader
-from floodmark.sync.recovery.replay import Replay
+from floodmark.sources.sqlserver.driver import SqlServerConnection
+from floodmark.sync.ports import OpenCut, OpenReader
+from floodmark.sync.replay import Replay
 from sql_client import SqlClient
 from stream_rig import COLUMNS, StreamRig, stream_rig
 from tracking_rig import tracking_database

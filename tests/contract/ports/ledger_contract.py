@@ -1,4 +1,4 @@
-"""``LedgerContract``: what every ``sync.ports.ledger.Ledger`` does, in a warehouse of its own or not."""
+"""``LedgerContract``: what every ``sync.ledger.Ledger`` does, in a warehouse of its own or not."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ import pytest
 from warehouse_shop import ORDERS, PIPELINE, changes, first_load, instance
 
 from floodmark.core.errors import OperatorError, WatermarkConflictError, WindowBusyError
-from floodmark.core.interval import Interval
-from floodmark.core.policies import OnFailure, Rule
+from floodmark.core.plan import (
+    LoadProgress,
+    StoredChunk,
+    TableCounts,
+    TablePlan,
+    WindowPlan,
+    WindowState,
+    load_lane,
+    plan_chunks,
+)
+from floodmark.core.position import Interval
 from floodmark.core.schema import TableName
-from floodmark.core.source.history import LogEntry
-from floodmark.core.source.snapshot import Validity, Verdict
-from floodmark.core.window.chunks import LoadProgress, StoredChunk, plan_chunks
-from floodmark.core.window.lane import load_lane
-from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
-from floodmark.sync.ports.ledger import Ledger, OpenedWindow
-from floodmark.sync.ports.staging import StagedPart
+from floodmark.core.settings import OnFailure, Rule
+from floodmark.core.snapshot import LogEntry, Validity, Verdict
+from floodmark.sync.ledger import Ledger, OpenedWindow
+from floodmark.sync.ports import StagedPart
 from lsns import lsn
 
 COUNTS = {ORDERS: TableCounts(staged_rows=3, inserted_rows=2, updated_rows=1)}

@@ -1,4 +1,4 @@
-"""``StagingSinkContract``: what every ``sync.ports.staging.StagingSink`` does."""
+"""``StagingSinkContract``: what every ``sync.ports.StagingSink`` does."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from warehouse_rig import WarehouseRig
 from warehouse_shop import ORDERS, staged_batch
 
 from floodmark.core.errors import WatermarkConflictError
+from floodmark.core.plan import LoadKind, TableCounts
 from floodmark.core.schema import TableName
-from floodmark.core.window.plan import LoadKind, TableCounts
 
 
 class BrokenOffError(Exception):

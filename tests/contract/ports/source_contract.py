@@ -19,18 +19,13 @@ import pytest
 from guarded_pipeline import GuardedPipeline
 
 from floodmark.core.errors import FloodmarkError, SourceBehindError
-from floodmark.core.interval import Interval
-from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
-from floodmark.core.position import Position
-from floodmark.core.positions import read_position
+from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, plan_chunks
+from floodmark.core.position import Interval, Position, read_position
 from floodmark.core.schema import TableName
-from floodmark.core.source.history import LogEntry
-from floodmark.core.source.snapshot import CaptureInstance, SourceSnapshot
-from floodmark.core.window.chunks import plan_chunks
-from floodmark.core.window.plan import LoadKind, TablePlan, WindowPlan
-from floodmark.sync.ports.arrow import arrow_type
-from floodmark.sync.ports.reader import OpenReader, PlanParts, TableReader
-from floodmark.sync.ports.source import Source
+from floodmark.core.settings import Deletes, NetSource, TemporalPolicy
+from floodmark.core.snapshot import CaptureInstance, LogEntry, SourceSnapshot
+from floodmark.sync.arrow import arrow_type
+from floodmark.sync.ports import OpenReader, PlanParts, Source, TableReader
 from tried_twice import Order
 
 CHUNK_ROWS = 2

@@ -9,7 +9,7 @@ import pytest
 from channel_contract import SECRET, ChannelContract, ChannelRig, RemoteChannelContract
 
 from alert_receivers import Mails, Posts, http_receiver, smtp_receiver
-from floodmark.channels.services import MailServer, apprise_channel, email_channel, webhook_channel
+from floodmark.channels import MailServer, apprise_channel, email_channel, webhook_channel
 from floodmark.sync.alerts import LogChannel
 
 REMOTE = ["webhook", "apprise", "email"]

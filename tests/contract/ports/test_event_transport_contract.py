@@ -16,11 +16,15 @@ import pytest
 
 from benchmarks.capture_files import CaptureWriter
 from floodmark.core.errors import ConfigError, SourceUnavailableError
-from floodmark.sources.event_stream import kafka_stream
-from floodmark.sources.event_stream.capture_folder import CaptureFolder
-from floodmark.sources.event_stream.kafka_stream import KafkaStream
-from floodmark.sources.event_stream.kafka_topic import KafkaTopic
-from floodmark.sources.event_stream.transport import EventStream, PartitionEnds, StreamGapError
+from floodmark.sources.event_stream import kafka
+from floodmark.sources.event_stream.kafka import KafkaStream
+from floodmark.sources.event_stream.transport import (
+    CaptureFolder,
+    EventStream,
+    KafkaTopic,
+    PartitionEnds,
+    StreamGapError,
+)
 from mock_broker import mock_broker
 
 _topics = itertools.count(1)
@@ -145,7 +149,7 @@ def test_files_of_a_folder_have_no_rules_of_removal(tmp_path: Path) -> None:
 def test_times_of_messages_are_read_from_a_broker_that_does_not_show_its_rules(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kafka_stream, "_SETTINGS_SECONDS", 1.0)  # the mock broker does not have the request
+    monkeypatch.setattr(kafka, "_SETTINGS_SECONDS", 1.0)  # the mock broker does not have the request
     began = datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=5)
     with mock_broker() as (producer, servers):
         rig = KafkaRig(producer, servers, "kept")
@@ -161,7 +165,7 @@ def test_times_of_messages_are_read_from_a_broker_that_does_not_show_its_rules(
 
 
 def test_broker_that_is_away_is_an_error_that_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_stream, "_TIMEOUT_SECONDS", 2.0)
+    monkeypatch.setattr(kafka, "_TIMEOUT_SECONDS", 2.0)
     stream = KafkaStream(KafkaTopic("127.0.0.1:1", "orders"))
     began = time.monotonic()
     with pytest.raises(SourceUnavailableError, match="orders at 127"):

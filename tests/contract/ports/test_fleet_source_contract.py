@@ -12,18 +12,12 @@ import pytest
 from source_contract import SourceContract, SourceRig, TableReaderContract
 
 from compact_tracking import ChangeTracking
-from floodmark.core.interval import Interval
-from floodmark.core.position import Position
-from floodmark.core.source.feed import MemberMark
-from floodmark.core.source.history import LogEntry
-from floodmark.core.version import Version
-from floodmark.core.window.members import MemberRead
-from floodmark.core.window.plan import TablePlan
-from floodmark.sources.compact.fleet import Fleet
-from floodmark.sources.compact.parts import plan_compact_parts
-from floodmark.sources.compact.reader import CompactReader
+from floodmark.core.plan import MemberRead, TablePlan
+from floodmark.core.position import Interval, Position, Version
+from floodmark.core.snapshot import LogEntry, MemberMark
+from floodmark.sources.compact.reader import CompactReader, Fleet, plan_compact_parts
 from floodmark.sources.compact.source import CompactSource
-from floodmark.sync.ports.members import noted
+from floodmark.sync.ledger import noted
 
 TABLES = (
     "CREATE TABLE Orders (Id int NOT NULL PRIMARY KEY, Amount decimal(18,2), Note text)",

@@ -13,7 +13,7 @@ from guarded_servers import cdc_pipeline, stream_pipeline, tracking_pipeline
 from source_contract import KINDS, SafeguardContract
 
 from emulator_process import Emulator, running_emulator
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection
 
 PAGE = Path(__file__).parents[3] / "docs" / "windows.md"
 HEADING = "## The safeguards, by kind of source"

@@ -3,10 +3,10 @@
 Nothing of the steps in ``sync.run`` knows which warehouse it has. What a new one, say of Iceberg tables, would add or
 change:
 
-* its package ``src/floodmark/<name>/``: a class that implements ``sync.ports.warehouse.Warehouse``, a picklable
+* its package ``src/floodmark/<name>/``: a class that implements ``sync.ports.Warehouse``, a picklable
   ``StagingSink``, and where ``floodmark verify`` is wanted, a ``RowComparer``;
 * ``config/models.py``: its kind and settings under ``warehouse:``;
-* ``wiring/warehouses.py`` (and ``wiring/connections.py`` for its Airflow connection) and the load job's entry point,
+* ``wiring/adapters.py`` (and ``wiring/connections.py`` for its Airflow connection) and the load job's entry point,
   ``spark/job.py``: how it is made;
 * ``pyproject.toml``: the extra with its client, and the package's layer in the import contracts;
 * ``tests/contract/ports/conftest.py``: one entry in ``WAREHOUSES``, so that every contract runs on it;
@@ -28,19 +28,15 @@ from small_source import NoChecks, SmallSource, SmallStager
 from warehouse_shop import ORDERS, PIPELINE, TARGET, Shop, first_load, staged_batch
 
 from floodmark.core.errors import ConfigError
-from floodmark.core.policies import Deletes, OnFailure, Rule
+from floodmark.core.plan import LoadChunk, TableCounts, WindowPlan
 from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.window.chunks import LoadChunk
-from floodmark.core.window.plan import TableCounts, WindowPlan
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.core.settings import Deletes, OnFailure, PipelineSettings, Rule, TableSettings
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.sync.ports.stager import StagedRows
-from floodmark.sync.ports.staging import StagedPart, StagingSink
-from floodmark.sync.run.advance import advance_window
-from floodmark.sync.run.check import check_window
-from floodmark.sync.run.load import load_window
-from floodmark.sync.run.open_window import open_window
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sync.finish import advance_window, check_window
+from floodmark.sync.load import load_window
+from floodmark.sync.open_window import open_window
+from floodmark.sync.ports import StagedPart, StagedRows, StagingSink
 from lsns import lsn, number_of
 from memory_warehouse import MemoryWarehouse
 

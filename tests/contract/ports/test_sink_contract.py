@@ -10,7 +10,7 @@ from warehouse_contract import both_kinds, one, planned
 from warehouse_rig import WarehouseRig
 from warehouse_shop import staged_batch
 
-from floodmark.core.window.plan import LoadKind
+from floodmark.core.plan import LoadKind
 
 
 class TestStagingSink(StagingSinkContract):

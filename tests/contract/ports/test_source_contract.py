@@ -11,15 +11,14 @@ from source_contract import ServerReaderContract, ServerSourceContract, SourceRi
 
 from cdc_database import cdc_database
 from emulator_process import Emulator
-from floodmark.core.lsn import Lsn
-from floodmark.core.version import Version
-from floodmark.sources.cdc.rows import parts as cdc_parts
-from floodmark.sources.cdc.rows.change_reader import CdcReader
+from floodmark.core.position import Lsn, Version
+from floodmark.sources.cdc import reader as cdc_parts
+from floodmark.sources.cdc.reader import CdcReader
 from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sources.change_tracking import parts as tracking_parts
+from floodmark.sources.change_tracking import reader as tracking_parts
 from floodmark.sources.change_tracking.reader import TrackingReader
 from floodmark.sources.change_tracking.source import TrackingSource
-from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.sources.sqlserver.driver import SqlServerConnection
 from tracking_rig import tracking_database
 
 TABLES = (

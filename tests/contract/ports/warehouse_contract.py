@@ -1,4 +1,4 @@
-"""``WarehouseContract``: what every ``sync.ports.warehouse.Warehouse`` does, whatever it is made of."""
+"""``WarehouseContract``: what every ``sync.ports.Warehouse`` does, whatever it is made of."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from floodmark.core.errors import (
     WarehouseUnavailableError,
     WatermarkConflictError,
 )
-from floodmark.core.interval import Interval
-from floodmark.core.policies import Deletes
+from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowState, replay_lane
+from floodmark.core.position import Interval
 from floodmark.core.schema import TableName
-from floodmark.core.window.lane import replay_lane
-from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowState
-from floodmark.sync.ports.warehouse import StagedNow
+from floodmark.core.settings import Deletes
+from floodmark.sync.ports import StagedNow
 from lsns import lsn
 
 ONE = {1: (Decimal("5.00"), None, "n")}

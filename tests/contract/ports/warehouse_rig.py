@@ -8,13 +8,10 @@ from typing import Any
 
 from warehouse_shop import ORDERS, PIPELINE, TARGET, Row, staged_batch
 
+from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, plan_chunks
 from floodmark.core.schema import TableName
-from floodmark.core.window.chunks import plan_chunks
-from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
-from floodmark.sync.ports.ledger import Ledger
-from floodmark.sync.ports.stager import StagedRows
-from floodmark.sync.ports.staging import StagedPart
-from floodmark.sync.ports.warehouse import Warehouse
+from floodmark.sync.ledger import Ledger
+from floodmark.sync.ports import StagedPart, StagedRows, Warehouse
 from lsns import lsn
 
 ReadRows = Callable[[TableName], Sequence[Mapping[str, Any]]]

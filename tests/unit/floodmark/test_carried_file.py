@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from floodmark.carried_file import path_of
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sources.sqlserver.driver import SqlServerConnection
 
 PEM = "-----BEGIN CERTIFICATE-----\n…\n-----END CERTIFICATE-----\n"
 

@@ -1,23 +1,64 @@
-"""The findings of ``doctor`` on a source that is read by change tracking, each with the statement that fixes it.
-
-Sources of the rules: SQL Server's documentation of change tracking, of its cleanup and of snapshot isolation
-(docs/reference/change_tracking.md).
-"""
+"""The findings of ``doctor`` on sources with change tracking: SQL Server, and fleets of devices."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 
-from floodmark.core.doctor.finding import Finding, Grade
-from floodmark.core.doctor.server import DiagnosisInput, ServerFindings, examine_clock, examine_tls
-from floodmark.core.doctor.server_facts import SNAPSHOT_ON, TrackingFacts
-from floodmark.core.doctor.tables import examine_key, examine_types, examine_verdict, examine_view, refused_net
-from floodmark.core.doctor.tracking_grants import grant_tracking
-from floodmark.core.durations import format_duration
+from floodmark.core.capture import bracket, bracket_table, grant_select
+from floodmark.core.doctor.server import (
+    SNAPSHOT_ON,
+    DiagnosisInput,
+    Finding,
+    Grade,
+    ServerFindings,
+    TrackingFacts,
+    create_user,
+    examine_clock,
+    examine_key,
+    examine_tls,
+    examine_types,
+    examine_verdict,
+    examine_view,
+    refused_net,
+)
+from floodmark.core.position import format_duration
+from floodmark.core.schema import TableName
 from floodmark.core.settings import TableSettings
-from floodmark.core.source.scripts import bracket
-from floodmark.core.source.snapshot import TableSnapshot, Validity, Verdict
+from floodmark.core.snapshot import TableSnapshot, Validity, Verdict
+
+# --------------------------------------------------------------------------------------------------------------------
+# The minimum rights of a login at a source with change tracking, as a script for its DBA.
+
+
+def build_tracking_grants(database: str, login: str, tables: Iterable[TableName]) -> str:
+    """Return the script in T-SQL, which may be run repeatedly."""
+    lines = [
+        f"-- All rights that Floodmark needs with login {login}. To be run by the DBA.",
+        f"USE {bracket(database)};",
+        create_user(login),
+        *(grant_tracking(table, login) for table in sorted(set(tables))),
+        "-- To see commit times: lag, headroom, and whether the database was restored.",
+        f"GRANT VIEW DATABASE STATE TO {bracket(login)};",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def grant_tracking(table: TableName, user: str) -> str:
+    """Return the statements that let a login read a table and its changes."""
+    securable = bracket_table(table)
+    return (
+        f"{grant_select(table.schema, table.name, user)} GRANT VIEW CHANGE TRACKING ON {securable} TO {bracket(user)};"
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The findings of ``doctor`` on a source that is read by change tracking, each with the statement that fixes it.
+#
+# Sources of the rules: SQL Server's documentation of change tracking, of its cleanup and of snapshot isolation
+# (docs/reference/change_tracking.md).
+
 
 _ONE_DAY_SECONDS = 24 * 60 * 60
 ENABLE_DATABASE = "ALTER DATABASE CURRENT SET CHANGE_TRACKING = ON (CHANGE_RETENTION = 7 DAYS, AUTO_CLEANUP = ON);"
@@ -167,3 +208,74 @@ def _fix_of_verdict(settings: TableSettings, validity: Validity, examined: Diagn
         first = "" if examined.snapshot.cdc_enabled else f"{ENABLE_DATABASE} "
         return f"{first}{enable} {grant_tracking(name, facts.user)} The table needs a primary key."
     return validity.hint
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The findings of ``doctor`` on a fleet of devices (docs/reference/edge.md).
+
+
+_LISTED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class FleetFacts:
+    """The facts about the files of a fleet."""
+
+    name: str
+    """The paths of the fleet."""
+    devices: int
+    is_shipped: bool
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """By device, why its file cannot be read."""
+    not_writable: Sequence[str] = ()
+    """Devices whose file or folder may not be written."""
+    doubled: Sequence[str] = ()
+    """Devices with several files."""
+    untracked: Mapping[TableName, Sequence[str]] = field(default_factory=dict)
+    """By table, the readable devices that do not track it."""
+
+
+def diagnose_fleet(examined: DiagnosisInput, facts: FleetFacts) -> tuple[Finding, ...]:
+    """Return the findings: the files first, then the tables in the order of the configuration."""
+    found = [Finding(grade, check, facts.name, text, fix) for grade, check, text, fix in _examine_files(facts)]
+    for settings, validity, seen in zip(
+        examined.settings.tables, examined.validities, examined.snapshot.tables, strict=True
+    ):
+        missing = facts.untracked.get(settings.source, ())
+        tracking = facts.devices - len(facts.unreadable) - len(missing)
+        feed = f"tracked by {tracking} of {facts.devices} devices" if seen.instance else ""
+        found.extend(examine_verdict(settings, validity, feed, validity.hint))
+        if seen.instance is None:
+            continue
+        if missing:
+            text = f"{_some(missing)} do not track it: they are left out."
+            fix = "ChangeTracking.enable_tracking on the device."
+            found.append(Finding(Grade.PROBLEM, "tracking", str(settings.source), text, fix))
+        found.extend(examine_key(settings, seen.instance))
+        found.extend(examine_types(settings, seen.instance))
+    return tuple(found)
+
+
+def _examine_files(facts: FleetFacts) -> Iterator[tuple[Grade, str, str, str]]:
+    kind = "shipped copies, which are only read" if facts.is_shipped else "the devices' own files"
+    if facts.devices:
+        yield Grade.GOOD, "files", f"{facts.devices} devices; {kind}.", ""
+    else:
+        yield Grade.PROBLEM, "files", "there is no file of a device.", "Mount the folder, or correct the path."
+    if facts.unreadable:
+        why = next(iter(facts.unreadable.values()))
+        text = f"the files of {_some(list(facts.unreadable))} cannot be read; of the first: {why}."
+        yield Grade.PROBLEM, "files", text, "Copy them from the devices again, or let Floodmark's user read them."
+    if facts.doubled:
+        text = f"{_some(facts.doubled)} have several files: they are left out."
+        yield Grade.PROBLEM, "files", text, "Give each device a file name of its own."
+    if facts.not_writable:
+        text = f"the files of {_some(facts.not_writable)}, or their folders, may not be written: no receipt can be."
+        fix = "Let Floodmark's user write them, or ship copies (shipped: true in the connection's extra)."
+        yield Grade.PROBLEM, "permissions", text, fix
+
+
+def _some(devices: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = len(devices) - _LISTED
+    return ", ".join(devices[:_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -1,22 +1,143 @@
-"""Schema drift: how a tracked table differs from its last known shape, and which policy applies.
-
-The module owns the comparison of two shapes. Which type can hold which is in ``types``, the DDL behind a difference in
-``ddl``, the sentences for people in ``messages``.
-"""
+"""Schema drift: the shape of a table, how two shapes differ, and which statement explains a difference."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from enum import Enum
+from typing import Any
 
-from floodmark.core.drift.supported import unsupported_reason
-from floodmark.core.drift.types import TypeChange, classify_type
-from floodmark.core.policies import DriftClass, DriftPolicies, DriftPolicy, TemporalPolicy
-from floodmark.core.position import Position
-from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.source.feed import InstanceIdentity
-from floodmark.core.source.snapshot import TableSnapshot
-from floodmark.core.source.words import CDC_WORDS, SourceWords
+from floodmark.core.errors import ConfigError
+from floodmark.core.position import Position, parse_position
+from floodmark.core.schema import (
+    IDENTIFIER_MAX_BYTES,
+    KEEP_PREFIX,
+    MAX_LENGTH,
+    PART_COLUMN,
+    TARGET_COLUMNS,
+    SourceColumn,
+    SourceTable,
+    TableName,
+)
+from floodmark.core.settings import DriftClass, DriftPolicies, DriftPolicy, TemporalPolicy
+from floodmark.core.snapshot import CDC_WORDS, InstanceIdentity, SourceWords, TableSnapshot
+from floodmark.core.types import Kind, WarehouseType, warehouse_type
+
+# --------------------------------------------------------------------------------------------------------------------
+# The comparison of a column's old and new type: which one can hold the values of the other in a warehouse.
+
+
+_INTEGER_DIGITS = {Kind.INT16: 5, Kind.INT32: 10, Kind.INT64: 19}
+_INTEGER_BITS = {"bit": 1, "tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_UNICODE = frozenset({"nchar", "nvarchar", "ntext", "sysname", "xml", "json"})
+_OF_ONE_CODE_PAGE = frozenset({"char", "varchar", "text"})
+_NO_NAME = TableName("-", "-")
+
+
+class TypeChange(Enum):
+    """The relation between the values of a new type and those of the old one."""
+
+    WIDENED = "widened"
+    """Every old value is a value of the new type."""
+    NARROWED = "narrowed"
+    """Every new value is a value of the old type."""
+    CHANGED = "changed"
+    """Neither."""
+
+
+def classify_type(
+    before: SourceColumn, after: SourceColumn, temporal: TemporalPolicy, key: tuple[str, ...] = ()
+) -> TypeChange | None:
+    """Return how a type changed, None where the declared types are the same. key: the columns of the table's key."""
+    if before.declared_type == after.declared_type:
+        return None
+    try:
+        old, new = (warehouse_type(SourceTable(_NO_NAME, (), key), column, temporal) for column in (before, after))
+    except ConfigError:  # a type that Floodmark does not support
+        return TypeChange.CHANGED
+    grows, shrinks = holds(new, old), holds(old, new)
+    if grows and before.type_name in _UNICODE and after.type_name in _OF_ONE_CODE_PAGE:
+        # The source has written a question mark for each character that the code page lacks.
+        return TypeChange.NARROWED
+    if grows and shrinks:
+        # It is one type in the warehouse. Values of a smaller type may have been truncated at the source.
+        return TypeChange.NARROWED if _size(after) < _size(before) else TypeChange.WIDENED
+    if grows:
+        return TypeChange.WIDENED
+    return TypeChange.NARROWED if shrinks else TypeChange.CHANGED
+
+
+def holds(wide: WarehouseType, narrow: WarehouseType) -> bool:
+    """Return whether every value of ``narrow`` is a value of ``wide``, as a target's column may be changed to it."""
+    if wide.kind is narrow.kind is Kind.TEXT:
+        return not wide.length or 0 < narrow.length <= wide.length
+    if wide.kind is Kind.DECIMAL:
+        return _decimal_holds(wide, narrow)
+    if wide.kind in _INTEGER_DIGITS and narrow.kind in _INTEGER_DIGITS:
+        return _INTEGER_DIGITS[wide.kind] >= _INTEGER_DIGITS[narrow.kind]
+    if wide.kind is Kind.FLOAT64 and narrow.kind is Kind.FLOAT32:
+        return True
+    return wide.kind is narrow.kind
+
+
+def _decimal_holds(wide: WarehouseType, narrow: WarehouseType) -> bool:
+    if narrow.kind is Kind.DECIMAL:
+        digits, scale = narrow.precision - narrow.scale, narrow.scale
+    elif narrow.kind in _INTEGER_DIGITS:
+        digits, scale = _INTEGER_DIGITS[narrow.kind], 0
+    else:
+        return False
+    return wide.precision - wide.scale >= digits and wide.scale >= scale
+
+
+def _size(column: SourceColumn) -> tuple[float, int]:
+    """Return a size that orders two types that are one in the warehouse."""
+    if column.type_name in _INTEGER_BITS:
+        return (_INTEGER_BITS[column.type_name], 0)
+    length = float("inf") if column.max_length == MAX_LENGTH or column.is_lob else float(column.max_length)
+    return (length, column.scale)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The columns of a source that can reach a target, and the reason why others never can.
+
+
+_KEPT_NAMES = frozenset({*TARGET_COLUMNS, PART_COLUMN})
+_SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
+"""The names of PostgreSQL's system columns."""
+_NO_TABLE = SourceTable(TableName("-", "-"), (), ())
+
+
+def unsupported_reason(column: SourceColumn) -> str:
+    """Return a clause about the column, "" for one that can be loaded."""
+    if column.is_computed:
+        return "it is computed, and values of computed columns are not read"
+    if why := why_not_named(column.name):
+        return f"it {why}"
+    try:
+        # Whether there is a type at all does not depend on the policy.
+        warehouse_type(_NO_TABLE, column, TemporalPolicy.TRUNCATE)
+    except ConfigError:
+        return f"it has type {column.type_name}, which no warehouse can hold"
+    return ""
+
+
+def why_not_named(name: str) -> str:
+    """Return a clause about a name that no column of a target can have; "" for any other."""
+    if len(name.encode()) > IDENTIFIER_MAX_BYTES:
+        return f"has a name longer than the {IDENTIFIER_MAX_BYTES} bytes that PostgreSQL allows"
+    if name in _KEPT_NAMES or name.startswith(KEEP_PREFIX) or name.lower() in _SYSTEM_COLUMNS:
+        return "has a name that is reserved in the warehouse"
+    return ""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Schema drift: how a tracked table differs from its last known shape, and which policy applies.
+#
+# The module owns the comparison of two shapes. Which type can hold which is in ``types``, the DDL behind a difference
+# in ``ddl``, the sentences for people in ``messages``.
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,3 +335,147 @@ def _nullability(column: SourceColumn) -> str:
 
 def _key(names: tuple[str, ...]) -> str:
     return f"({', '.join(names)})" if names else "no key"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A table's shape as JSON, in which the ledger stores the last known one. Fields are only ever added.
+
+
+def shape_to_json(shape: TableShape) -> dict[str, Any]:
+    """Return a document of dicts, lists, strings, numbers, booleans and None only."""
+    return {
+        "name": [shape.name.schema, shape.name.name],
+        "instance": {
+            "name": shape.identity.name,
+            "object_id": shape.identity.object_id,
+            "created_at": shape.identity.created_at.isoformat(),
+        },
+        "captured": [asdict(column) for column in shape.captured],
+        "lost": list(shape.lost),
+        "uncaptured": [asdict(column) for column in shape.uncaptured],
+        "key": list(shape.key),
+        "max_column_id": shape.max_column_id,
+        "ddl_lsn": str(shape.ddl_lsn) if shape.ddl_lsn else None,
+    }
+
+
+def shape_from_json(document: Mapping[str, Any]) -> TableShape:
+    """Return the shape of a document. Raises KeyError for a document that is not a shape."""
+    instance = document["instance"]
+    created_at = datetime.fromisoformat(instance["created_at"])
+    return TableShape(
+        name=TableName(*document["name"]),
+        identity=InstanceIdentity(instance["name"], instance["object_id"], created_at),
+        captured=tuple(SourceColumn(**column) for column in document["captured"]),
+        lost=tuple(document["lost"]),
+        uncaptured=tuple(SourceColumn(**column) for column in document["uncaptured"]),
+        key=tuple(document["key"]),
+        max_column_id=document["max_column_id"],
+        ddl_lsn=parse_position(document["ddl_lsn"]) if document["ddl_lsn"] else None,
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One table under several spellings: ``dbo.Orders`` and ``DBO.orders`` are the same table on most servers.
+#
+# Whether they are depends on the collation, which is never asked for. The name that the server gives to the table it
+# found by a name is enough: it prefers the exact name to one that differs in case.
+
+
+def known_as(table_snapshot: TableSnapshot, known: Iterable[tuple[TableName, TableShape]]) -> TableName:
+    """Return the name under which the drift of a table is stored.
+
+    known: the stored shapes, by such a name. The name does not change once there is a shape under it. Where the server
+    no longer has the table, all names that differ in case alone are gone: one of them would otherwise have found it.
+    """
+    instance, called = table_snapshot.instance, table_snapshot.server_name
+    found = {
+        name
+        for name, shape in known
+        if name.folded == table_snapshot.table.folded
+        and (called in (None, shape.name) or (instance is not None and instance.identity == shape.identity))
+    }
+    for name in (called, table_snapshot.table if called is None else None):
+        if name in found:
+            return name
+    return min(found, default=called or table_snapshot.table)
+
+
+def is_named(name: TableName, table: TableName, called: TableName, others: Collection[TableName]) -> bool:
+    """Return whether a pipeline that configures ``name`` means the table.
+
+    called: the server's name of the table. others: its tracked tables, by the server's names.
+    """
+    return name in (table, called) or (name.folded == table.folded and name not in others)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The DDL history of a capture instance, and the statements that explain a difference.
+#
+# The texts are written by users of the source. They are not parsed for their effect, which the shapes show: they are
+# only searched for the words that connect a statement with a column. A statement without a connection is reported as
+# such.
+
+
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_ACTIONS = {
+    DriftClass.COLUMN_ADDED: re.compile(r"\bADD\b", re.IGNORECASE),
+    DriftClass.COLUMN_DROPPED: re.compile(r"\bDROP\b", re.IGNORECASE),
+    **dict.fromkeys(
+        (
+            DriftClass.TYPE_WIDENED,
+            DriftClass.TYPE_NARROWED,
+            DriftClass.TYPE_CHANGED,
+            DriftClass.NULLABILITY_CHANGED,
+        ),
+        re.compile(r"\bALTER\s+COLUMN\b", re.IGNORECASE),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DdlEntry:
+    """A row of ``sys.sp_cdc_get_ddl_history``."""
+
+    lsn: Position
+    at: datetime
+    """Local time of the server, in whole minutes on some versions."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A difference with the statements that explain it."""
+
+    difference: Difference
+    entries: tuple[DdlEntry, ...] = ()
+    """Oldest first; () while the history has none."""
+
+
+def explain(differences: Sequence[Difference], entries: Sequence[DdlEntry]) -> tuple[Explained, ...]:
+    """Return each difference with its DDL, then one of class unknown for each statement that explains none."""
+    ordered = sorted(entries, key=lambda entry: entry.lsn)
+    explained = [
+        Explained(difference, tuple(entry for entry in ordered if is_behind(entry, difference)))
+        for difference in differences
+    ]
+    used = {entry for each in explained for entry in each.entries}
+    rest = (Explained(Difference(DriftClass.UNKNOWN), (entry,)) for entry in ordered if entry not in used)
+    return (*explained, *rest)
+
+
+def is_behind(entry: DdlEntry, difference: Difference) -> bool:
+    """Return whether the statement names the column and has the kind of action that was found."""
+    action = _ACTIONS.get(difference.kind)
+    if action is None or difference.column is None:
+        return False
+    text = _COMMENT.sub(" ", entry.text)
+    return bool(action.search(text)) and mentions(text, difference.column)
+
+
+def mentions(text: str, column: str) -> bool:
+    """Return whether a statement names the column, in brackets, in quotation marks or as a word of its own."""
+    name = re.escape(column)
+    bracketed = re.escape(column.replace("]", "]]"))
+    pattern = rf'\[{bracketed}\]|"{re.escape(column.replace(chr(34), chr(34) * 2))}"|(?<![\w@#$]){name}(?![\w@#$])'
+    return re.search(pattern, text, re.IGNORECASE) is not None

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from floodmark.orchestration.dags.capture import build_capture_dags
-from floodmark.orchestration.dags.cdc import build_dags
-from floodmark.orchestration.dags.drift import build_drift_dags
-from floodmark.orchestration.dags.load import build_load_dags
-from floodmark.orchestration.dags.retention import build_retention_dags
-from floodmark.orchestration.dags.switch import build_switch_dags
+from floodmark.orchestration.dags.pipelines import build_dags, build_load_dags
+from floodmark.orchestration.dags.upkeep import (
+    build_capture_dags,
+    build_drift_dags,
+    build_retention_dags,
+    build_switch_dags,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG

@@ -1,16 +1,48 @@
-"""A pipeline on the status page in one card: its state first, then what an operator asks next."""
+"""The parts of the status pages: cards of pipelines, rows of tables, states of DAGs, templates."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from floodmark.app.status_texts import changed_text, duration_text
-from floodmark.core.status.report import PipelineStatus, TableStatus
-from floodmark.orchestration.pages.dag_states import DagState
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from floodmark.app.status import behind_text, changed_text, duration_text, headroom_text, state_text
+from floodmark.core.status import PipelineStatus, TableStatus
+
+# --------------------------------------------------------------------------------------------------------------------
+# The state of pipelines in Airflow: whether their DAGs are paused, and when they run next.
+
+
+@dataclass(frozen=True, slots=True)
+class DagState:
+    """next_run_at: the earliest moment of the next scheduled run; None where none is planned."""
+
+    is_paused: bool
+    next_run_at: datetime | None
+
+
+def read_dag_states(dag_ids: Collection[str]) -> Mapping[str, DagState]:
+    """Return the DAGs that Airflow has parsed. To be called in the API server, which may query Airflow's database."""
+    from airflow.models.dag import DagModel  # noqa: PLC0415  (only the API server may import it)
+    from airflow.utils.session import create_session  # noqa: PLC0415
+    from sqlalchemy import select  # noqa: PLC0415
+
+    wanted = (DagModel.dag_id, DagModel.is_paused, DagModel.next_dagrun_create_after)
+    query = select(*wanted).where(DagModel.dag_id.in_(dag_ids), DagModel.is_stale.is_(False))
+    with create_session(scoped=False) as session:
+        rows = session.execute(query).all()
+    return {dag: DagState(is_paused=paused, next_run_at=None if paused else at) for dag, paused, at in rows}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A pipeline on the status page in one card: its state first, then what an operator asks next.
+
 
 STATES = ("incident", "unreadable", "attention", "paused", "healthy")
 """The states of a pipeline, by need of attention."""
@@ -115,3 +147,102 @@ def _next_run(dag: DagState | None, now: datetime) -> str:
 
 def _ago(at: datetime, now: datetime) -> str:
     return f"{duration_text(max((now - at).total_seconds(), 0.0))} ago"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The tables of a pipeline on its page.
+
+
+_ORDER = ("incident", "attention", "fine")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A table, in words."""
+
+    source: str
+    target: str
+    standing: str
+    verdict: str
+    state: str
+    drift: str
+    lag: str
+    behind: str
+    headroom: str
+    read: str
+    changed: str
+    quarantined: str
+    watermark: str
+    watermark_at: str
+
+
+def rows_of(tables: Sequence[TableStatus], text: str) -> list[Row]:
+    """Return the tables whose name has ``text``, the worst first and otherwise in the order of the configuration."""
+    found = [each for each in tables if text.casefold() in f"{each.source} {each.target}".casefold()]
+    return [_row(each) for each in sorted(found, key=lambda each: _ORDER.index(each.standing))]
+
+
+def _row(table: TableStatus) -> Row:
+    last = table.last_window
+    return Row(
+        source=table.source,
+        target=table.target,
+        standing=table.standing,
+        verdict=table.verdict.replace("_", " "),
+        state=state_text(table).replace("_", " "),
+        drift=f"{len(table.drift)} drift open" if table.drift else "",
+        lag=duration_text(table.lag_seconds),
+        behind=behind_text(table),
+        headroom=headroom_text(table),
+        read=f"{last.read_rows:,}" if last else "-",
+        changed=changed_text(last.inserted_rows, last.updated_rows, last.deleted_rows) if last else "-",
+        quarantined=f"{last.quarantined_rows:,}" if last and last.quarantined_rows else "",
+        watermark=table.watermark or "-",
+        watermark_at=f"{table.watermark_at:%Y-%m-%d %H:%M:%S}" if table.watermark_at else "",
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# HTML from the templates. Each value is escaped.
+
+
+@cache
+def _environment() -> Environment:
+    loader = PackageLoader("floodmark.orchestration.pages")
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    # Jinja's own filter leaves "/", which a name may have.
+    made.filters["quoted"] = lambda name: quote(name, safe="")
+    return made
+
+
+def render(template: str, **values: Any) -> str:
+    """Return the page. A value that the template uses and that is not given is an error."""
+    return _environment().get_template(template).render(values)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Long lists in pages.
+
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[_Item]):
+    """One page of a list. Pages are counted from 1."""
+
+    items: Sequence[_Item]
+    number: int
+    count: int
+
+
+def page_of(items: Sequence[_Item], number: int, size: int) -> Page[_Item]:
+    """Return the page of that number: the first or the last where the list has no such page."""
+    number, count = page_numbers(len(items), number, size)
+    return Page(items[(number - 1) * size : number * size], number, count)
+
+
+def page_numbers(items: int, number: int, size: int) -> tuple[int, int]:
+    """Return the number of the page that is shown for ``number``, and the number of pages."""
+    count = max(-(-items // size), 1)
+    return min(max(number, 1), count), count

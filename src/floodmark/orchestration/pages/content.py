@@ -1,37 +1,264 @@
-"""The content of the status pages: all pipelines of a viewer, or one with its tables, as HTML or as JSON."""
+"""The status pages: all pipelines, one pipeline, its history and its quarantine, as HTML or as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import json
+import os
+import shlex
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
-from floodmark.app.replay import can_replay
-from floodmark.app.status import read_history, read_status
-from floodmark.app.status_json import json_text
-from floodmark.app.status_texts import remarks
+from airflow.configuration import conf
+
+from floodmark.app.operate import can_replay, list_keys, list_quarantined
+from floodmark.app.status import changed_text, duration_text, json_text, read_history, read_status, remarks
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.schema import TableName
-from floodmark.core.status.history import TableWindow
-from floodmark.core.status.report import PipelineStatus
-from floodmark.orchestration.context import open_app
-from floodmark.orchestration.dags.cdc import dag_id
-from floodmark.orchestration.dags.load import load_dag_id
-from floodmark.orchestration.dags.switch import switch_dag_id
-from floodmark.orchestration.pages.actions import actions_on, approval_params
-from floodmark.orchestration.pages.cards import STATES, Card, card_of, select, summary
-from floodmark.orchestration.pages.dag_states import DagState, read_dag_states
-from floodmark.orchestration.pages.history import charts_of, window_rows
-from floodmark.orchestration.pages.live_reads import LiveReads
-from floodmark.orchestration.pages.paging import page_of
-from floodmark.orchestration.pages.rendering import render
-from floodmark.orchestration.pages.rows import rows_of
-from floodmark.wiring.places import config_path
+from floodmark.core.status import PipelineStatus, QuarantinedKey, RuleCount, TableWindow
+from floodmark.core.upkeep import format_bytes
+from floodmark.orchestration.dags.pipelines import dag_id, load_dag_id
+from floodmark.orchestration.dags.upkeep import switch_dag_id
+from floodmark.orchestration.pages.cards import (
+    STATES,
+    Card,
+    DagState,
+    card_of,
+    page_numbers,
+    page_of,
+    read_dag_states,
+    render,
+    rows_of,
+    select,
+    summary,
+)
+from floodmark.orchestration.tasks import open_app
+from floodmark.wiring.adapters import config_path
 
 if TYPE_CHECKING:
-    from floodmark.app.context import AppContext
+    from floodmark.app.upkeep import AppContext
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The actions on a table, by a DAG of Airflow or by a command.
+#
+# Airflow 3 opens its trigger form by a button alone: no address fills it in. So the page links to the DAG and has the
+# configuration to paste into the form.
+
+
+@dataclass(frozen=True, slots=True)
+class TableAction:
+    """An action. dag_id: "" where there is no DAG for it that the viewer may read."""
+
+    title: str
+    command: str
+    dag_id: str = ""
+    how: str = ""
+    """What to do on the page of the DAG."""
+    params: str = ""
+    """The configuration of the run, as JSON."""
+
+
+def actions_on(
+    pipeline: str, table: str, readable_dags: Collection[str], *, has_history: bool, is_scheduled: bool
+) -> list[TableAction]:
+    """Return the actions on a table.
+
+    has_history: the source has past changes, so that an interval can be replayed. is_scheduled: the DAG of the pipeline
+    has a schedule, without which Airflow has no backfill of it.
+    """
+    reloads = TableAction(
+        "Reload the table",
+        f"floodmark reload {pipeline} {shlex.quote(table)}",
+        _readable(load_dag_id(pipeline), readable_dags),
+        "Trigger it with this configuration:",
+        json.dumps({"table": table}, ensure_ascii=False),
+    )
+    if not has_history:
+        return [reloads]
+    replays = TableAction(
+        "Replay an interval of the pipeline",
+        f"floodmark replay {pipeline} --from-time BEGIN --to-time END",
+        _readable(dag_id(pipeline), readable_dags) if is_scheduled else "",
+        "Trigger it as a backfill of the interval.",
+    )
+    return [reloads, replays]
+
+
+def approval_params(event_id: int) -> str:
+    """Return the configuration of a run that approves a drift event."""
+    return json.dumps({"event_id": event_id})
+
+
+def _readable(dag: str, readable_dags: Collection[str]) -> str:
+    return dag if dag in readable_dags else ""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The history of a table on its page: its windows in words, and the data of its charts.
+
+
+_STEPS = (
+    ("load", "opened_at", "merged_at"),
+    ("check", "merged_at", "checked_at"),
+    ("publish", "checked_at", "advanced_at"),
+)
+_OPERATIONS = ("inserted", "updated", "deleted")
+_MEASURES = (
+    ("lag_seconds", "Lag at publication", "s"),
+    ("margin_seconds", "Margin before cleanup", "s"),
+    ("change_bytes", "Size of the change tables", "B"),
+    ("change_rows", "Rows of the change tables", "rows"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRow:
+    """A window, in words."""
+
+    number: str
+    kind: str
+    state: str
+    opened_at: str
+    load: str
+    check: str
+    publish: str
+    read: str
+    changed: str
+    quarantined: str
+    lag: str
+    margin: str
+    change_table: str
+    dag_id: str
+    run_id: str
+    """Empty where no run of Airflow worked on the window."""
+
+
+def window_rows(windows: Sequence[TableWindow]) -> list[WindowRow]:
+    """Return the windows, the newest first."""
+    return [_row(each) for each in reversed(windows)]
+
+
+def charts_of(windows: Sequence[TableWindow]) -> list[dict[str, Any]]:
+    """Return the charts as the page's script takes them. Only published windows are in them.
+
+    Each has ``title``, ``unit``, ``times`` (ISO 8601, UTC), and ``series``: ``name``, ``color`` (a variable of the
+    style) and ``values``, one for each window, None for a gap. A chart without any value is left out.
+    """
+    done = [each for each in windows if each.advanced_at is not None]
+    rows = {name: [getattr(each, f"{name}_rows") for each in done] for name in _OPERATIONS}
+    seconds = {name: [_seconds(each, since, until) for each in done] for name, since, until in _STEPS}
+    times = [each.opened_at.isoformat() for each in done]
+    charts = [
+        _chart("Rows of each window", "rows", times, rows, 0),
+        _chart("Duration of each window", "s", times, seconds, len(rows)),
+    ]
+    for color, (field, title, unit) in enumerate(_MEASURES, len(rows) + len(seconds)):
+        values = [getattr(each, field) for each in done]
+        if any(value is not None for value in values):
+            charts.append(_chart(title, unit, times, {title.lower(): values}, color))
+    return charts
+
+
+def _chart(title: str, unit: str, times: Sequence[str], values: dict[str, list[Any]], first: int) -> dict[str, Any]:
+    series = [
+        {"name": name, "color": f"--chart-{number}", "values": each}
+        for number, (name, each) in enumerate(values.items(), first)
+    ]
+    return {"title": title, "unit": unit, "times": times, "series": series}
+
+
+def _row(window: TableWindow) -> WindowRow:
+    took = {name: _step_text(window, since, until) for name, since, until in _STEPS}
+    lane = f", {window.lane}" if window.lane else ""
+    return WindowRow(
+        number=f"{window.window_id}",
+        kind=f"{window.kind.replace('_', ' ')}{lane}",
+        state="published" if window.state == "advanced" else f"{window.state}, attempt {window.attempt}",
+        opened_at=f"{window.opened_at:%Y-%m-%d %H:%M:%S}",
+        read=f"{window.read_rows:,}",
+        changed=changed_text(window.inserted_rows, window.updated_rows, window.deleted_rows),
+        quarantined=f"{window.quarantined_rows:,}" if window.quarantined_rows else "",
+        lag=_seconds_text(window.lag_seconds if window.state == "advanced" else None),
+        margin=duration_text(window.margin_seconds),
+        change_table=_change_table(window),
+        dag_id=window.dag_id or "",
+        run_id=window.run_id or "",
+        **took,
+    )
+
+
+def _step_text(window: TableWindow, since: str, until: str) -> str:
+    return _seconds_text(_seconds(window, since, until))
+
+
+def _change_table(window: TableWindow) -> str:
+    parts = [] if window.change_rows is None else [f"{window.change_rows:,} rows"]
+    parts += [] if window.change_bytes is None else [format_bytes(window.change_bytes)]
+    return ", ".join(parts) or "-"
+
+
+def _seconds_text(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds:.1f} s" if seconds < 60 else duration_text(seconds)
+
+
+def _seconds(window: TableWindow, since: str, until: str) -> float | None:
+    begun: datetime | None = getattr(window, since)
+    ended: datetime | None = getattr(window, until)
+    return None if begun is None or ended is None else round((ended - begun).total_seconds(), 3)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Reads of the sources for the status page: each pipeline's at most once in some seconds, and few at a time.
+#
+# Every viewer may ask for the current state, and each answer costs the source some statements.
+
+
+KEPT_SECONDS = 15.0
+AT_ONCE = 4
+"""The most requests that wait for sources in a process of Airflow's API server, which has few threads."""
+
+
+class LiveReads:
+    """The results of the latest reads by key, each shared by all who ask while it is new."""
+
+    def __init__(self, kept_seconds: float = KEPT_SECONDS, at_once: int = AT_ONCE) -> None:
+        self._kept_seconds = kept_seconds
+        self._slots = threading.BoundedSemaphore(at_once)
+        self._guard = threading.Lock()
+        self._locks: dict[object, threading.Lock] = {}
+        self._kept: dict[object, tuple[float, Any]] = {}
+
+    @contextmanager
+    def slot(self) -> Iterator[bool]:
+        """Take a place for one request. False where all are taken: it must not read."""
+        taken = self._slots.acquire(blocking=False)
+        try:
+            yield taken
+        finally:
+            if taken:
+                self._slots.release()
+
+    def read(self, key: object, read: Callable[[], Any]) -> Any:
+        """Return what ``read`` returned for the key a few seconds ago, or read now. An exception is not kept."""
+        with self._guard:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            at, found = self._kept.get(key, (float("-inf"), None))
+            if time.monotonic() - at >= self._kept_seconds:
+                found = read()
+                self._kept[key] = (time.monotonic(), found)
+            return found
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The content of the status pages: all pipelines of a viewer, or one with its tables, as HTML or as JSON.
+
 
 CARDS_OF_A_PAGE, ROWS_OF_A_PAGE, WINDOWS_OF_A_PAGE = 30, 100, 60
 NOT_FOUND, _UNAVAILABLE = 404, 503
@@ -245,3 +472,94 @@ def html(template: str, query: Query, **values: Any) -> str:
     """Return a page, with what each of them has in its foot."""
     read_at = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
     return render(template, query=query, live=query.live, link=query.link, read_at=read_at, **values)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The rows of a table in quarantine. Their keys are values of rows: they are read for those alone who may see them.
+#
+# That right is to read the warehouse's connection in Airflow: its roles give it to operators and administrators, and an
+# authorization manager can give it to others for this one connection.
+
+
+KEYS_OF_A_PAGE = 100
+
+
+def quarantine_page(
+    readable_dags: Collection[str],
+    may_read_connection: Callable[[str], bool],
+    pipeline: str,
+    table: str,
+    query: Query,
+) -> Answer:
+    """Return the page of a table's rows in quarantine.
+
+    table: its name as the configuration spells it. query.text: the one rule whose rows are listed, "" for all.
+    may_read_connection: whether the viewer may read a connection of Airflow, by its id.
+    """
+    try:
+        app = open_named(readable_dags, pipeline)
+        if table not in {str(each.source) for each in app.config.pipeline(pipeline).tables}:
+            raise NotShownError(UNKNOWN_TABLE, NOT_FOUND)
+        rules = [each for each in list_quarantined(app, pipeline) if each.table == table]
+        number, count = page_numbers(_rows_of(rules, query.text), query.page, KEYS_OF_A_PAGE)
+        keys: Sequence[QuarantinedKey] | None = None
+        if may_read_connection(app.config.warehouse.conn_id):
+            skipped, name = (number - 1) * KEYS_OF_A_PAGE, TableName.parse(table)
+            keys = list_keys(app, pipeline, name, query.text or None, skipped=skipped, at_most=KEYS_OF_A_PAGE)
+    except (FloodmarkError, NotShownError) as failure:
+        return failure_answer(query, failure, "../../status")
+    if query.format == "json":
+        rows = None if keys is None else [asdict(each) for each in keys]
+        about = {"pipeline": pipeline, "table": table, "rules": [asdict(each) for each in rules], "rows": rows}
+        return Answer(json_text({"read_at": datetime.now(UTC)} | about), is_json=True)
+    values = {
+        "pipeline": pipeline,
+        "table": table,
+        "rules": rules,
+        "keys": keys,
+        "key_text": _key_text,
+        "page": {"number": number, "count": count},
+        "command": f"floodmark quarantine {{}} {pipeline} {shlex.quote(table)}",
+        "connection": app.config.warehouse.conn_id,
+    }
+    return Answer(html("quarantine.html", query, **values))
+
+
+def _rows_of(rules: Sequence[RuleCount], rule: str) -> int:
+    return sum(each.rows for each in rules if not rule or each.rule == rule)
+
+
+def _key_text(key: QuarantinedKey) -> str:
+    """Return the values of a key as a page shows them: a text without quotes where it is the only value."""
+    if len(key.key) == 1 and isinstance(key.key[0], str):
+        return key.key[0]
+    return ", ".join(json.dumps(value, ensure_ascii=False) for value in key.key)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The entries of Floodmark in Airflow's menu *Browse*: its status page, and the data docs where they are served.
+
+
+DATA_DOCS_URL_VARIABLE = "FLOODMARK_DATA_DOCS_URL"
+PAGES_PREFIX = "/floodmark"
+"""The path of Floodmark's own pages at Airflow's API server."""
+
+
+def external_views(status_path: str) -> list[dict[str, Any]]:
+    """Return the entries for ``AirflowPlugin.external_views``.
+
+    The data docs are included where FLOODMARK_DATA_DOCS_URL gives the address at which they are served: a browser
+    cannot open a folder of the server.
+    """
+    # Airflow may be served below a path, which a plugin's link must include.
+    below = urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
+    status = {
+        "name": "Floodmark status",
+        "href": f"{below}{PAGES_PREFIX}{status_path}",
+        "destination": "nav",
+        "category": "browse",
+        "url_route": "floodmark_status",
+    }
+    url = os.environ.get(DATA_DOCS_URL_VARIABLE)
+    docs = {"name": "Data quality", "href": url, "destination": "nav", "category": "browse"}
+    return [status, *([docs] if url else [])]

@@ -13,35 +13,99 @@ from contextlib import contextmanager
 from datetime import datetime
 
 import psycopg
-from psycopg.rows import DictRow
+from psycopg.rows import DictRow, dict_row
 from psycopg.types.json import Jsonb
 
 from floodmark.core.errors import OperatorError, WatermarkConflictError, WindowBusyError
-from floodmark.core.policies import Rule
-from floodmark.core.position import Position
-from floodmark.core.positions import read_position
+from floodmark.core.plan import MAIN_LANE, TableCounts, TablePlan, WindowPlan, WindowState, is_replay_lane
+from floodmark.core.plan_json import plan_to_json
+from floodmark.core.planning import NO_MEASURES, PlanMeasures
+from floodmark.core.position import Position, read_position
 from floodmark.core.schema import TableName
-from floodmark.core.source.feed import InstanceIdentity
-from floodmark.core.source.history import LogEntry
-from floodmark.core.source.state import TableState
-from floodmark.core.window.lane import MAIN_LANE, is_replay_lane
-from floodmark.core.window.measures import NO_MEASURES, PlanMeasures
-from floodmark.core.window.plan import TableCounts, TablePlan, WindowPlan, WindowState
-from floodmark.core.window.plan_json import plan_to_json
-from floodmark.postgres.ledger.claims import lock_watermarks, refuse_left_instances, refuse_other_lanes
-from floodmark.postgres.ledger.databases import DatabaseRecords, database_of
-from floodmark.postgres.ledger.loads import LoadRecords
-from floodmark.postgres.ledger.members import MemberRecords, with_marks
-from floodmark.postgres.ledger.opened import one_window, opened_window
-from floodmark.postgres.ledger.replays import ReplayQueries
-from floodmark.postgres.ledger.schema import ensure_schema
-from floodmark.postgres.ledger.steps import finish_table, insert_window
-from floodmark.postgres.ledger.target_marks import find_readable_fault
-from floodmark.postgres.ledger.verdicts import VerdictRecords
-from floodmark.postgres.session import Reachable, open_session, open_transaction
+from floodmark.core.settings import Rule
+from floodmark.core.snapshot import DatabaseIdentity, InstanceIdentity, LogEntry, TableState, Verdict
+from floodmark.core.status import TableMark
+from floodmark.postgres.ledger.schema import (
+    ensure_schema,
+    find_readable_fault,
+    lock_watermarks,
+    one_window,
+    opened_window,
+    refuse_left_instances,
+    refuse_other_lanes,
+)
+from floodmark.postgres.ledger.steps import (
+    LoadRecords,
+    MemberRecords,
+    ReplayQueries,
+    VerdictRecords,
+    finish_table,
+    insert_window,
+    with_marks,
+)
+from floodmark.postgres.session import (
+    Reachable,
+    open_session,
+    open_transaction,
+    query,
+    source_arrays,
+    source_parameters,
+)
 from floodmark.postgres.sql import read_sql
-from floodmark.postgres.statements import query, source_arrays, source_parameters
-from floodmark.sync.ports.ledger import OpenedWindow
+from floodmark.sync.ledger import OpenedWindow
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``DatabaseRecords``: the database that each pipeline follows. Part of ``PostgresLedger``.
+
+
+class DatabaseRecords:
+    """The part of ``PostgresLedger`` for the followed databases. Each method is one transaction of its own."""
+
+    _at: Reachable
+
+    def read_database(self, pipeline: str) -> DatabaseIdentity | None:
+        with open_transaction(self._at, pipeline) as session:
+            cursor = session.cursor(row_factory=dict_row)
+            row = cursor.execute(read_sql("read_database"), {"pipeline": pipeline}).fetchone()
+        return database_of(row) if row else None
+
+    def record_database(self, pipeline: str, known: DatabaseIdentity | None, found: DatabaseIdentity) -> None:
+        before = {f"known_{name}": value for name, value in _named(known).items()}
+        with open_transaction(self._at, pipeline) as session:
+            session.execute(read_sql("record_database"), {"pipeline": pipeline, **before, **_named(found)})
+
+    def confirm_database(self, pipeline: str, found: DatabaseIdentity, confirmed_by: str) -> None:
+        named = {"pipeline": pipeline, "confirmed_by": confirmed_by, **_named(found)}
+        with open_transaction(self._at, pipeline) as session:
+            session.execute(read_sql("confirm_database"), named)
+
+
+def database_of(row: DictRow) -> DatabaseIdentity | None:
+    """Return the database of a row with the columns of ``followed_databases``; None where they are NULL."""
+    if row["server_name"] is None:
+        return None
+    return DatabaseIdentity(
+        row["server_name"], row["database_name"], _text(row["database_guid"]), _text(row["group_database_id"])
+    )
+
+
+def _named(identity: DatabaseIdentity | None) -> dict[str, str | None]:
+    if identity is None:
+        return dict.fromkeys(("server", "database", "guid", "group_id"))
+    return {
+        "server": identity.server,
+        "database": identity.database,
+        "guid": identity.guid,
+        "group_id": identity.group_id,
+    }
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+
 
 # Separates Floodmark's advisory locks from those of other programs. Arbitrary, and fixed.
 _LOAD_LOCK = 0x46_4C_4F_44
@@ -65,7 +129,7 @@ OF_A_TARGET = ("tables", "tombstones", "quarantine")
 
 
 class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, DatabaseRecords):
-    """``sync.ports.ledger.Ledger``. It holds no session: each method is one transaction of its own."""
+    """``sync.ledger.Ledger``. It holds no session: each method is one transaction of its own."""
 
     def __init__(self, connection: Reachable) -> None:
         self._at = connection
@@ -305,3 +369,69 @@ def _table_state(row: DictRow, target_fault: str) -> TableState:
 def _counts(session: psycopg.Connection, window_id: int) -> Mapping[TableName, TableCounts]:
     rows = query(session, "read_counts", window_id=window_id)
     return {TableName(row.pop("source_schema"), row.pop("source_name")): TableCounts(**row) for row in rows}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``PostgresUpkeepLedger``: the records of a source's upkeep, in the ledger.
+
+
+class PostgresUpkeepLedger:
+    """``sync.ledger.StopLedger``. It creates the ledger's tables when it first writes to them."""
+
+    def __init__(self, connection: Reachable) -> None:
+        self._at = connection
+
+    def read_ended_stop(self, source: str, since: datetime) -> str:
+        """Return the reason of an ended stop; an empty text also where there is no ledger: a read creates none."""
+        with open_transaction(self._at, source) as session:
+            exists = session.execute("SELECT to_regclass('floodmark.ended_stops') IS NOT NULL").fetchone()
+            if exists is None or not exists[0]:
+                return ""
+            row = session.execute(read_sql("read_ended_stop"), {"source": source, "since": since}).fetchone()
+        return str(row[0]) if row else ""
+
+    def record_ended_stop(self, source: str, since: datetime, reason: str) -> None:
+        ensure_schema(self._at)
+        with open_transaction(self._at, source) as session:
+            session.execute(read_sql("record_ended_stop"), {"source": source, "since": since, "reason": reason})
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Measures of a pipeline's progress from the ledger, for alerts and metrics.
+
+
+def list_table_marks(at: Reachable, pipeline: str) -> Sequence[TableMark]:
+    """Return the marks of the tables that a run has included. The ledger must exist."""
+    with open_transaction(at, pipeline) as session:
+        cursor = session.cursor(row_factory=dict_row)
+        rows = cursor.execute(read_sql("list_table_marks"), {"pipeline": pipeline}).fetchall()
+    return [
+        TableMark(
+            TableName(row["source_schema"], row["source_name"]),
+            read_position(bytes(row["watermark"])) if row["watermark"] else None,
+            row["watermark_at"],
+            Verdict(row["verdict"]) if row["verdict"] else None,
+        )
+        for row in rows
+    ]
+
+
+def record_sizes(at: Reachable, pipeline: str, sizes: Mapping[TableName, tuple[int | None, int | None]]) -> None:
+    """Record rows and bytes of the change tables in the newest window of each table, for its history."""
+    measured = [sizes[table] for table in sorted(sizes)]
+    with open_transaction(at, pipeline) as session:
+        query(
+            session,
+            "record_sizes",
+            pipeline=pipeline,
+            **source_arrays(sizes),
+            change_rows=[rows for rows, _ in measured],
+            change_bytes=[size_bytes for _, size_bytes in measured],
+        )
+
+
+def read_window_seconds(at: Reachable, window_id: int) -> float | None:
+    """Return the time from planning to publication, failed runs included; None while the window is unfinished."""
+    with open_transaction(at) as session:
+        row = session.execute(read_sql("read_window_seconds"), {"window_id": window_id}).fetchone()
+    return float(row[0]) if row else None

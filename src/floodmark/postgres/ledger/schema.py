@@ -1,13 +1,46 @@
-"""The creation of the ledger's tables, once, also when several processes start it at the same time."""
+"""The ledger's tables: their creation and their readers, and the claims on windows and targets."""
 
 from __future__ import annotations
 
-import psycopg
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
-from floodmark.core.doctor.engine import ENCODING, NEW_DATABASE
-from floodmark.core.errors import ConfigError, WarehouseAdminError
-from floodmark.postgres.session import SUBJECT, Reachable, encoding_of, open_transaction, refuse_shared_servers
+import psycopg
+from psycopg.rows import DictRow, dict_row
+
+from floodmark.core.doctor.server import ENCODING, NEW_DATABASE
+from floodmark.core.errors import (
+    ConfigError,
+    OperatorError,
+    TargetLostError,
+    WarehouseAdminError,
+    WatermarkConflictError,
+    WindowBusyError,
+)
+from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, WindowState, is_load_lane
+from floodmark.core.plan_json import plan_from_json
+from floodmark.core.position import Position, read_position
+from floodmark.core.schema import WINDOW_COLUMN, TableName, quote, quote_table
+from floodmark.core.snapshot import InstanceIdentity
+from floodmark.postgres.session import (
+    SUBJECT,
+    Reachable,
+    encoding_of,
+    open_transaction,
+    query,
+    refuse_shared_servers,
+    source_arrays,
+    source_parameters,
+    translated,
+)
 from floodmark.postgres.sql import read_sql
+from floodmark.sync.ledger import OpenedWindow
+
+# --------------------------------------------------------------------------------------------------------------------
+# The creation of the ledger's tables, once, also when several processes start it at the same time.
+
 
 VERSION = 14
 # CREATE ... IF NOT EXISTS still fails when two sessions run it at once, so they queue up. An arbitrary, fixed number.
@@ -49,3 +82,284 @@ def _version(connection: psycopg.Connection) -> int:
         return 0
     row = connection.execute("SELECT coalesce(max(version), 0) FROM floodmark.ledger_version").fetchone()
     return int(row[0]) if row else 0
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The readers of a capture instance, for the drift watch and for switches of instances.
+
+
+def list_readers(at: Reachable, instance: InstanceIdentity) -> Sequence[str]:
+    """Return the pipelines with a table whose watermark is a position in this instance."""
+    named = {
+        "instance_name": instance.name,
+        "instance_object_id": instance.object_id,
+        "instance_created_at": instance.created_at,
+    }
+    with open_transaction(at, instance.name) as session:
+        return [pipeline for (pipeline,) in session.execute(read_sql("list_readers"), named)]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The window of a row of the ledger.
+
+
+def one_window(session: psycopg.Connection, statement: str, window_id: int) -> OpenedWindow:
+    """Return the window of a statement of ``postgres/sql``. Raises OperatorError where the ledger does not have it."""
+    row = session.cursor(row_factory=dict_row).execute(read_sql(statement), {"window_id": window_id}).fetchone()
+    if row is None:
+        raise OperatorError(f"window {window_id}", "the ledger has no such window.")
+    return opened_window(row)
+
+
+def opened_window(row: DictRow) -> OpenedWindow:
+    """Return the window of a row of ``floodmark.windows``."""
+    plan = dataclasses.replace(
+        plan_from_json(row["plan"]),
+        window_id=row["window_id"],
+        attempt=row["attempt"],
+        lane=row["lane"],
+        to_lsn_at=row["to_lsn_at"],
+    )
+    state = WindowState(row["state"])
+    return OpenedWindow(plan, state, is_refused=state is WindowState.MERGED and row["checked_at"] is not None)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The claim of tables whose watermarks are to move: their rows are locked, and nothing else moves them.
+#
+# All runs lock tables in the same order, that of ``TableName``, so that two runs queue up instead of deadlocking. What
+# follows the locks is asked once for all tables.
+
+
+def claim_table(session: psycopg.Connection, pipeline: str, table: TablePlan) -> None:
+    """Lock the table's row, which may be new, and check that its watermark is still the one of the plan."""
+    named = {"pipeline": pipeline, **source_parameters(table.source)}
+    target = {"target_schema": table.target.schema, "target_name": table.target.name}
+    try:
+        with session.transaction():
+            query(session, "register_table", **named, **target)
+    except psycopg.errors.UniqueViolation:
+        # Of two runs that register the same table at once, one may get this error for the target instead.
+        if not any(row.items() >= target.items() for row in query(session, "lock_table", **named)):
+            raise _target_taken(pipeline, table, query(session, "find_target", **target)) from None
+    row = query(session, "lock_table", **named)[0]
+    if row["watermark"] != (table.watermark.value if table.watermark else None):
+        raise WatermarkConflictError(
+            str(table.source),
+            f"its watermark is {describe_watermark(row['watermark'])}, not {table.watermark or 'unset'}.",
+            "Another run moved it; run again.",
+        )
+    if (known := TableName(row["target_schema"], row["target_name"])) != table.target:
+        raise ConfigError(
+            str(table.source),
+            f"its target was {known} and is now {table.target}.",
+            "Restore the name; or rename the target in the warehouse too, then: "
+            f"floodmark rename-target {pipeline} {table.source}.",
+        )
+
+
+def _target_taken(pipeline: str, table: TablePlan, holders: Sequence[Mapping[str, object]]) -> ConfigError:
+    """Return the error that names the table whose target it is, and the way out."""
+    subject, what = str(table.source), f"another table already uses the target {table.target}"
+    if not holders:  # It was released meanwhile.
+        return ConfigError(subject, f"{what}.", "Run again, or choose another target.")
+    (holder,) = holders
+    source = TableName(str(holder["source_schema"]), str(holder["source_name"]))
+    if holder["pipeline"] == pipeline:
+        return ConfigError(subject, f"{what}: {source} of the same pipeline.", "Choose another target.")
+    hint, former = "Choose another target.", holder["pipeline"]
+    if source == table.source:
+        hint += f" If {former} is the former name of this pipeline: floodmark rename {former} {pipeline}."
+    return ConfigError(subject, f"{what}: {source} of pipeline {former}.", hint)
+
+
+def lock_watermarks(session: psycopg.Connection, pipeline: str, watermarks: Mapping[TableName, Position]) -> None:
+    """Lock the rows of tables. Raises WatermarkConflictError where a watermark is not the given one."""
+    rows = query(session, "lock_tables", pipeline=pipeline, **source_arrays(watermarks))
+    found = {TableName(row["source_schema"], row["source_name"]): row["watermark"] for row in rows}
+    for source, watermark in sorted(watermarks.items()):
+        if found.get(source) != watermark.value:
+            raise WatermarkConflictError(
+                str(source), f"its watermark is no longer {watermark}.", "Another run moved it; run again."
+            )
+
+
+def refuse_left_instances(
+    session: psycopg.Connection, pipeline: str, instances: Mapping[TableName, InstanceIdentity]
+) -> None:
+    """Raise WatermarkConflictError if the pipeline has switched away from one of the instances. The tables' rows are
+    locked."""
+    left = {
+        InstanceIdentity(row["old_name"], row["old_object_id"], row["old_created_at"]): row["new_name"]
+        for row in query(session, "list_left_instances", pipeline=pipeline)
+    }
+    for source, identity in sorted(instances.items()):
+        if identity in left:
+            raise WatermarkConflictError(
+                str(source),
+                f"it is read from capture instance {left[identity]} now, not {identity.name}.",
+                "The pipeline switched meanwhile; run again.",
+            )
+
+
+def refuse_other_lanes(session: psycopg.Connection, pipeline: str, lane: str, sources: Collection[TableName]) -> None:
+    """Raise WindowBusyError if another lane moves the watermark of one of the tables. Their rows are locked.
+
+    Of two windows that move one watermark, the second to finish would fail.
+    """
+    for row in query(session, "list_other_lanes", pipeline=pipeline, lane=lane):
+        source = TableName(row["source_schema"], row["source_name"])
+        if source in sources:
+            where = f" on lane {row['lane']}" if row["lane"] else ""
+            raise WindowBusyError(
+                str(source),
+                f"window {row['window_id']}{where} is unfinished and holds the table.",
+                "It is retried automatically; the table is free when that window has been published.",
+            )
+
+
+def refuse_loads(session: psycopg.Connection, pipeline: str, lane: str, sources: Collection[TableName]) -> None:
+    """Raise WatermarkConflictError if one of the tables is being reloaded, also if that began after the replay was
+    planned."""
+    for row in query(session, "list_other_lanes", pipeline=pipeline, lane=lane):
+        source = TableName(row["source_schema"], row["source_name"])
+        if source in sources and is_load_lane(row["lane"]):
+            raise WatermarkConflictError(str(source), f"window {row['window_id']} is reloading it.", "Run again.")
+
+
+def describe_watermark(value: bytes | None) -> str:
+    """Return a watermark of the ledger for a message."""
+    return str(read_position(bytes(value))) if value else "unset"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Whether the target of a table is the one that its watermark belongs to.
+#
+# Nothing is written to the target for it: a mark there would need its owner, and a lock that waits for VACUUM. A merge
+# records the numbers of the files of ledger and target (``floodmark.target_marks``). As long as they are the same,
+# neither was made again, emptied or restored. Where they differ, the rows answer: the highest ``__window_id`` must be
+# that of the last window that wrote rows, and no row may be older than its tombstone. A window that only deletes rows
+# has left its number in none.
+
+
+def record_target(session: psycopg.Connection, plan: WindowPlan, table: TablePlan, *, has_written: bool) -> None:
+    """Record the target as it is after the merge of a window, in the transaction of the merge.
+
+    has_written: some row of the target has the number of the window now.
+    """
+    query(
+        session,
+        "record_target",
+        pipeline=plan.pipeline,
+        **source_parameters(table.source),
+        window_id=plan.window_id,
+        columns=[*(column.name for column in table.feed.table.stored_columns), WINDOW_COLUMN],
+        has_written=has_written,
+    )
+
+
+def refuse_lost_targets(session: psycopg.Connection, plan: WindowPlan) -> None:
+    """Raise TargetLostError about a table whose target is not the one that its watermark belongs to, or is missing.
+
+    A load of the whole table makes it right, so that its target may be any.
+    """
+    merged = {table.source for table in plan.tables if table.kind is not LoadKind.FIRST_LOAD or table.where}
+    compared = set()
+    for row in query(session, "read_tables", pipeline=plan.pipeline) if merged else ():
+        source = TableName(row["source_schema"], row["source_name"])
+        if source in merged:
+            with translated(str(source)):
+                fault = find_fault(session, plan.pipeline, row)
+            if fault:
+                raise _lost(plan, source, fault)
+        if row["watermark"] is not None:
+            compared.add(source)
+    for table in plan.tables:
+        if table.source not in merged & compared and not _exists(session, table.target):
+            raise _lost(plan, table.source, f"the target {table.target} does not exist: it was dropped meanwhile.")
+
+
+def _lost(plan: WindowPlan, source: TableName, fault: str) -> TargetLostError:
+    hint = f"Nothing was merged into it. Reload the table: floodmark reload {plan.pipeline} {source}."
+    return TargetLostError(str(source), fault, hint)
+
+
+def _exists(session: psycopg.Connection, target: TableName) -> bool:
+    found = session.execute("SELECT to_regclass(%s) IS NOT NULL", [quote_table(target)]).fetchone()
+    return found == (True,)
+
+
+def is_of_this_ledger(session: psycopg.Connection, pipeline: str, table: TablePlan) -> bool:
+    """Return whether some window of the ledger has written rows to the target."""
+    found = query(session, "has_written_target", pipeline=pipeline, **source_parameters(table.source))
+    return bool(found)
+
+
+def find_fault(session: psycopg.Connection, pipeline: str, row: Mapping[str, Any]) -> str:
+    """Return why a target is not the one that the ledger means, as a sentence; "" where it is.
+
+    row: of ``read_tables``. A target in another file is compared once: the new file is recorded. Raises
+    psycopg.errors.InsufficientPrivilege where the user may not read it.
+    """
+    if row["watermark"] is None:
+        return ""
+    target = TableName(row["target_schema"], row["target_name"])
+    if row["is_without_target"]:
+        return f"the target {target} does not exist, and was loaded before."
+    if row["is_other_target"] is not None and (lost := row["lost_columns"]):
+        columns = f"column {lost[0]}" if len(lost) == 1 else f"columns {', '.join(sorted(lost))}"
+        return f"the target {target} no longer has the {columns}, which earlier windows wrote."
+    if not row["is_other_target"]:
+        return ""
+    # A statement that fails ends its transaction, but for one inside of it.
+    with session.transaction():
+        fault = _compare_rows(session, pipeline, row, target)
+    if fault:
+        return fault
+    # A user who may only read does without.
+    with suppress(psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction), session.transaction():
+        source = TableName(row["source_schema"], row["source_name"])
+        query(session, "keep_target_mark", pipeline=pipeline, **source_parameters(source))
+    return ""
+
+
+def find_readable_fault(session: psycopg.Connection, pipeline: str, row: Mapping[str, Any]) -> str:
+    """Return the same to a plan or a status: "" also where the user may not read the target.
+
+    Its merge is refused then, alone, and no merge is done without an answer.
+    """
+    try:
+        return find_fault(session, pipeline, row)
+    except psycopg.errors.InsufficientPrivilege:
+        return ""
+
+
+def _compare_rows(session: psycopg.Connection, pipeline: str, row: Mapping[str, Any], target: TableName) -> str:
+    """Return the sign in the rows of a target that it is another one than the ledger means; "" where there is none."""
+    newest = session.execute(f"SELECT max({quote(WINDOW_COLUMN)}) FROM {quote_table(target)}").fetchone()  # noqa: S608
+    found, known = newest[0] if newest else None, row["target_window_id"]
+    if found != known:
+        return (
+            f"the target {target} was made again, emptied or restored, or the ledger was: {_difference(found, known)}"
+        )
+    source = TableName(row["source_schema"], row["source_name"])
+    for plan in query(session, "newest_plan", pipeline=pipeline, **source_parameters(source)):
+        planned = next(table for table in opened_window(plan).plan.tables if table.source == source)
+        if _has_deleted_row(session, target, planned.feed.table.key):
+            return f"the target {target} was restored, or the ledger was: it has rows that a later window deleted."
+    return ""
+
+
+def _has_deleted_row(session: psycopg.Connection, target: TableName, key: Sequence[str]) -> bool:
+    """Return whether the target has a row that is older than the tombstone of its key."""
+    columns = ", ".join(f"t.{quote(name)}" for name in key)
+    placed = {"target": f"{quote_table(target)} AS t", "key": f"jsonb_build_array({columns})"}
+    # Where values are bound, a sign of percent in a name is written twice.
+    statement = read_sql("has_deleted_row").format(**{name: sql.replace("%", "%%") for name, sql in placed.items()})
+    found = session.execute(statement, {"target_schema": target.schema, "target_name": target.name}).fetchone()
+    return found == (True,)
+
+
+def _difference(found: int | None, known: int | None) -> str:
+    has = "it has no rows" if found is None else f"its newest rows are of window {found}"
+    return f"{has}, and the last window that wrote rows is {known or 'none'} in the ledger."

@@ -1,28 +1,161 @@
-"""``PostgresStatusLedger``: the ledger's records about a pipeline, read in one transaction."""
+"""The ledger's records that are read together: the status of a pipeline, its alerts, its retention."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC
 from typing import Any
 
 import psycopg
 from psycopg.rows import DictRow, dict_row
 
+from floodmark.core.alert import Alert
 from floodmark.core.drift.shapes import Difference
-from floodmark.core.policies import DriftClass
-from floodmark.core.positions import read_position
+from floodmark.core.position import read_position
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import Verdict
-from floodmark.core.status.history import QuarantinedKey, RuleCount, TableGap, TableHistory, TableWindow
-from floodmark.core.status.report import LastWindow
-from floodmark.postgres.ledger.alerts import open_alert_of
-from floodmark.postgres.ledger.drift_rows import event_of
+from floodmark.core.settings import DriftClass
+from floodmark.core.snapshot import Verdict
+from floodmark.core.status import LastWindow, QuarantinedKey, RuleCount, TableGap, TableHistory, TableWindow
+from floodmark.core.upkeep import PACE_SECONDS, Mark, pace_of
+from floodmark.postgres.ledger.drift import event_of, switch_of
+from floodmark.postgres.ledger.ledger import record_sizes
 from floodmark.postgres.ledger.schema import ensure_schema
-from floodmark.postgres.ledger.switches import switch_of
-from floodmark.postgres.session import Reachable, open_transaction
+from floodmark.postgres.session import Reachable, open_transaction, query, source_parameters
 from floodmark.postgres.sql import read_sql
-from floodmark.postgres.statements import source_parameters
-from floodmark.sync.ports.status import RecordedHold, RecordedTable, StatusRecord
+from floodmark.sync.alerts import Delivery, OpenAlert, OwedAlert
+from floodmark.sync.ledger import RecordedHold, RecordedTable, StatusRecord
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``PostgresAlertLedger``: the alerts in the ledger, table ``floodmark.alerts``.
+#
+# A delivery is one transaction that holds the alert's row. Two processes that find the same event at the same time
+# queue up, and the second one finds that the first has notified all channels. A process that dies during a delivery
+# leaves the row unchanged, so a message may be sent twice but is never lost.
+
+
+class PostgresAlertLedger:
+    """``sync.alerts.AlertLedger``. It creates the ledger's tables when it is the first to need them."""
+
+    def __init__(self, connection: Reachable) -> None:
+        self._at = connection
+
+    @contextmanager
+    def raised(self, alert: Alert) -> Iterator[Delivery]:
+        ensure_schema(self._at)
+        with open_transaction(self._at, alert.subject) as session:
+            row = query(session, "raise_alert", **_parameters(alert))[0]
+            delivery = Delivery(alert, row["raised_at"], notified=set(row["raised_to"]))
+            yield delivery
+            query(session, "record_alert_raised", alert_id=row["alert_id"], channels=sorted(delivery.notified))
+
+    @contextmanager
+    def ended(self, event_key: str, outcome: str) -> Iterator[Delivery | None]:
+        ensure_schema(self._at)
+        with open_transaction(self._at, event_key) as session:
+            rows = query(session, "end_alert", event_key=event_key, outcome=outcome)
+            if not rows:
+                yield None
+                return
+            delivery = _delivery(rows[0])
+            yield delivery
+            _record(session, rows[0], delivery)
+
+    def end_part(self, kind: str, subject: str, part: str) -> Sequence[str]:
+        ensure_schema(self._at)
+        with open_transaction(self._at, subject) as session:
+            rows = query(session, "end_alert_part", kind=kind, subject=subject, part=part)
+        return [row["event_key"] for row in rows if row["left"] == 0]
+
+    def list_parts(self, kind: str, subject: str) -> Sequence[str]:
+        """Return the open parts of all alerts of a kind about a subject."""
+        ensure_schema(self._at)
+        with open_transaction(self._at, subject) as session:
+            rows = query(session, "list_alert_parts", kind=kind, subject=subject)
+        return [row["part"] for row in rows]
+
+    def list_open(self) -> Sequence[OpenAlert]:
+        ensure_schema(self._at)
+        with open_transaction(self._at) as session:
+            rows = query(session, "list_open_alerts")
+        return [open_alert_of(row) for row in rows]
+
+    def list_owed(self, channels: Sequence[str]) -> Sequence[OwedAlert]:
+        ensure_schema(self._at)
+        with open_transaction(self._at) as session:
+            rows = query(session, "list_owed_alerts", channels=list(channels))
+        return [OwedAlert(row["alert_id"], row["event_key"], row["subject"]) for row in rows]
+
+    @contextmanager
+    def owed(self, alert_id: int) -> Iterator[Delivery | None]:
+        with open_transaction(self._at) as session:
+            rows = query(session, "lock_alert", alert_id=alert_id)
+            if not rows:
+                yield None
+                return
+            delivery = _delivery(rows[0])
+            yield delivery
+            _record(session, rows[0], delivery)
+
+
+def open_alert_of(row: DictRow) -> OpenAlert:
+    """Return the alert of a row of ``list_open_alerts.sql``."""
+    return OpenAlert(_alert(row), row["raised_at"], row["seen_at"], row["times"])
+
+
+def _delivery(row: DictRow) -> Delivery:
+    """Return the delivery of an alert in its recorded state."""
+    if row["ended_at"] is None:
+        return Delivery(_alert(row), row["raised_at"], notified=set(row["raised_to"]))
+    return Delivery(
+        _alert(row),
+        row["raised_at"],
+        row["ended_at"],
+        frozenset(row["raised_to"]),
+        set(row["ended_to"]),
+        row["outcome"],
+    )
+
+
+def _record(session: psycopg.Connection, row: DictRow, delivery: Delivery) -> None:
+    statement = "record_alert_raised" if row["ended_at"] is None else "record_alert_ended"
+    query(session, statement, alert_id=row["alert_id"], channels=sorted(delivery.notified))
+
+
+def _parameters(alert: Alert) -> dict[str, Any]:
+    return {
+        "event_key": alert.event_key,
+        "kind": alert.kind,
+        "subject": alert.subject,
+        "source_schema": alert.table.schema if alert.table else None,
+        "source_name": alert.table.name if alert.table else None,
+        "parts": [alert.part] if alert.part else [],
+        "what": alert.what,
+        "place": alert.where,
+        "since": alert.since,
+        "means": alert.means,
+        "advice": alert.do,
+    }
+
+
+def _alert(row: DictRow) -> Alert:
+    table = TableName(row["source_schema"], row["source_name"]) if row["source_name"] is not None else None
+    return Alert(
+        kind=row["kind"],
+        subject=row["subject"],
+        table=table,
+        what=row["what"],
+        where=row["place"],
+        since=row["since"],
+        means=row["means"],
+        do=row["advice"],
+        event_key=row["event_key"],
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``PostgresStatusLedger``: the ledger's records about a pipeline, read in one transaction.
+
 
 _LAST_WINDOW = ("window_id", "read_rows", "inserted_rows", "updated_rows", "deleted_rows", "quarantined_rows")
 _COPIED = (
@@ -41,7 +174,7 @@ _COPIED = (
 
 
 class PostgresStatusLedger:
-    """``sync.ports.status.StatusLedger``."""
+    """``sync.ledger.StatusLedger``."""
 
     def __init__(self, connection: Reachable) -> None:
         self._at = connection
@@ -148,3 +281,36 @@ def _recorded_hold(row: DictRow) -> RecordedHold:
         DriftClass(row["kind"]), row["column_name"], row["before"], row["after"], row["is_captured"]
     )
     return RecordedHold(difference, row["event_id"], row["held_at"].astimezone(UTC))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``PostgresMarkLedger``: the watermarks that a source's cleanup must not pass, with their paces.
+
+
+class PostgresMarkLedger:
+    """``sync.upkeep.MarkLedger``. It creates the ledger's tables when it is the first to need them."""
+
+    def __init__(self, connection: Reachable) -> None:
+        self._at = connection
+
+    def read_marks(self, pipelines: Collection[str]) -> Sequence[Mark]:
+        ensure_schema(self._at)
+        with open_transaction(self._at) as session:
+            cursor = session.cursor(row_factory=dict_row)
+            named = {"pipelines": list(pipelines), "over_seconds": PACE_SECONDS}
+            rows = cursor.execute(read_sql("read_marks"), named).fetchall()
+        return [_mark(row) for row in rows]
+
+    def record_sizes(self, pipeline: str, sizes: Mapping[TableName, tuple[int | None, int | None]]) -> None:
+        record_sizes(self._at, pipeline, sizes)
+
+
+def _mark(row: DictRow) -> Mark:
+    return Mark(
+        pipeline=row["pipeline"],
+        table=TableName(row["source_schema"], row["source_name"]),
+        instance=row["instance_name"],
+        lsn=read_position(row["lsn"]),
+        at=row["at"],
+        pace=pace_of(row["at"], row["reference_at"], row["elapsed_seconds"]) if row["at"] else 0.0,
+    )

@@ -1,29 +1,187 @@
-"""The first and the last step of a window in the ledger, each in the caller's transaction."""
+"""The steps of a window in the ledger, each in the caller's transaction: openings, loads, members, verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
 
 import psycopg
+from psycopg.rows import DictRow, dict_row
 from psycopg.types.json import Jsonb
 
-from floodmark.core.errors import WatermarkConflictError
-from floodmark.core.position import Position
-from floodmark.core.source.history import LogEntry
-from floodmark.core.window.lane import is_load_lane, is_replay_lane
-from floodmark.core.window.measures import NO_MEASURES, PlanMeasures
-from floodmark.core.window.plan import TablePlan, WindowPlan
-from floodmark.core.window.plan_json import plan_to_json
-from floodmark.postgres.ledger.claims import (
+from floodmark.core.errors import FloodmarkBugError, OperatorError, WatermarkConflictError
+from floodmark.core.plan import (
+    LoadChunk,
+    LoadKind,
+    LoadProgress,
+    MemberRead,
+    QuarantinedMessages,
+    StoredChunk,
+    TableCounts,
+    TablePlan,
+    WindowPlan,
+    WindowState,
+    bound_from_json,
+    bound_to_json,
+    is_load_lane,
+    is_replay_lane,
+    member_name,
+)
+from floodmark.core.plan_json import plan_to_json
+from floodmark.core.planning import NO_MEASURES, PlanMeasures
+from floodmark.core.position import Position, read_position
+from floodmark.core.recovery import Gap, WholeLoad
+from floodmark.core.schema import TableName
+from floodmark.core.snapshot import LogEntry, MemberMark, Validity, Verdict
+from floodmark.core.verdicts import LEFT_OUT
+from floodmark.postgres.ledger.schema import (
     claim_table,
     describe_watermark,
+    one_window,
     refuse_left_instances,
     refuse_loads,
     refuse_other_lanes,
 )
-from floodmark.postgres.ledger.members import advance_members
+from floodmark.postgres.session import Reachable, open_transaction, query, source_arrays, source_parameters
 from floodmark.postgres.sql import read_sql
-from floodmark.postgres.statements import query, source_parameters
+from floodmark.sync.ports import StagedPart
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``MemberRecords``: the marks and the verdicts of members in the ledger. Part of ``PostgresLedger``.
+#
+# A statement is about all members of a table: there may be thousands.
+
+
+class MemberRecords:
+    """The part of ``PostgresLedger`` for members. It holds no session: each method is one transaction of its own."""
+
+    _at: Reachable
+
+    def list_stopped_members(self, pipeline: str) -> Sequence[tuple[TableName, Validity]]:
+        with open_transaction(self._at, pipeline) as session:
+            rows = query(session, "list_stopped_members", pipeline=pipeline, stops=[each.value for each in LEFT_OUT])
+        found = []
+        for row in rows:
+            table = TableName(row["source_schema"], row["source_name"])
+            name = member_name(table, row["member"])
+            found.append((table, Validity(name, Verdict(row["verdict"]), row["cause"], row["hint"])))
+        return found
+
+    def count_quarantined_messages(self, pipeline: str) -> QuarantinedMessages:
+        with open_transaction(self._at, pipeline) as session:
+            rows = query(session, "count_quarantined_messages", pipeline=pipeline)
+        return QuarantinedMessages(tuple((row["reason"], row["messages"]) for row in rows))
+
+    def list_marks(self, pipeline: str) -> Mapping[TableName, Sequence[MemberMark]]:
+        with open_transaction(self._at, pipeline) as session:
+            return _list_marks(session, pipeline)
+
+    def seconds_since_change(self, pipeline: str, source: TableName) -> float | None:
+        with open_transaction(self._at, pipeline) as session:
+            rows = query(session, "seconds_since_change", pipeline=pipeline, **source_parameters(source))
+        return rows[0]["seconds"] if rows else None
+
+    def forget_mark(self, pipeline: str, source: TableName, member: str) -> None:
+        with open_transaction(self._at, pipeline) as session:
+            named = {"pipeline": pipeline, **source_parameters(source), "member": member}
+            if not session.execute(read_sql("forget_mark"), named).rowcount:
+                raise OperatorError(
+                    str(member_name(source, member)),
+                    f"no run of {pipeline} has seen it.",
+                    "Check its name: that of its file without the extension.",
+                )
+
+
+def with_marks(session: psycopg.Connection, plan: WindowPlan) -> WindowPlan:
+    """Return a plan with the marks of its members."""
+    if not any(table.feed.has_members for table in plan.tables):
+        return plan
+    marks = _list_marks(session, plan.pipeline)
+    tables = tuple(
+        replace(table, marks=tuple(marks.get(table.source, ()))) if table.feed.has_members else table
+        for table in plan.tables
+    )
+    return replace(plan, tables=tables)
+
+
+def _list_marks(session: psycopg.Connection, pipeline: str) -> dict[TableName, list[MemberMark]]:
+    marks: dict[TableName, list[MemberMark]] = {}
+    for row in query(session, "list_marks", pipeline=pipeline):
+        name = TableName(row["source_schema"], row["source_name"])
+        marks.setdefault(name, []).append(MemberMark(row["member"], row["mark"]))
+    return marks
+
+
+def record_members(
+    session: psycopg.Connection, plan: WindowPlan, members: Mapping[TableName, Sequence[MemberRead]]
+) -> None:
+    """Record the verdicts on members, and the marks for the end of the window. Those of an earlier attempt end."""
+    for table in plan.tables:
+        if not table.feed.has_members:
+            continue
+        reads, named = members.get(table.source, ()), source_parameters(table.source)
+        query(session, "drop_window_members", window_id=plan.window_id, **named)
+        if not reads:
+            continue
+        names = [read.member for read in reads]
+        query(
+            session,
+            "record_members",
+            pipeline=plan.pipeline,
+            **named,
+            members=names,
+            verdicts=[read.verdict and read.verdict.value for read in reads],
+            causes=[read.cause for read in reads],
+            hints=[read.hint for read in reads],
+        )
+        _quarantine(session, plan, table.source, reads)
+        befores, afters = [read.before for read in reads], [read.after for read in reads]
+        query(
+            session,
+            "store_window_members",
+            window_id=plan.window_id,
+            **named,
+            members=names,
+            befores=befores,
+            afters=afters,
+        )
+
+
+def _quarantine(session: psycopg.Connection, plan: WindowPlan, source: TableName, reads: Sequence[MemberRead]) -> None:
+    """Keep the messages that could not be read. They stay, also where the attempt is repeated."""
+    found = [(read.member, each) for read in reads for each in read.quarantined]
+    if found:
+        query(
+            session,
+            "quarantine_messages",
+            pipeline=plan.pipeline,
+            window_id=plan.window_id,
+            **source_parameters(source),
+            topics=[each.topic for _, each in found],
+            members=[member for member, _ in found],
+            places=[each.place for _, each in found],
+            reasons=[each.reason for _, each in found],
+            bodies=[each.body for _, each in found],
+        )
+
+
+def advance_members(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) -> None:
+    """Move the marks of a table whose watermark moves in the same transaction."""
+    source = source_parameters(table.source)
+    named = {"window_id": plan.window_id, **source}
+    query(session, "advance_members", pipeline=plan.pipeline, **named)
+    query(session, "drop_window_members", **named)
+    if table.kind is LoadKind.FIRST_LOAD and table.ends:
+        members = [end.member for end in table.ends]
+        query(session, "drop_other_members", pipeline=plan.pipeline, **source, members=members)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The first and the last step of a window in the ledger, each in the caller's transaction.
 
 
 def insert_window(
@@ -35,7 +193,7 @@ def insert_window(
     *,
     measures: PlanMeasures = NO_MEASURES,
 ) -> WindowPlan:
-    """Claim the tables and write the plan of a new window. Raises as ``sync.ports.ledger.Windows.open_window``."""
+    """Claim the tables and write the plan of a new window. Raises as ``sync.ledger.Windows.open_window``."""
     # All runs lock tables in the same order, so that two runs queue up instead of deadlocking.
     for table in sorted(tables, key=lambda table: table.source):
         claim_table(session, pipeline, table)
@@ -115,3 +273,323 @@ def _advance_table(session: psycopg.Connection, plan: WindowPlan, table: TablePl
 
 def _bytes(lsn: Position | None) -> bytes | None:
     return lsn.value if lsn else None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``LoadRecords``: the reads of loads, the chunks of first loads, and gaps, in the ledger. Part of ``PostgresLedger``.
+#
+# The staging sink records a staged chunk itself, in one transaction with the chunk's rows (``warehouse.sink``).
+
+
+class LoadRecords:
+    """The part of ``PostgresLedger`` for loads. It holds no session: each method is one transaction of its own."""
+
+    _at: Reachable
+
+    def list_chunks(self, window_id: int, source: TableName) -> Sequence[StoredChunk]:
+        with open_transaction(self._at, str(source)) as session:
+            return _list_chunks(session, window_id, source)
+
+    def store_chunks(self, plan: WindowPlan, source: TableName, chunks: Sequence[LoadChunk]) -> Sequence[StoredChunk]:
+        with open_transaction(self._at, str(source)) as session:
+            fence(session, plan)
+            if stored := _list_chunks(session, plan.window_id, source):
+                return stored
+            rows = [
+                {
+                    "window_id": plan.window_id,
+                    **source_parameters(source),
+                    "chunk_no": chunk.number,
+                    "after_bound": _dump(bound_to_json(chunk.after)),
+                    "to_bound": _dump(bound_to_json(chunk.to)),
+                }
+                for chunk in chunks
+            ]
+            session.cursor().executemany(read_sql("insert_load_chunk"), rows)
+            return [StoredChunk(chunk) for chunk in chunks]
+
+    def reset_chunks(self, plan: WindowPlan, source: TableName, numbers: Collection[int]) -> None:
+        with open_transaction(self._at, str(source)) as session:
+            fence(session, plan)
+            session.execute(
+                read_sql("reset_load_chunks"),
+                {"window_id": plan.window_id, **source_parameters(source), "numbers": list(numbers)},
+            )
+
+    def extend_window(self, plan: WindowPlan, end: LogEntry) -> WindowPlan:
+        extended = plan.extended_to(end)
+        with open_transaction(self._at, f"window {plan.window_id}") as session:
+            fence(session, plan)
+            query(
+                session,
+                "extend_window",
+                window_id=plan.window_id,
+                to_lsn=end.lsn.value,
+                to_lsn_at=end.committed_at,
+                plan=Jsonb(plan_to_json(extended)),
+            )
+        return extended
+
+    def record_reads(
+        self,
+        plan: WindowPlan,
+        read_rows: Mapping[TableName, int],
+        read_finished_at: datetime | None = None,
+        read_lsn: Position | None = None,
+        read_lsn_at: datetime | None = None,
+        *,
+        members: Mapping[TableName, Sequence[MemberRead]] | None = None,
+    ) -> None:
+        with open_transaction(self._at, f"window {plan.window_id}") as session:
+            fence(session, plan)
+            record_members(session, plan, members or {})
+            for source, rows in read_rows.items():
+                query(
+                    session,
+                    "record_reads",
+                    window_id=plan.window_id,
+                    **source_parameters(source),
+                    read_rows=rows,
+                    read_finished_at=read_finished_at,
+                    read_lsn=read_lsn and read_lsn.value,
+                    read_lsn_at=read_lsn_at,
+                )
+
+    def record_staged(self, plan: WindowPlan, source: TableName, parts: Sequence[StagedPart]) -> None:
+        with open_transaction(self._at, str(source)) as session:
+            fence(session, plan)
+            for part in parts:
+                values = {
+                    "window_id": plan.window_id,
+                    "attempt": plan.attempt,
+                    "chunk_no": part.part,
+                    "rows": part.rows,
+                }
+                session.execute(read_sql("record_load_chunk"), values | source_parameters(source))
+
+    def record_merge(
+        self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]
+    ) -> Mapping[TableName, TableCounts]:
+        with open_transaction(self._at, f"window {plan.window_id}") as session:
+            fence(session, plan)
+            return mark_merged(session, plan, counts)
+
+    def record_gap(self, pipeline: str, gap: Gap, watermark: Position | None) -> None:
+        with open_transaction(self._at, pipeline) as session:
+            query(
+                session,
+                "record_gap",
+                pipeline=pipeline,
+                **source_parameters(gap.table),
+                verdict=gap.verdict.value,
+                cause=gap.cause,
+                after_lsn=gap.after_lsn and gap.after_lsn.value,
+                to_lsn=gap.to_lsn and gap.to_lsn.value,
+                after_at=gap.after_at,
+                to_at=gap.to_at,
+                watermark=watermark and watermark.value,
+            )
+
+    def read_load_progress(self, window_id: int) -> Mapping[TableName, LoadProgress]:
+        with open_transaction(self._at, f"window {window_id}") as session:
+            rows = query(session, "read_load_progress", window_id=window_id)
+        return {
+            TableName(row["source_schema"], row["source_name"]): LoadProgress(
+                row["chunks"], row["staged_chunks"], row["rows"]
+            )
+            for row in rows
+        }
+
+
+def mark_merged(
+    session: psycopg.Connection, plan: WindowPlan, counts: Mapping[TableName, TableCounts]
+) -> Mapping[TableName, TableCounts]:
+    """Store the counts of a merge and set the window to MERGED, in the caller's transaction.
+
+    The returned counts include what the ledger has recorded about the read.
+    """
+    recorded = {source: _record_counts(session, plan, source, rows) for source, rows in counts.items()}
+    session.execute(read_sql("mark_merged"), {"window_id": plan.window_id})
+    return recorded
+
+
+def _record_counts(
+    session: psycopg.Connection, plan: WindowPlan, source: TableName, counts: TableCounts
+) -> TableCounts:
+    named: dict[str, Any] = dataclasses.asdict(counts) | {"window_id": plan.window_id, **source_parameters(source)}
+    row = session.execute(read_sql("record_counts"), named).fetchone()
+    if row is None:
+        raise FloodmarkBugError(str(source), f"window {plan.window_id} does not contain this table.")
+    return dataclasses.replace(counts, read_rows=row[0])
+
+
+def refuse_stale(plan: WindowPlan, attempt: int, state: str) -> None:
+    """Raise WatermarkConflictError if a later attempt has begun, or the window is merged."""
+    subject = f"{plan.pipeline}, window {plan.window_id}"
+    if state != WindowState.PLANNED.value:
+        raise WatermarkConflictError(
+            subject, f"another load has already merged this window (state {state}).", "No action is needed."
+        )
+    if attempt != plan.attempt:
+        raise WatermarkConflictError(
+            subject,
+            f"this load is attempt {plan.attempt}, and attempt {attempt} has begun since.",
+            "The later attempt loads the window.",
+        )
+
+
+def fence(session: psycopg.Connection, plan: WindowPlan) -> None:
+    """Lock the window's row. Raise WatermarkConflictError for a load that a later attempt has replaced."""
+    rows = query(session, "lock_window", window_id=plan.window_id)
+    if not rows:
+        raise OperatorError(f"window {plan.window_id}", "the ledger has no such window.")
+    refuse_stale(plan, rows[0]["attempt"], rows[0]["state"])
+
+
+def _list_chunks(session: psycopg.Connection, window_id: int, source: TableName) -> list[StoredChunk]:
+    rows = query(session, "list_load_chunks", window_id=window_id, **source_parameters(source))
+    return [
+        StoredChunk(
+            LoadChunk(row["chunk_no"], bound_from_json(row["after_bound"]), bound_from_json(row["to_bound"])),
+            row["staged_rows"],
+        )
+        for row in rows
+    ]
+
+
+def _dump(document: object) -> str | None:
+    # In ASCII: a text key may contain characters that PostgreSQL's texts cannot.
+    return None if document is None else json.dumps(document)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``ReplayQueries``: the queries of the ledger that only replays need. Part of ``PostgresLedger``.
+
+
+class ReplayQueries:
+    """The part of ``PostgresLedger`` for replays. It holds no session: each method is one transaction of its own."""
+
+    _at: Reachable
+
+    def list_whole_loads(self, pipeline: str) -> Mapping[TableName, WholeLoad]:
+        rows = self._replay_rows(pipeline, "list_whole_loads")
+        return {
+            _source(row): WholeLoad(row["window_id"], read_position(row["to_lsn"]), row["to_lsn_at"]) for row in rows
+        }
+
+    def list_server_net_ends(self, pipeline: str, lsn: Position) -> Mapping[TableName, Position]:
+        rows = self._replay_rows(pipeline, "list_server_net_ends", lsn=lsn.value)
+        return {_source(row): read_position(row["to_lsn"]) for row in rows}
+
+    def list_next_begins(self, pipeline: str, lsn: Position) -> Mapping[TableName, Position]:
+        rows = self._replay_rows(pipeline, "list_next_begins", lsn=lsn.value)
+        return {_source(row): read_position(row["after_lsn"]) for row in rows}
+
+    def _replay_rows(self, pipeline: str, statement: str, **parameters: Any) -> list[DictRow]:
+        with open_transaction(self._at, pipeline) as session:
+            cursor = session.cursor(row_factory=dict_row)
+            return cursor.execute(read_sql(statement), {"pipeline": pipeline, **parameters}).fetchall()
+
+
+def _source(row: DictRow) -> TableName:
+    return TableName(row["source_schema"], row["source_name"])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``VerdictRecords``: the verdicts on tables, and tables that a load or a check refuses. Part of ``PostgresLedger``.
+
+
+class VerdictRecords:
+    """The part of ``PostgresLedger`` for verdicts. It holds no session: each method is one transaction of its own."""
+
+    _at: Reachable
+
+    def record_verdicts(self, pipeline: str, validities: Sequence[Validity]) -> None:
+        with open_transaction(self._at, pipeline) as session:
+            _record(session, pipeline, validities)
+
+    def refuse_merged(self, window_id: int, refused: Sequence[Validity]) -> WindowPlan | None:
+        with open_transaction(self._at, f"window {window_id}") as session:
+            window = one_window(session, "lock_window", window_id)
+            if window.state is not WindowState.MERGED:
+                return window.plan
+            out = {validity.table for validity in refused}
+            _record(session, window.plan.pipeline, refused)
+            if out.issuperset(table.source for table in window.plan.tables):
+                return None
+            return _remove_merged(session, window.plan, out)
+
+    def mark_refused(self, window_id: int) -> None:
+        with open_transaction(self._at, f"window {window_id}") as session:
+            query(session, "mark_refused", window_id=window_id)
+
+    def drop_merged(self, window_id: int) -> None:
+        with open_transaction(self._at, f"window {window_id}") as session:
+            window = one_window(session, "lock_window", window_id)
+            if window.state is WindowState.MERGED:
+                _remove_merged(session, window.plan, {table.source for table in window.plan.tables})
+                query(session, "drop_merged_window", window_id=window_id)
+
+    def refuse_tables(self, plan: WindowPlan, refused: Sequence[Validity]) -> WindowPlan | None:
+        out = {validity.table for validity in refused}
+        kept = tuple(table for table in plan.tables if table.source not in out)
+        with open_transaction(self._at, f"window {plan.window_id}") as session:
+            fence(session, plan)
+            _record(session, plan.pipeline, refused)
+            if not kept:
+                return None
+            left = dataclasses.replace(plan, tables=kept)
+            query(session, "store_plan", window_id=plan.window_id, plan=Jsonb(plan_to_json(left)))
+            for name in out:
+                query(session, "leave_out_table", window_id=plan.window_id, **source_parameters(name))
+        return left
+
+    def list_stopped(self, pipeline: str) -> Sequence[Validity]:
+        with open_transaction(self._at, pipeline) as session:
+            rows = query(session, "list_stopped", pipeline=pipeline, stops=[verdict.value for verdict in LEFT_OUT])
+        return [
+            Validity(
+                TableName(row["source_schema"], row["source_name"]),
+                Verdict(row["verdict"]),
+                row["cause"],
+                row["hint"],
+                _lsn(row["watermark"]),
+                _lsn(row["min_lsn"]),
+                _lsn(row["max_lsn"]),
+            )
+            for row in rows
+        ]
+
+
+def _remove_merged(session: psycopg.Connection, plan: WindowPlan, out: Collection[TableName]) -> WindowPlan:
+    """Remove tables from a merged window. Return the plan without them.
+
+    The target has the rows of a first load already. The next one must sweep those that the source has deleted since.
+    """
+    left = dataclasses.replace(plan, tables=tuple(table for table in plan.tables if table.source not in out))
+    query(session, "store_plan", window_id=plan.window_id, plan=Jsonb(plan_to_json(left)))
+    for name in out:
+        query(session, "record_unpublished_load", window_id=plan.window_id, **source_parameters(name))
+        query(session, "leave_out_table", window_id=plan.window_id, **source_parameters(name))
+    return left
+
+
+def _record(session: psycopg.Connection, pipeline: str, validities: Sequence[Validity]) -> None:
+    """Record verdicts by one statement: every run has one for each table of its pipeline."""
+    ordered = sorted(validities, key=lambda validity: validity.table)
+    query(
+        session,
+        "record_verdicts",
+        pipeline=pipeline,
+        **source_arrays([each.table for each in ordered]),
+        verdicts=[each.verdict.value for each in ordered],
+        causes=[each.cause for each in ordered],
+        hints=[each.hint for each in ordered],
+        watermarks=[_bytes(each.watermark) for each in ordered],
+        min_lsns=[_bytes(each.min_lsn) for each in ordered],
+        max_lsns=[_bytes(each.max_lsn) for each in ordered],
+    )
+
+
+def _lsn(value: bytes | None) -> Position | None:
+    return None if value is None else read_position(bytes(value))

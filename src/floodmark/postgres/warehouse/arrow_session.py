@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from floodmark.core.errors import DataQualityError, FloodmarkError, WarehouseUnavailableError
 from floodmark.core.schema import TableName
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.session import SESSION_SETTINGS, by_sqlstate
+from floodmark.postgres.session import SESSION_SETTINGS, WarehouseConnection, by_sqlstate
 
 _CHARACTER_NOT_IN_REPERTOIRE = "22021"
 _TARGET_TABLE = "adbc.ingest.target_table"

@@ -16,35 +16,41 @@ from psycopg.types.json import Jsonb
 from sqlglot import exp
 
 from floodmark.core.errors import OperatorError
-from floodmark.core.naming import keep_column, quote_table
-from floodmark.core.policies import UnstorablePolicy
-from floodmark.core.recovery.release import Release, release_rules
-from floodmark.core.schema import TableName
-from floodmark.core.settings import TableSettings
-from floodmark.core.window.lane import release_lane
-from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
-from floodmark.core.window.plan_json import plan_to_json
-from floodmark.postgres.ledger.claims import refuse_loads
-from floodmark.postgres.ledger.opened import opened_window
-from floodmark.postgres.ledger.schema import ensure_schema
-from floodmark.postgres.ledger.target_marks import record_target, refuse_lost_targets
-from floodmark.postgres.session import Reachable, open_transaction
+from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, release_lane
+from floodmark.core.plan_json import plan_to_json
+from floodmark.core.recovery import Release, release_rules
+from floodmark.core.schema import TableName, keep_column, quote_table
+from floodmark.core.settings import TableSettings, UnstorablePolicy
+from floodmark.postgres.ledger.schema import (
+    ensure_schema,
+    opened_window,
+    record_target,
+    refuse_loads,
+    refuse_lost_targets,
+)
+from floodmark.postgres.session import Reachable, open_transaction, query, source_parameters
 from floodmark.postgres.sql import read_sql
-from floodmark.postgres.statements import query, source_parameters
-from floodmark.postgres.warehouse.counts import count_merge
-from floodmark.postgres.warehouse.gate import apply_rules, in_bound, recover_kept_values
-from floodmark.postgres.warehouse.merge import Merge, merge_of, same_key, staged, table, tombstone_key
-from floodmark.postgres.warehouse.merging import key_rules, run_merge, text_rules
+from floodmark.postgres.warehouse.merge import (
+    Merge,
+    apply_rules,
+    count_merge,
+    in_bound,
+    merge_of,
+    recover_kept_values,
+    same_key,
+    staged,
+    table,
+    tombstone_key,
+)
 from floodmark.postgres.warehouse.staging import create_staging
-from floodmark.postgres.warehouse.target_locks import LockLimit, lock_targets
-from floodmark.postgres.warehouse.targets import column_types
-from floodmark.postgres.warehouse.warehouse import constraint_refused
+from floodmark.postgres.warehouse.targets import LockLimit, column_types, lock_targets
+from floodmark.postgres.warehouse.warehouse import constraint_refused, key_rules, run_merge, text_rules
 
 _NO_INTERVAL = {"after_lsn": None, "margin_seconds": None}
 
 
 class PostgresQuarantine:
-    """``sync.ports.quarantine.Quarantine``. It holds no session: each method is one transaction of its own."""
+    """``sync.ports.Quarantine``. It holds no session: each method is one transaction of its own."""
 
     def __init__(self, connection: Reachable) -> None:
         self._at = connection

@@ -1,30 +1,130 @@
-"""Target tables: read, created, widened, or refused by column, never changed in a way that could lose a value."""
+"""Target tables: their types, their locks, and the adoption of tables that another tool has filled."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from zlib import crc32
 
 import psycopg
 
-from floodmark.core.drift.supported import why_not_named
-from floodmark.core.errors import ConfigError, TargetLostError, TargetRefusedError
-from floodmark.core.naming import (
+from floodmark.core.drift.shapes import why_not_named
+from floodmark.core.errors import (
+    ConfigError,
+    FloodmarkBugError,
+    FloodmarkError,
+    TargetLostError,
+    TargetRefusedError,
+    WarehouseUnavailableError,
+)
+from floodmark.core.plan import MAIN_LANE, LoadKind, TableCounts, TablePlan, WindowPlan, import_lane
+from floodmark.core.schema import (
     DELETED_COLUMN,
     LOADED_AT_COLUMN,
     LSN_COLUMN,
     OPERATION_COLUMN,
     TARGET_COLUMNS,
     WINDOW_COLUMN,
+    TableName,
     quote,
     quote_table,
 )
-from floodmark.core.schema import TableName
-from floodmark.core.types import warehouse_type
-from floodmark.core.window.plan import LoadKind, TablePlan
-from floodmark.postgres.session import Reachable, open_transaction
+from floodmark.core.types import Kind, WarehouseType, warehouse_type
+from floodmark.postgres.ledger.schema import record_target
+from floodmark.postgres.ledger.steps import finish_table, insert_window, mark_merged
+from floodmark.postgres.session import (
+    CANCELED_HINT,
+    Reachable,
+    open_session,
+    open_transaction,
+    query,
+    source_parameters,
+    translated,
+)
 from floodmark.postgres.sql import read_sql
-from floodmark.postgres.warehouse.types import is_moment, postgres_type, type_holds
+from floodmark.sync.ports import RowsAge
+
+# --------------------------------------------------------------------------------------------------------------------
+# PostgreSQL's names for the warehouse types, and which type can be widened to which without losing a value.
+
+
+_NAMES = {
+    Kind.BOOLEAN: "boolean",
+    Kind.INT16: "smallint",
+    Kind.INT32: "integer",
+    Kind.INT64: "bigint",
+    Kind.FLOAT32: "real",
+    Kind.FLOAT64: "double precision",
+    Kind.TEXT: "text",
+    Kind.DATE: "date",
+    Kind.TIME: "time(6) without time zone",
+    Kind.TIMESTAMP: "timestamp(6) without time zone",
+    Kind.TIMESTAMP_TZ: "timestamp(6) with time zone",
+    Kind.UUID: "uuid",
+    Kind.BYTES: "bytea",
+}
+_INTEGER_DIGITS = {"smallint": 5, "integer": 10, "bigint": 19}
+_NUMERIC = re.compile(r"numeric\((\d+),(-?\d+)\)")
+_VARCHAR = re.compile(r"character varying\((\d+)\)")
+_MOMENT = re.compile(r"(time|timestamp)(?:\(6\))? (with|without) time zone")
+
+
+def postgres_type(kind: WarehouseType) -> str:
+    """Return the type as ``format_type`` prints it, so that it can be compared with the type of a column."""
+    if kind.kind is Kind.DECIMAL:
+        return f"numeric({kind.precision},{kind.scale})"
+    if kind.kind is Kind.TEXT and kind.length:
+        return f"character varying({kind.length})"
+    return _NAMES[kind.kind]
+
+
+def is_moment(name: str) -> bool:
+    """Return whether a type, as ``format_type`` prints it, is a time of day or a timestamp."""
+    return _MOMENT.fullmatch(name) is not None
+
+
+def type_holds(wide: str, narrow: str) -> bool:
+    """Return whether ``wide`` can hold every value of type ``narrow`` (both as ``format_type`` prints them)."""
+    if _plain(wide) == _plain(narrow) or (wide == "text" and _VARCHAR.fullmatch(narrow)):
+        return True
+    if (into := _VARCHAR.fullmatch(wide)) and (out := _VARCHAR.fullmatch(narrow)):
+        return int(into[1]) >= int(out[1])
+    if wide == "character varying":
+        return _VARCHAR.fullmatch(narrow) is not None
+    if wide == "double precision":
+        return narrow == "real"
+    if narrow in _INTEGER_DIGITS and wide in _INTEGER_DIGITS:
+        return _INTEGER_DIGITS[wide] >= _INTEGER_DIGITS[narrow]
+    return _numeric_holds(wide, narrow)
+
+
+def _numeric_holds(wide: str, narrow: str) -> bool:
+    out = _NUMERIC.fullmatch(narrow)
+    if not out and narrow not in _INTEGER_DIGITS:
+        return False
+    if wide == "numeric":
+        return True
+    into = _NUMERIC.fullmatch(wide)
+    if not into:
+        return False
+    digits, scale = (int(out[1]) - int(out[2]), int(out[2])) if out else (_INTEGER_DIGITS[narrow], 0)
+    return int(into[1]) - int(into[2]) >= digits and int(into[2]) >= scale
+
+
+def _plain(name: str) -> str:
+    # PostgreSQL keeps six digits by default.
+    match = _MOMENT.fullmatch(name)
+    return f"{match[1]} {match[2]} time zone" if match else name
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Target tables: read, created, widened, or refused by column, never changed in a way that could lose a value.
+
 
 OWN_TYPES = {
     LSN_COLUMN: "bytea",
@@ -56,7 +156,7 @@ class TargetColumn:
 
 
 class PostgresTargets:
-    """``sync.ports.switch.Targets``. It holds no session."""
+    """``sync.drift_ledger.Targets``. It holds no session."""
 
     def __init__(self, connection: Reachable) -> None:
         self._at = connection
@@ -207,3 +307,235 @@ def _refused(table: TablePlan, column: str, problem: str) -> ConfigError:
         f"column {column} {problem}.",
         "Leave it out of the capture instance (@captured_column_list).",
     )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The locks of targets: those of Floodmark's merges, and those of other sessions that a merge waits for.
+
+
+# Separates Floodmark's advisory locks from those of other programs. Arbitrary, and fixed.
+_MERGE_LOCK = 0x46_4C_4F_45
+MERGE_LOCK_SECONDS = 60.0
+"""The time that each statement of a merge waits for the lock of another session."""
+_SNAPSHOTS = 6
+"""The number of times that the blocking sessions are read while a statement waits."""
+
+
+def lock_targets(session: psycopg.Connection, targets: Iterable[TableName]) -> None:
+    """Lock targets until the transaction ends, so that each merge counts correctly. Readers are not blocked."""
+    # In the order of the numbers, without duplicates: two targets may share a number.
+    for number in sorted({crc32(str(target).encode()) - 2**31 for target in targets}):
+        session.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_MERGE_LOCK, number])
+
+
+@dataclass(frozen=True, slots=True)
+class BlockingSession:
+    """A session of another program that holds a lock."""
+
+    pid: int
+    """The process, 0 for a prepared transaction."""
+    user: str | None
+    application: str | None
+    since: datetime | None
+    """The start of its transaction; None without the right to read it."""
+
+    def __str__(self) -> str:
+        if not self.pid:
+            return "a prepared transaction"
+        known = (
+            f"user {self.user}" if self.user else "",
+            f"application {self.application}" if self.application else "",
+            f"in a transaction since {self.since:%Y-%m-%d %H:%M:%S %Z}" if self.since else "",
+        )
+        return f"session {self.pid} ({', '.join(filter(None, known))})".removesuffix(" ()")
+
+
+class LockLimit:
+    """A limit on the waits of a transaction for locks of other sessions, and the frame around the work on each table.
+
+    PostgreSQL names them only while the statement waits, and to another session. So a thread asks, from a session that
+    it opens when the block lasts longer than the time between two snapshots.
+    """
+
+    def __init__(self, session: psycopg.Connection, at: Reachable, lane: str, seconds: float | None = None) -> None:
+        """Prepare the limit. seconds: MERGE_LOCK_SECONDS if None."""
+        self._session = session
+        self._at = at
+        self._lane = lane
+        self._seconds = MERGE_LOCK_SECONDS if seconds is None else seconds
+        self._pid = session.info.backend_pid
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="floodmark-locks", daemon=True)
+        self._blocking: tuple[BlockingSession, ...] = ()
+
+    def __enter__(self) -> LockLimit:
+        self._session.execute(f"SET LOCAL lock_timeout = {int(self._seconds * 1000)}")
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    @contextmanager
+    def table(self, planned: TablePlan) -> Iterator[None]:
+        """Raise every error as one about this table.
+
+        A wait that was too long refuses the table, and only a load or a replay of this table alone is retried.
+        """
+        with translated(str(planned.source)):
+            try:
+                yield
+            except psycopg.errors.LockNotAvailable as error:
+                blocking = ", ".join(map(str, self._blocking)) or "another session"
+                then = "; the next run merges the table." if self._lane == MAIN_LANE else ", and run again."
+                raise self._refused(
+                    planned,
+                    f"{planned.target} or rows of it were locked for more than {self._seconds:g} s by {blocking}.",
+                    f"End that transaction, or wait until it ends{then}",
+                ) from error
+            except psycopg.errors.QueryCanceled as error:
+                raise self._refused(
+                    planned, f"the warehouse canceled a statement about {planned.target}.", CANCELED_HINT
+                ) from error
+            except (psycopg.Error, FloodmarkError):
+                raise
+            except Exception as error:  # a bug that one table shows must not stop the others
+                raise FloodmarkBugError(
+                    str(planned.source), f"the merge failed ({type(error).__name__}).", "", str(error)
+                ) from error
+
+    def _refused(self, planned: TablePlan, message: str, hint: str) -> FloodmarkError:
+        kind = TargetRefusedError if self._lane == MAIN_LANE else WarehouseUnavailableError
+        return kind(str(planned.source), message, hint)
+
+    def _watch(self) -> None:
+        interval = self._seconds / _SNAPSHOTS
+        if self._ended.wait(interval):
+            return
+        try:
+            with open_session(self._at) as session:
+                while not self._ended.wait(interval):
+                    found = session.execute(read_sql("list_blocking_sessions"), {"pid": self._pid}).fetchall()
+                    if found:
+                        self._blocking = tuple(BlockingSession(*row) for row in found)
+        except FloodmarkError:
+            return  # the message then names no session
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The adoption of targets that another tool has loaded: Floodmark's columns are added, and the watermark is set.
+#
+# One transaction does both. PostgreSQL stores the value of a new column for all existing rows once, so that no row is
+# written, however large the table is. A column that is missing or too narrow is refused, and not added or widened as in
+# a run: the values that the other tool has not stored would be missing for good.
+
+
+_INSERT = 2
+
+
+class PostgresAdoption:
+    """``sync.ports.TargetAdoption``. It holds no session."""
+
+    def __init__(self, connection: Reachable) -> None:
+        self._at = connection
+
+    def check_adoption(self, plan: TablePlan) -> None:
+        with open_transaction(self._at, str(plan.source)) as session:
+            _check(session, plan)
+
+    def adopt(self, pipeline: str, plan: TablePlan, age: RowsAge) -> int:
+        with open_transaction(self._at, str(plan.source)) as session:
+            session.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS:g}s'")
+            window = insert_window(session, pipeline, import_lane(plan.source), age.at, [plan])
+            lock_targets(session, [plan.target])
+            _check(session, plan)
+            _add_columns(session, window, plan)
+            _finish(session, window, plan, age)
+        return window.window_id
+
+
+def _check(session: psycopg.Connection, plan: TablePlan) -> None:
+    found = read_columns(session, [plan.target]).get(plan.target, {})
+    if not found:
+        raise _not_adopted(
+            plan,
+            "does not exist",
+            "Name the table that has the rows (target in pipelines.yaml). Where there is none, run the pipeline: it "
+            "loads the table.",
+        )
+    named = {"schema": plan.target.schema, "name": plan.target.name}
+    (relation,) = query(session, "read_relation", **named)
+    if not relation["is_table"]:
+        raise _not_adopted(plan, "is no table", "Name the table that has the rows (target in pipelines.yaml).")
+    if not relation["is_owned"]:
+        raise _not_adopted(
+            plan,
+            "belongs to another user, so its columns cannot be changed",
+            f"ALTER TABLE {quote_table(plan.target)} OWNER TO the user of the warehouse connection.",
+        )
+    if problems := list(_list_problems(plan, found)):
+        raise _not_adopted(
+            plan,
+            f"does not have the shape that Floodmark expects: {'; '.join(problems)}",
+            "Correct the table where no value is lost by it, or rename or drop it and run the pipeline, which loads "
+            "the table from the source.",
+        )
+
+
+def _list_problems(plan: TablePlan, found: Mapping[str, TargetColumn]) -> Iterator[str]:
+    if own := [name for name in TARGET_COLUMNS if name in found]:
+        yield f"it has {', '.join(own)}, which are the names of Floodmark's own columns"
+    folded, wanted = {name.casefold(): name for name in found}, column_types(plan)
+    for name, type_name in wanted.items():
+        if name in found:
+            if not type_holds(found[name].type_name, type_name):
+                yield f"column {name} is {found[name].type_name}, expected {type_name}"
+        else:
+            other = folded.get(name.casefold())
+            yield f"column {name} ({type_name}) is missing" + (f", there is {other}" if other else "")
+    key = {name for name, column in found.items() if column.in_key}
+    if key != set(plan.feed.table.key):
+        its = f"({', '.join(sorted(key))})" if key else "missing"
+        yield f"the primary key is {its}, expected ({', '.join(plan.feed.table.key)})"
+    for name, column in found.items():
+        if name not in wanted and name not in OWN_TYPES and not column.filled_by_itself:
+            yield f"column {name} is NOT NULL, has no default, and does not come from the source"
+
+
+def _add_columns(session: psycopg.Connection, window: WindowPlan, plan: TablePlan) -> None:
+    """Add Floodmark's columns with the values of the existing rows, which new rows do not get."""
+    values = {
+        LSN_COLUMN: f"'\\x{window.rows_at(plan).hex()}'",
+        OPERATION_COLUMN: str(_INSERT),
+        WINDOW_COLUMN: str(window.window_id),
+        LOADED_AT_COLUMN: "now()",
+        DELETED_COLUMN: "false",
+    }
+    added = (f"ADD COLUMN {quote(name)} {OWN_TYPES[name]} NOT NULL DEFAULT {value}" for name, value in values.items())
+    dropped = (f"ALTER COLUMN {quote(name)} DROP DEFAULT" for name in values)
+    for changes in (added, dropped):
+        session.execute(f"ALTER TABLE {quote_table(plan.target)} {', '.join(changes)}")
+
+
+def _finish(session: psycopg.Connection, window: WindowPlan, plan: TablePlan, age: RowsAge) -> None:
+    """Take the window through all steps of a first load that has read no row itself."""
+    query(
+        session,
+        "record_reads",
+        window_id=window.window_id,
+        **source_parameters(plan.source),
+        read_rows=0,
+        read_finished_at=age.read_finished_at,
+        read_lsn=age.read_lsn and age.read_lsn.value,
+        read_lsn_at=age.read_lsn_at,
+    )
+    mark_merged(session, window, {plan.source: TableCounts()})
+    record_target(session, window, plan, has_written=True)
+    query(session, "mark_checked", window_id=window.window_id)
+    finish_table(session, window, plan)
+    query(session, "mark_advanced", window_id=window.window_id)
+
+
+def _not_adopted(plan: TablePlan, problem: str, hint: str) -> ConfigError:
+    return ConfigError(str(plan.source), f"the target {plan.target} {problem}.", hint)

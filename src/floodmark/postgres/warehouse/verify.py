@@ -12,26 +12,23 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from floodmark.core.errors import OperatorError
-from floodmark.core.naming import DELETED_COLUMN, quote, quote_table
-from floodmark.core.schema import TableName
-from floodmark.core.status.verification import RowDifference, TableVerification
-from floodmark.core.window.columns import value_columns
-from floodmark.core.window.plan import TablePlan
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.session import open_transaction
+from floodmark.core.plan import TablePlan, value_columns
+from floodmark.core.schema import DELETED_COLUMN, TableName, quote, quote_table
+from floodmark.core.status import RowDifference, TableVerification
+from floodmark.postgres.session import WarehouseConnection, open_transaction
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.arrow_session import ArrowSession
-from floodmark.postgres.warehouse.staging_types import staging_type, to_staging
+from floodmark.postgres.warehouse.sink import replace_unstorable
+from floodmark.postgres.warehouse.staging import staging_type, to_staging
 from floodmark.postgres.warehouse.targets import column_types
-from floodmark.postgres.warehouse.unstorable import replace_unstorable
-from floodmark.sync.ports.warehouse import DEFAULT_LISTED_KEYS
+from floodmark.sync.ports import DEFAULT_LISTED_KEYS
 
 _SOURCE_ROWS = TableName("", "source_rows")
 _DIFFERENCES = "row_differences"
 
 
 class PostgresRowComparer:
-    """``sync.ports.warehouse.RowComparer``."""
+    """``sync.ports.RowComparer``."""
 
     def __init__(self, connection: WarehouseConnection) -> None:
         self._at = connection

@@ -5,38 +5,57 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
+from sqlglot import exp
 
 from floodmark.core.errors import (
+    DataQualityError,
+    DuplicateKeyError,
+    FloodmarkError,
     OperatorError,
     TargetRefusedError,
     WarehouseUnavailableError,
     WatermarkConflictError,
 )
-from floodmark.core.naming import quote, quote_table
-from floodmark.core.policies import Deletes
-from floodmark.core.schema import TableName
-from floodmark.core.window.lane import is_replay_lane
-from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan, WindowState
-from floodmark.core.window.staging_names import staging_table
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.ledger.loads import mark_merged
-from floodmark.postgres.ledger.target_marks import is_of_this_ledger, record_target, refuse_lost_targets
-from floodmark.postgres.session import open_session, open_transaction, translated
+from floodmark.core.plan import (
+    LoadKind,
+    TableCounts,
+    TablePlan,
+    WindowPlan,
+    WindowState,
+    is_replay_lane,
+    staging_table,
+    value_columns,
+)
+from floodmark.core.schema import UNSTORABLE_COLUMN, TableName, quote, quote_table
+from floodmark.core.settings import Deletes, OnFailure, Rule
+from floodmark.core.types import Kind
+from floodmark.postgres.ledger.schema import is_of_this_ledger, record_target, refuse_lost_targets
+from floodmark.postgres.ledger.steps import mark_merged
+from floodmark.postgres.session import WarehouseConnection, open_session, open_transaction, translated
 from floodmark.postgres.sql import read_sql
-from floodmark.postgres.warehouse.counts import count_merge, list_incomplete
-from floodmark.postgres.warehouse.empty_target import has_any_row
-from floodmark.postgres.warehouse.gate import apply_rules, in_bound, recover_kept_values
-from floodmark.postgres.warehouse.merge import Merge, merge_of, table, tombstone_key
-from floodmark.postgres.warehouse.merging import (
-    drop_duplicates,
-    drop_keyless_deletes,
-    key_rules,
-    refuse_keyless_deletes,
-    run_merge,
-    text_rules,
+from floodmark.postgres.warehouse.merge import (
+    BULK_ROWS,
+    DELETE_OPERATION,
+    KEY_RULE,
+    TEXT_RULE,
+    Merge,
+    apply_rules,
+    build_merge,
+    count_merge,
+    has_any_row,
+    in_bound,
+    insert_into_empty,
+    list_incomplete,
+    merge_of,
+    recover_kept_values,
+    same_key,
+    table,
+    target,
+    tombstone_key,
 )
 from floodmark.postgres.warehouse.staging import (
     count_parts,
@@ -48,14 +67,226 @@ from floodmark.postgres.warehouse.staging import (
     lasting_staging,
     list_staging,
 )
-from floodmark.postgres.warehouse.sweep import lower_positions, sweep_members, sweep_target
-from floodmark.postgres.warehouse.target_locks import LockLimit, lock_targets
-from floodmark.postgres.warehouse.targets import LOCK_SECONDS, column_types, ensure_target, read_columns
-from floodmark.sync.ports.stager import StagedRows
-from floodmark.sync.ports.staging import StagingSink
-from floodmark.sync.ports.warehouse import CheckedRows, StagedNow, WarehouseTraits
+from floodmark.postgres.warehouse.targets import (
+    LOCK_SECONDS,
+    LockLimit,
+    column_types,
+    ensure_target,
+    lock_targets,
+    read_columns,
+)
+from floodmark.sync.ports import CheckedRows, StagedNow, StagedRows, StagingSink, WarehouseTraits
 
 _LOG = logging.getLogger(__name__)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The execution of the merge of one table: rows that would make it fail are set aside, and its errors are translated.
+#
+# The statement itself is built by ``warehouse.merge``. Errors are recognised by SQLSTATE and by the names in the
+# catalogue: PostgreSQL shortens the name of a primary key when the table's name is long. No value of a row reaches a
+# message, and only values of its key reach the log.
+
+
+_NAMES_KEYS = (psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation, psycopg.errors.ExclusionViolation)
+"""The detail of these errors shows the columns concerned; that of the others shows the whole row."""
+
+
+def run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge, rows: int) -> None:
+    """Merge the staged rows, so many, into the target.
+
+    Raises DuplicateKeyError for a duplicate key in staging, TargetRefusedError for a constraint that Floodmark did not
+    create, DataQualityError for a key that is NULL.
+    """
+    try:
+        with session.transaction():  # a savepoint: the catalogue is queried after an error
+            is_bulk = planned.kind is LoadKind.FIRST_LOAD and rows >= BULK_ROWS
+            if not (is_bulk and insert_into_empty(session, merge)):
+                session.execute(build_merge(merge).sql(dialect="postgres"))
+    except psycopg.errors.CardinalityViolation as error:
+        raise _duplicate_key(planned, error) from error
+    except psycopg.errors.NotNullViolation as error:
+        raise _null(planned, error) from error
+    except psycopg.IntegrityError as error:
+        raise _refused(session, planned, error) from error
+
+
+def key_rules(planned: TablePlan) -> tuple[Rule, ...]:
+    """Return the rule for a key that can be NULL: nothing can be merged by NULL, so such rows go to quarantine."""
+    nullable = _nullable_key(planned)
+    condition = " AND ".join(f"{quote(name)} IS NOT NULL" for name in nullable)
+    return (Rule(KEY_RULE, condition, OnFailure.QUARANTINE),) if nullable else ()
+
+
+def _nullable_key(planned: TablePlan) -> list[str]:
+    table = planned.feed.table
+    return [name for name in table.key if table.column(name).nullable]
+
+
+def text_rules(planned: TablePlan) -> tuple[Rule, ...]:
+    """Return the rule for rows with a text that cannot be stored (``warehouse.unstorable``)."""
+    is_text = any(column.type.kind is Kind.TEXT for column in value_columns(planned.feed.table, planned.temporal))
+    return (Rule(TEXT_RULE, f"{quote(UNSTORABLE_COLUMN)} IS NULL", OnFailure.QUARANTINE),) if is_text else ()
+
+
+def drop_keyless_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> int:
+    """Remove from staging the deletes of rows whose key was NULL or cannot be stored: no target has them.
+
+    Return their number.
+    """
+    unknown = [f"{quote(name)} IS NULL" for name in _nullable_key(planned)]
+    unknown += [f"{quote(UNSTORABLE_COLUMN)} IS NOT NULL"] if text_rules(planned) else []
+    if not unknown:
+        return 0
+    staging = quote_table(merge.staging)
+    dropped = session.execute(
+        f"DELETE FROM {staging} WHERE __op = {DELETE_OPERATION} AND ({' OR '.join(unknown)})"  # noqa: S608  (quoted)
+    ).rowcount
+    if dropped:
+        _LOG.warning(
+            "%s: %s deletes have a key that no row of the target has: it is NULL, or cannot be stored.",
+            planned.source,
+            dropped,
+        )
+    return dropped
+
+
+def refuse_keyless_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
+    """Raise DataQualityError naming the columns of the key that are NULL in staged deletes."""
+    nulls = ", ".join(f"bool_or({quote(name)} IS NULL)" for name in merge.key)
+    found = session.execute(
+        f"SELECT {nulls} FROM {quote_table(merge.staging)} WHERE __op = {DELETE_OPERATION}"  # noqa: S608  (quoted)
+    ).fetchone()
+    columns = [name for name, is_null in zip(merge.key, found or (), strict=True) if is_null]
+    raise DataQualityError(
+        str(planned.source),
+        f"deletes of the window have no key: {' and '.join(columns)} is NULL in them, but NOT NULL at the source.",
+        "Nothing was merged: it is not known which rows were deleted. Reload the table (floodmark reload PIPELINE "
+        f"{planned.source}).",
+    )
+
+
+def drop_duplicates(session: psycopg.Connection, staging: TableName, key: tuple[str, ...]) -> int:
+    """Keep one row per key in staging, no matter which. Return the number of removed rows."""
+    statement = read_sql("drop_duplicates")
+    names = ", ".join(quote(name) for name in key)
+    return session.execute(statement.format(staging=quote_table(staging), key=names)).rowcount
+
+
+def _refused(session: psycopg.Connection, planned: TablePlan, error: psycopg.IntegrityError) -> FloodmarkError:
+    name = error.diag.constraint_name
+    if isinstance(error, psycopg.errors.UniqueViolation) and name == _primary_key(session, planned.target):
+        return _duplicate_key(planned, error)
+    return TargetRefusedError(
+        str(planned.source),
+        f"constraint {name} of {planned.target} rejected rows.",
+        "Floodmark does not create such constraints: drop it, or exclude such rows with a rule.",
+        _detail(error) if isinstance(error, _NAMES_KEYS) else _one_line(error.diag.message_primary or ""),
+    )
+
+
+def _null(planned: TablePlan, error: psycopg.errors.NotNullViolation) -> FloodmarkError:
+    column = error.diag.column_name or "of the key"
+    if column in planned.feed.table.key:
+        return DataQualityError(
+            str(planned.source),
+            f"column {column} of its key is NULL in rows of the window.",
+            "Nothing was merged: rows are merged by their key. Fill the column at the source, and reload the table.",
+        )
+    return TargetRefusedError(
+        str(planned.source),
+        f"column {column} of {planned.target} is NOT NULL, but rows of the window have no value for it.",
+        "Floodmark does not create such constraints: drop it (DROP NOT NULL), or exclude such rows with a rule.",
+    )
+
+
+def _primary_key(session: psycopg.Connection, target: TableName) -> str | None:
+    found = session.execute(read_sql("read_primary_key"), {"schema": target.schema, "name": target.name}).fetchone()
+    return found[0] if found else None
+
+
+def _duplicate_key(planned: TablePlan, error: psycopg.Error) -> DuplicateKeyError:
+    return DuplicateKeyError(str(planned.source), "duplicate key in staging.", "", _detail(error))
+
+
+def _detail(error: psycopg.Error) -> str:
+    return _one_line(error.diag.message_detail or error.diag.message_primary or str(error))
+
+
+def _one_line(words: str) -> str:
+    return " ".join(words.split()).rstrip(".")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The sweep of a load of a whole table: its rows win over all rows of the target, and rows it did not read are deleted.
+#
+# No other load moves the table forward meanwhile. So the target's rows are older than the load, or they come from a
+# past that the source no longer has (after a restore or a failover): rows, tombstones and quarantined changes with an
+# LSN above the one at which the load started. Unless their LSN is lowered, they would win over the source's later
+# changes.
+
+
+def lower_positions(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan) -> None:
+    """Lower tombstones and quarantined changes above the load to its LSN. Runs before the merge."""
+    for statement in ("lower_tombstones", "lower_quarantine"):
+        session.execute(read_sql(statement), _values(plan, planned))
+
+
+def sweep_target(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge) -> int:
+    """Delete rows whose keys the load did not read, in the way that the table sets. Return their number.
+
+    Runs after the merge. A row that broke a rule and went to quarantine was read: the target keeps its row. Nothing is
+    deleted where rows may be at the source that were not read.
+    """
+    values = _values(plan, planned)
+    swept = 0
+    if planned.keeps_unread:
+        _LOG.warning("%s: the source may have rows that this load does not see, so no row is swept.", planned.source)
+    else:
+        swept = _sweep(session, planned, merge, values, "TRUE")
+    session.execute(_filled("lower_rows", merge, "TRUE"), values)
+    return swept
+
+
+def sweep_members(
+    session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge, members: Sequence[str]
+) -> int:
+    """Delete rows of members that were read as a whole, and were not found there. Return their number."""
+    swept = f"t.{quote(planned.feed.member_column)} = ANY (%(members)s)"
+    return _sweep(session, planned, merge, _values(plan, planned) | {"members": list(members)}, swept)
+
+
+def _sweep(session: psycopg.Connection, planned: TablePlan, merge: Merge, values: Mapping[str, Any], swept: str) -> int:
+    """Sweep the rows for which the condition ``swept`` is true. Return their number."""
+    if planned.deletes is Deletes.SOFT:
+        return session.execute(_filled("sweep_soft", merge, swept), values).rowcount
+    session.execute(_filled("write_swept_tombstones", merge, swept), values)
+    return session.execute(_filled("sweep_hard", merge, swept), values).rowcount
+
+
+def _filled(statement: str, merge: Merge, swept: str) -> str:
+    key = exp.func("JSONB_BUILD_ARRAY", *(target(name) for name in merge.key))
+    return read_sql(statement).format(
+        swept=swept,
+        target=in_bound(table(merge.target, "t")),
+        staging=in_bound(table(merge.staging, "s")),
+        same_key=in_bound(same_key(merge)),
+        key=in_bound(key),
+    )
+
+
+def _values(plan: WindowPlan, planned: TablePlan) -> dict[str, Any]:
+    return {
+        "target_schema": planned.target.schema,
+        "target_name": planned.target.name,
+        "to_lsn": plan.rows_at(planned),
+        "window_id": plan.window_id,
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------------
+
+
 _EXAMPLES = 3
 # Reset when the transaction ends. Memory enough to sort a million staged rows and to hash their keys. The default cost
 # of a random page is that of a disk that turns: PostgreSQL would read all of a large target for a few changes.
@@ -63,7 +294,7 @@ _MERGE_SETTINGS = "SET LOCAL work_mem = '64MB'; SET LOCAL random_page_cost = 1.1
 
 
 class PostgresWarehouse:
-    """``sync.ports.warehouse.Warehouse``. It holds no session: each method is one transaction of its own."""
+    """``sync.ports.Warehouse``. It holds no session: each method is one transaction of its own."""
 
     traits = WarehouseTraits(publishes="at_merge", tables_at_once=True, has_primary_key=True, shares_ledger=True)
 

@@ -7,24 +7,125 @@ watermark moves to the end of the window, and the next window reads them again (
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
 
-from floodmark.core.interval import Interval
-from floodmark.core.job_variables import SOURCE_VARIABLE
-from floodmark.core.source.history import LogEntry
-from floodmark.core.window.columns import value_columns
-from floodmark.core.window.plan import LoadKind, TablePlan
-from floodmark.sources.change_tracking import statements
-from floodmark.sources.change_tracking.position import number_of, require_version
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sources.sqlserver.driver import SourceSession
-from floodmark.sources.sqlserver.rows.reader import SqlServerReader
-from floodmark.sync.ports.reader import RowShape
+from floodmark.core.capture import bracket, bracket_table
+from floodmark.core.errors import FloodmarkBugError, InstanceReplacedError, SourceBehindError, WindowExpiredError
+from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, value_columns
+from floodmark.core.position import Interval, LsnAbsence, Position, Version
+from floodmark.core.schema import Operation, TableName
+from floodmark.core.settings import SOURCE_VARIABLE
+from floodmark.core.snapshot import LogEntry, explain_other_copy
+from floodmark.sources.change_tracking.source import TRACKING_WORDS, feed_name
+from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection, connect
+from floodmark.sources.sqlserver.rows import SqlServerReader, select_expressions
+from floodmark.sync.ports import Cut, RowShape, TableParts
+
+_LOG = logging.getLogger(__name__)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The T-SQL that reads changes by CHANGETABLE: one SELECT per table, with the same text for every window.
+
+
+POSITION = "__$version"
+OPERATION = "__$operation"
+MASK = "__$update_mask"
+OWN_COLUMNS = ((POSITION, "binary"), (OPERATION, "int"), (MASK, "binary"))
+
+
+def select_changes(plan: TablePlan) -> str:
+    """Return the SELECT of the changes after a version, with the rows as they are now. Parameter: the version.
+
+    The key of a deleted row is that of the change, its other columns are NULL, or those of a row that was inserted
+    meanwhile; the merge does not use them. A change whose row no longer exists is left out: its delete was committed
+    meanwhile, and the next window reads it. No mask: each row has all its values.
+    """
+    table = plan.feed.table
+    name, key = bracket_table(table.name), [bracket(each) for each in table.key]
+    same_key = " AND ".join(f"t.{each} = c.{each}" for each in key)
+    is_delete, is_gone = "c.SYS_CHANGE_OPERATION = N'D'", f"t.{key[0]} IS NULL"
+    values = [
+        # The key as the row spells it now: the server may take another spelling for the same key.
+        f"CASE WHEN {is_gone} THEN c.{each} ELSE t.{each} END AS {each}" if each in key else f"t.{each}"
+        for each in (bracket(column.name) for column in table.stored_columns)
+    ]
+    operation = (
+        f"CASE c.SYS_CHANGE_OPERATION WHEN N'D' THEN {Operation.DELETE.value}"
+        f" WHEN N'I' THEN {Operation.INSERT.value} ELSE {Operation.UPDATE.value} END"
+    )
+    # The position of a version (core.version): one more, in the low bytes.
+    position = "CAST(0x0000 AS binary(2)) + CAST(c.SYS_CHANGE_VERSION + 1 AS binary(8))"
+    own = (f"{position} AS [{POSITION}]", f"{operation} AS [{OPERATION}]", f"CAST(NULL AS varbinary(1)) AS [{MASK}]")
+    columns = ", ".join([*(f"[{column}]" for column, _ in OWN_COLUMNS), *select_expressions(table, plan.temporal)])
+    return (
+        f"SELECT {columns} FROM (SELECT {', '.join([*own, *values])}"  # noqa: S608
+        f" FROM CHANGETABLE(CHANGES {name}, ?) AS c LEFT JOIN {name} AS t ON {same_key}"
+        f" WHERE {is_delete} OR NOT {is_gone}) AS r"
+    )
+
+
+def select_versions(*, with_times: bool) -> str:
+    """Return the SELECT of the current version, and of the commit times of it and of another. Parameter: the other."""
+    at = "(SELECT commit_time FROM sys.dm_tran_commit_table WHERE commit_ts = {})" if with_times else "NULL"
+    return (
+        "SELECT v.current_version, "  # noqa: S608
+        f"{at.format('v.current_version')} AS current_at, {at.format('v.other_version')} AS other_at"
+        " FROM (SELECT CHANGE_TRACKING_CURRENT_VERSION() AS current_version, CAST(? AS bigint) AS other_version) AS v"
+    )
+
+
+def select_tracking() -> str:
+    """Return the SELECT of a table's begin_version, oldest valid version and side table. Parameter: object_id."""
+    return (
+        "SELECT t.begin_version, CHANGE_TRACKING_MIN_VALID_VERSION(t.object_id) AS min_valid_version,"
+        " (SELECT MAX(i.object_id) FROM sys.internal_tables AS i"
+        " WHERE i.parent_object_id = t.object_id AND i.internal_type = 209) AS side_table_id"
+        " FROM sys.change_tracking_tables AS t WHERE t.object_id = ?"
+    )
+
+
+def select_snapshot_state() -> str:
+    """Return the SELECT of whether the database allows SNAPSHOT isolation: 1 for ON."""
+    return "SELECT CAST(snapshot_isolation_state AS int) AS state FROM sys.databases WHERE database_id = DB_ID()"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Versions, and the proof that the database behind a connection has the version at which a window ends.
+
+
+_HINT = "It is retried automatically. Where it persists, check whether the database was restored or failed over."
+
+
+def number_of(position: Position) -> int:
+    """Return the number of a version. Raises FloodmarkBugError for a position of another kind."""
+    if not isinstance(position, Version):
+        raise FloodmarkBugError("change tracking", f"{position} is not a version.")
+    return position.number
+
+
+def require_version(session: SourceSession, entry: LogEntry, subject: str) -> LogEntry:
+    """Return the current version. Raises SourceBehindError unless the database has a version, with its commit time.
+
+    Without VIEW DATABASE STATE there are no commit times, and none is compared.
+    """
+    knows_times = entry.committed_at is not None
+    text = select_versions(with_times=knows_times)
+    [(current, current_at, found_at)] = session.fetch(text, (number_of(entry.lsn),))
+    newest = LsnAbsence.NULL if current is None else Version.of(current)
+    if cause := explain_other_copy(entry, newest, found_at):
+        raise SourceBehindError(subject, cause, _HINT)
+    return LogEntry(Version.of(current), current_at)
+
+
+# --------------------------------------------------------------------------------------------------------------------
 
 
 def open_tracking_reader(plan: TablePlan, end: LogEntry) -> TrackingReader:
@@ -34,7 +135,7 @@ def open_tracking_reader(plan: TablePlan, end: LogEntry) -> TrackingReader:
 
 @dataclass(frozen=True)
 class TrackingReader(SqlServerReader):
-    """``sync.ports.reader.TableReader``."""
+    """``sync.ports.TableReader``."""
 
     @cached_property
     def shape(self) -> RowShape:
@@ -42,20 +143,129 @@ class TrackingReader(SqlServerReader):
         is_first = self.plan.kind is LoadKind.FIRST_LOAD
         return RowShape(
             key=table.key,
-            own=() if is_first else statements.OWN_COLUMNS,
+            own=() if is_first else OWN_COLUMNS,
             values=value_columns(table, self.plan.temporal),
             order=(),
-            position=statements.POSITION,
-            operation=statements.OPERATION,
-            mask=statements.MASK,
+            position=POSITION,
+            operation=OPERATION,
+            mask=MASK,
         )
 
     def read(self, interval: Interval) -> Iterator[pa.RecordBatch]:
-        return self.read_text(statements.select_changes(self.plan), (number_of(interval.after_lsn),))
+        return self.read_text(select_changes(self.plan), (number_of(interval.after_lsn),))
 
     def read_at(self, session: SourceSession, interval: Interval) -> Iterator[pa.RecordBatch]:
         """Yield the changes as a session sees them that has begun a transaction."""
-        return self.read_over(session, statements.select_changes(self.plan), (number_of(interval.after_lsn),))
+        return self.read_over(session, select_changes(self.plan), (number_of(interval.after_lsn),))
 
     def require_end(self, session: SourceSession) -> None:
         require_version(session, self.end, str(self.plan.source))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``TrackingCutReader``: all tables of a window over one connection, in one SNAPSHOT transaction.
+#
+# Every statement of the transaction sees the same moment, so the current version that is read first is the end of all
+# changes that are read after it. Parallel connections would see different moments.
+
+
+_ON = 1
+_NOT_ALLOWED = (
+    "Snapshot isolation is not allowed in database %s: the tables of the window are read one after the other, and may "
+    "differ from each other by what is committed meanwhile. Allow it with ALTER DATABASE ... SET "
+    "ALLOW_SNAPSHOT_ISOLATION ON."
+)
+
+
+@dataclass(frozen=True)
+class TrackingCutReader:
+    """``sync.ports.CutReader``."""
+
+    pipeline: str
+    end: LogEntry
+    """The planned end of the window."""
+    source: SqlServerConnection
+
+    @contextmanager
+    def open(self) -> Iterator[Cut | None]:
+        with connect(self.source, subject=self.pipeline) as session:
+            session.limit_lock_waits()
+            if session.fetch(select_snapshot_state())[0][0] != _ON:
+                _LOG.warning(_NOT_ALLOWED, self.source.database)
+                yield None
+                return
+            session.fetch_sets("SET TRANSACTION ISOLATION LEVEL SNAPSHOT; BEGIN TRANSACTION")
+            # Closing the session ends the transaction, which has changed nothing.
+            yield TrackingCut(session, self.source, require_version(session, self.end, self.pipeline))
+
+
+@dataclass(frozen=True)
+class TrackingCut:
+    """``sync.ports.Cut``."""
+
+    session: SourceSession
+    source: SqlServerConnection
+    end: LogEntry
+
+    def read(self, table: TablePlan) -> Iterator[pa.RecordBatch]:
+        if table.interval is None:
+            raise FloodmarkBugError(str(table.source), "a first load is not read at one moment.")
+        self._require_complete(table)
+        yield from TrackingReader(table, self.source, self.end).read_at(self.session, table.interval)
+
+    def _require_complete(self, table: TablePlan) -> None:
+        """Raise an error unless the changes since the watermark are there.
+
+        Metadata may be newer than the transaction: what was valid later was valid at its moment.
+        """
+        assert table.interval is not None  # noqa: S101  (see ``read``)
+        subject, identity = str(table.source), table.feed.identity
+        found = self.session.fetch(select_tracking(), (identity.object_id,))
+        # A table that is not tracked has no such begin.
+        begin, min_valid, side = found[0] if found else (-1, None, None)
+        present = replace(identity, name=feed_name(table.feed.table.name, begin), store_id=side or 0)
+        if present.is_successor(identity):
+            raise InstanceReplacedError(subject, TRACKING_WORDS.replaced(identity, identity))
+        if min_valid is None or min_valid > number_of(table.interval.after_lsn):
+            said = TRACKING_WORDS.expired(table.interval.after_lsn, str(min_valid))
+            raise WindowExpiredError(subject, said.cause)
+
+
+def open_tracking_cut(plan: WindowPlan) -> TrackingCutReader:
+    """Return the reader of a window over the connection that the environment names."""
+    return TrackingCutReader(plan.pipeline, plan.end, SqlServerConnection.from_json(os.environ[SOURCE_VARIABLE]))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The parts in which the changes of a window are read: a table is one part, which CHANGETABLE cannot cut.
+
+
+WHOLE_CHANGES = 50_000
+"""The number of changes up to which tables share a task, which holds them in memory."""
+
+
+def plan_tracking_parts(plan: WindowPlan, most: int) -> Mapping[TableName, TableParts]:
+    """Return the part of each table with changes, over the connection that the environment names."""
+    return plan_parts(plan, most, SqlServerConnection.from_json(os.environ[SOURCE_VARIABLE]))
+
+
+def plan_parts(plan: WindowPlan, most: int, source: SqlServerConnection) -> Mapping[TableName, TableParts]:
+    """Return the part of each table with changes. ``most`` is not used."""
+    tables = [table for table in plan.tables if table.interval is not None and not table.quiet]
+    if not tables:
+        return {}
+    counts = [
+        f"SELECT {number} AS number, COUNT(*) AS changes FROM (SELECT TOP ({WHOLE_CHANGES + 1}) 1 AS one"  # noqa: S608
+        f" FROM CHANGETABLE(CHANGES {bracket_table(table.feed.table.name)}, ?) AS c) AS counted"
+        for number, table in enumerate(tables)
+    ]
+    after = [table.interval.after_lsn for table in tables if table.interval is not None]
+    parameters = tuple(version.number for version in after if isinstance(version, Version))
+    with connect(source, subject=plan.pipeline) as session:
+        session.limit_lock_waits()
+        changes = dict(session.fetch(" UNION ALL ".join(counts), parameters))
+    return {
+        table.source: TableParts([table.interval], changes[number] if changes[number] <= WHOLE_CHANGES else None)
+        for number, table in enumerate(tables)
+        if table.interval is not None
+    }

@@ -1,19 +1,15 @@
-"""``CompactReader``: a table of all devices of a fleet.
-
-Each device is read from a copy that is taken at a receipt, from its mark on, or as a whole where it has none. Rows have
-the position of the window's end, so that a later window always wins over an earlier one, whatever state the device was
-put back to. A device that cannot be read has a verdict, and does not stop the others.
-"""
+"""``CompactReader``: a table of all devices of a fleet, with the marks of the devices."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,35 +17,290 @@ from typing import Any
 import pyarrow as pa
 
 from compact_tracking import (
+    Anchor,
+    AnchorExpiredError,
+    AnchorReplacedError,
+    AnchorRewoundError,
     ChangeTracking,
     DamagedFileError,
+    InvalidOperationError,
     Operation,
     Snapshot,
+    TableAnchor,
+    TrackingArgumentError,
+    TrackingError,
+    TrackingLostError,
     guard,
+    is_read,
+    is_unchanged,
     open_shipped,
     open_snapshot,
+    read_device,
 )
-from floodmark.core import change
-from floodmark.core.errors import SourceUnavailableError
-from floodmark.core.interval import Interval
-from floodmark.core.job_variables import SOURCE_VARIABLE
-from floodmark.core.position import Position
-from floodmark.core.source.history import LogEntry
-from floodmark.core.source.snapshot import Verdict
-from floodmark.core.window.chunks import Bound, LoadChunk
-from floodmark.core.window.columns import value_columns
-from floodmark.core.window.members import MemberRead
-from floodmark.core.window.plan import LoadKind, TablePlan
-from floodmark.sources.compact.faults import ERRORS, GAPS, OtherKeyError, ReservedColumnError, explain_fault
-from floodmark.sources.compact.fleet import Fleet
-from floodmark.sources.compact.marks import DeviceMark
-from floodmark.sources.compact.rows import MASK, OPERATION, OWN_COLUMNS, POSITION, RowBatches
-from floodmark.sources.compact.tables import DEVICE_COLUMN, describe_tables, has_own_column, open_file, table_name
-from floodmark.sources.compact.unchanged import has_nothing_new
-from floodmark.sync.ports.members import attach_members
-from floodmark.sync.ports.reader import RowShape
+from floodmark.core import schema
+from floodmark.core.errors import ConfigError, SourceUnavailableError
+from floodmark.core.plan import Bound, LoadChunk, LoadKind, MemberRead, TablePlan, WindowPlan, value_columns
+from floodmark.core.position import Interval, Position
+from floodmark.core.schema import TableName
+from floodmark.core.settings import SOURCE_VARIABLE
+from floodmark.core.snapshot import LogEntry, MemberMark, Verdict
+from floodmark.sources.compact.tables import (
+    DEVICE_COLUMN,
+    MASK,
+    OPERATION,
+    OWN_COLUMNS,
+    POSITION,
+    RowBatches,
+    ValueRefusedError,
+    describe_tables,
+    has_own_column,
+    open_file,
+    table_name,
+)
+from floodmark.sync.ledger import attach_members
+from floodmark.sync.ports import RowShape, TableParts
 
 _LOG = logging.getLogger(__name__)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The mark of a device: what the next read of a table continues from, and the proof that the file still has it.
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMark:
+    """The anchor of a table in a device's file, and the token of the receipt that the file has for a consumer."""
+
+    anchor: TableAnchor
+    proof: str
+    consumer: str
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, table: str, consumer: str) -> DeviceMark:
+        """Return the mark for a consumer that has the rows of a snapshot."""
+        return cls(snapshot.anchor_of(table), snapshot.receipt.token, consumer)
+
+    @classmethod
+    def parse(cls, text: str) -> DeviceMark:
+        """Return the mark of a text of the ledger."""
+        device, token, csn, bsn, proof, consumer = json.loads(text)
+        return cls(TableAnchor(device, token, Anchor(csn=csn, bsn=bsn)), proof, consumer)
+
+    def __str__(self) -> str:
+        """Return the text for the ledger."""
+        of = self.anchor
+        return json.dumps([of.device, of.token, of.anchor.csn, of.anchor.bsn, self.proof, self.consumer])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The meaning of errors of a device's file for its table: a verdict, its cause and what to do.
+
+
+class OtherKeyError(Exception):
+    """A device whose table has another key than the table of the fleet."""
+
+
+class ReservedColumnError(Exception):
+    """A device whose table has a column with the name of the warehouse's own column."""
+
+
+GAPS = frozenset({Verdict.EXPIRED, Verdict.INSTANCE_REPLACED, Verdict.AHEAD_OF_SOURCE})
+"""The verdicts after which all rows of the device are to be read."""
+_READ_AGAIN = "Read the device as a whole again (floodmark source reload-device, or on_gap: repair)."
+_COPY_AGAIN = "Copy the file from the device again, or restore it there."
+_ENABLE = "Enable the tracking of the table on the device (ChangeTracking.enable_tracking)."
+_FORGED = (ValueError, TypeError, LookupError, AttributeError)
+"""What values lead to that neither SQLite nor the tracking wrote into the tracking's own tables."""
+ERRORS = (TrackingError, sqlite3.Error, OSError, ValueRefusedError, OtherKeyError, ReservedColumnError, *_FORGED)
+_CANNOT_OPEN = ("SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_READONLY", "SQLITE_AUTH")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a device's table cannot be read."""
+
+    verdict: Verdict
+    cause: str
+    hint: str
+
+
+def explain_fault(error: Exception, file: Path, mark: DeviceMark | None) -> Fault:
+    """Return what one of ``ERRORS`` means that was met in a device's file. It contains no value of a row."""
+    if isinstance(error, AnchorRewoundError) and mark is not None:
+        return _rewound(error, file, mark)
+    for kind, verdict, hint in BY_CLASS:
+        if isinstance(error, kind):
+            return Fault(verdict, f"{error}.", hint)
+    if isinstance(error, sqlite3.Error):
+        return _of_sqlite(error, file)
+    if isinstance(error, ValueRefusedError):
+        return Fault(Verdict.REFUSED, f"{error}.", "Correct the row on the device; the next run reads it again.")
+    if isinstance(error, _FORGED):
+        # The text of the error may hold a value.
+        what = type(error).__name__
+        return Fault(Verdict.DAMAGED, f"{file} has values that the tracking did not write ({what}).", _COPY_AGAIN)
+    return Fault(Verdict.NO_PERMISSION, f"{file} cannot be read ({error}).", "Let Floodmark's user read and write it.")
+
+
+BY_CLASS: tuple[tuple[type[Exception], Verdict, str], ...] = (
+    (OtherKeyError, Verdict.NOT_PLANNABLE, "Give the table the same key on all devices."),
+    (ReservedColumnError, Verdict.NOT_PLANNABLE, "Rename the column on the device."),
+    (TrackingLostError, Verdict.INSTANCE_MISSING, _ENABLE),
+    (AnchorReplacedError, Verdict.INSTANCE_REPLACED, _READ_AGAIN),
+    (AnchorExpiredError, Verdict.EXPIRED, _READ_AGAIN),
+    (AnchorRewoundError, Verdict.AHEAD_OF_SOURCE, _READ_AGAIN),
+    (DamagedFileError, Verdict.DAMAGED, _COPY_AGAIN),
+    (TrackingArgumentError, Verdict.INSTANCE_MISSING, _ENABLE),
+    (InvalidOperationError, Verdict.INSTANCE_MISSING, _ENABLE),
+    (TrackingError, Verdict.REFUSED, "The documentation of compact_tracking lists what is not supported."),
+)
+"""In the order in which they are tried."""
+
+
+def _rewound(error: Exception, file: Path, mark: DeviceMark) -> Fault:
+    """Return whether the file is an older copy of the device's, or that of another or of a new device."""
+    try:
+        device = read_device(file)
+    except (TrackingError, sqlite3.Error):
+        device = None
+    if device == mark.anchor.device:
+        return Fault(Verdict.AHEAD_OF_SOURCE, f"{error}.", _READ_AGAIN)
+    cause = "the file is another one than was read before: the device was replaced, or begun again."
+    return Fault(Verdict.INSTANCE_REPLACED, cause, _READ_AGAIN)
+
+
+def _of_sqlite(error: sqlite3.Error, file: Path) -> Fault:
+    name = str(getattr(error, "sqlite_errorname", ""))
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return Fault(Verdict.REFUSED, "the device kept its file locked.", "The next run tries again.")
+    if name.startswith(_CANNOT_OPEN):
+        return Fault(
+            Verdict.NO_PERMISSION,
+            f"{file} cannot be opened ({error}).",
+            "Let Floodmark's user read and write the file and its folder, or ship copies (shipped: true).",
+        )
+    if name.startswith(("SQLITE_INTERRUPT", "SQLITE_TOOBIG")):
+        return Fault(
+            Verdict.DAMAGED,
+            f"{file} was given up: its own SQL (a view, a trigger or a generated column) ran too long, or made values"
+            " much longer than the file.",
+            "Examine the file on the device. The next run tries again.",
+        )
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR")) or type(error) is sqlite3.DatabaseError:
+        return Fault(Verdict.DAMAGED, f"{file} is damaged ({error}).", _COPY_AGAIN)
+    return Fault(Verdict.REFUSED, f"{file} cannot be read ({error}).", "The log of the load has the details.")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``Fleet``: where the files of the devices are. It travels to the load job as JSON; it has no secret.
+
+
+SUFFIXES = (".db", ".sqlite", ".sqlite3")
+DEFAULT_CONSUMER = "floodmark"
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The files of a fleet. Raises ValueError for no path, or a relative one."""
+
+    paths: tuple[str, ...]
+    """Folders, of which each file with one of ``SUFFIXES`` is a device, and patterns of files (``*``)."""
+    is_shipped: bool = False
+    """The files are copies that a program on the device makes (``ship_copy``): nothing is written to them."""
+    consumer: str = DEFAULT_CONSUMER
+    """The name under which receipts are written. Two installations that read the same devices need two names."""
+    purge_after_days: int = 30
+    """What all consumers of a device have read is purged there, without waiting longer than this for any; 0: never."""
+
+    def __post_init__(self) -> None:
+        if not self.paths:
+            raise ValueError("it names no folder and no file")
+        for path in self.paths:
+            if not Path(path).is_absolute():
+                raise ValueError(f"{path} is not an absolute path")
+
+    @classmethod
+    def from_json(cls, text: str) -> Fleet:
+        """Return the fleet that ``to_json`` wrote. Raises ValueError or TypeError for any other text."""
+        document = json.loads(text)
+        return cls(**document | {"paths": tuple(document["paths"])})
+
+    def to_json(self) -> str:
+        """Return the fleet as JSON."""
+        return json.dumps(asdict(self))
+
+    def portable(self) -> Fleet:
+        """Return the fleet: every machine that reads it must have the files under these paths."""
+        return replace(self)
+
+    def list_files(self) -> Mapping[str, tuple[Path, ...]]:
+        """Return the files of each device, by its name: that of its file without the extension.
+
+        A device with several files cannot be read. Raises ConfigError where a folder does not exist.
+        """
+        found: dict[str, list[Path]] = {}
+        for each in self.paths:
+            for file in _list_path(Path(each)):
+                found.setdefault(file.stem, []).append(file)
+        return {name: tuple(sorted(set(files))) for name, files in sorted(found.items())}
+
+    def __str__(self) -> str:
+        return ", ".join(self.paths)
+
+
+def _list_path(path: Path) -> list[Path]:
+    folder = path if path.is_dir() else path.parent
+    try:
+        entries = [each for each in folder.iterdir() if each.is_file()]
+    except OSError as error:
+        raise ConfigError(
+            str(path),
+            f"the folder {folder} cannot be read ({error.strerror}).",
+            "Mount it, or correct the path of the source.",
+        ) from None
+    if folder == path:
+        return [each for each in entries if each.suffix.lower() in SUFFIXES]
+    return [each for each in entries if each.match(path.name)]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Whether a device has anything new, from its counters and receipts alone. Nothing is written to it.
+
+
+def has_nothing_new(fleet: Fleet, file: Path, table: str, mark: DeviceMark) -> bool:
+    """Return whether a read from a mark would bring nothing. A file that cannot be examined is to be read."""
+    try:
+        if fleet.is_shipped:
+            return is_read(file, mark.consumer, mark.proof)
+        return is_unchanged(file, mark.consumer, mark.proof, {table: mark.anchor})
+    except (sqlite3.Error, TrackingError):
+        return False  # the read waits longer for a lock, and says what it is
+
+
+def is_fleet_quiet(
+    fleet: Fleet, devices: Mapping[str, Sequence[Path]], table: str, marks: Sequence[MemberMark]
+) -> bool:
+    """Return whether no device has anything new in a table. Devices that are away have not; a new one has.
+
+    devices: the files of each device, by ``Fleet.list_files``.
+    """
+    known = {each.member: each.mark for each in marks}
+
+    def is_quiet(device: str, files: Sequence[Path]) -> bool:
+        mark = known.get(device)
+        return len(files) == 1 and mark is not None and has_nothing_new(fleet, files[0], table, DeviceMark.parse(mark))
+
+    return all(is_quiet(device, files) for device, files in devices.items())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``CompactReader``: a table of all devices of a fleet.
+#
+# Each device is read from a copy that is taken at a receipt, from its mark on, or as a whole where it has none. Rows
+# have the position of the window's end, so that a later window always wins over an earlier one, whatever state the
+# device was put back to. A device that cannot be read has a verdict, and does not stop the others.
+
+
 _LOCK_SECONDS = 5.0
 _SPARE_BYTES = 64 * 1024 * 1024
 _LONGER = 16
@@ -66,7 +317,7 @@ def open_compact_reader(plan: TablePlan, end: LogEntry) -> CompactReader:
 
 @dataclass(frozen=True)
 class CompactReader:
-    """``sync.ports.reader.TableReader``."""
+    """``sync.ports.TableReader``."""
 
     plan: TablePlan
     fleet: Fleet
@@ -145,15 +396,15 @@ class CompactReader:
             self._require_fit(snapshot, table)
             if mark is None:
                 rows = list(_bounded(snapshot.read_rows(table), file))
-                found = list(batches.build(device, names, rows, change.Operation.INSERT))
+                found = list(batches.build(device, names, rows, schema.Operation.INSERT))
             else:
                 # An earlier attempt, or a reload, may have brought a row that is gone since.
                 changes = list(snapshot.enumerate_changes(table, mark.anchor, with_passing=True))
                 kept = list(_bounded((each.row for each in changes if each.row is not None), file))
                 gone = [each.key for each in changes if each.operation is Operation.DELETE]
                 found = [
-                    *batches.build(device, names, kept, change.Operation.UPDATE),
-                    *batches.build(device, self.plan.feed.table.key[1:], gone, change.Operation.DELETE),
+                    *batches.build(device, names, kept, schema.Operation.UPDATE),
+                    *batches.build(device, self.plan.feed.table.key[1:], gone, schema.Operation.DELETE),
                 ]
             after = str(DeviceMark.of(snapshot, table, self._consumer))
         if mark is not None and found:
@@ -206,7 +457,7 @@ class CompactReader:
         for device, files in self.fleet.list_files().items():
             try:
                 names, rows = self._read_now(files[0], table)
-                yield from batches.build(device, names, rows, change.Operation.INSERT)
+                yield from batches.build(device, names, rows, schema.Operation.INSERT)
             except ERRORS as error:
                 fault = explain_fault(error, files[0], None)
                 raise SourceUnavailableError(
@@ -253,3 +504,14 @@ def _require_whole(snapshot: Snapshot) -> None:
     [(found,)] = snapshot.connection.execute("PRAGMA main.quick_check(1)").fetchall()
     if found != "ok":
         raise DamagedFileError(f"the file is damaged ({found})")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The parts in which the changes of a window are read: a table of the fleet is one part.
+#
+# Nothing is counted: whether a device has changes is known when its file has been opened, and then it is read.
+
+
+def plan_compact_parts(plan: WindowPlan, most: int) -> Mapping[TableName, TableParts]:
+    """Return the part of each table. ``most`` is not used."""
+    return {table.source: TableParts([table.interval]) for table in plan.tables if table.interval is not None}

@@ -7,33 +7,100 @@ below one that was given before. What a device has committed is in its mark (ADR
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
-from floodmark.core.lsn import LsnAbsence
-from floodmark.core.position import Position
+from floodmark.core.doctor.tracking import FleetFacts
+from floodmark.core.drift.proposals import CDC_DRIFT_WORDS, DriftWords, RowsAtRisk
+from floodmark.core.position import LsnAbsence, Position, Version
 from floodmark.core.schema import TableName
-from floodmark.core.source.feed import InstanceIdentity, MemberMark
-from floodmark.core.source.snapshot import CaptureInstance, SourceSnapshot, TableSnapshot
-from floodmark.core.version import Version
-from floodmark.sources.compact.fleet import Fleet
-from floodmark.sources.compact.tables import (
-    DEVICE_COLUMN,
-    DeviceTable,
-    join_tables,
-    read_device_tables,
-    table_name,
+from floodmark.core.settings import DriftClass
+from floodmark.core.snapshot import (
+    CaptureInstance,
+    InstanceIdentity,
+    MemberMark,
+    Sentences,
+    SourceSnapshot,
+    SourceWords,
+    TableSnapshot,
 )
-from floodmark.sources.compact.unchanged import is_fleet_quiet
-from floodmark.sources.compact.words import COMPACT_WORDS
+from floodmark.sources.compact.reader import Fleet, is_fleet_quiet
+from floodmark.sources.compact.tables import DEVICE_COLUMN, DeviceTable, join_tables, read_device_tables, table_name
+from floodmark.sync.drift_ledger import DriftFacts, TableDetails
 
 _LOG = logging.getLogger(__name__)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The sentences of verdicts about a fleet of devices. Those about one device are in ``faults``.
+
+
+class CompactWords(SourceWords):
+    """The sentences about edge databases."""
+
+    def describe_capture(self, capture_running: bool | None) -> str:
+        return "each device records its changes itself"
+
+    def not_enabled(self, database: str) -> Sentences:
+        return Sentences(
+            f"there is no file of a device in {database}.",
+            "Check that the folder is mounted, and the path of the source. A device that is away for a while is no"
+            " incident, but all of them are.",
+        )
+
+    def no_permission(self) -> Sentences:
+        return Sentences("the files cannot be read.", "Let Floodmark's user read and write them.")
+
+    def no_feed(self, wanted: str | None, others: tuple[str, ...], read: InstanceIdentity | None) -> Sentences:
+        return Sentences(
+            "no device tracks the table.",
+            "Check its name (schema main), and enable its tracking on the devices (ChangeTracking.enable_tracking).",
+        )
+
+    def replaced(self, found: InstanceIdentity, known: InstanceIdentity) -> str:
+        return "the table was read from another kind of source before."
+
+    def expired(self, watermark: Position, low_end: str) -> Sentences:
+        return Sentences(f"changes after {watermark} have been purged.", "run more often.")
+
+
+COMPACT_WORDS = CompactWords()
+
+COMPACT_DRIFT_WORDS = DriftWords(
+    {
+        **CDC_DRIFT_WORDS.effects,
+        DriftClass.COLUMN_ADDED: "It is loaded from now on, from the devices that have it; on the others it is NULL. "
+        "The values of rows that a device had before are not changes.",
+        DriftClass.COLUMN_DROPPED: "No device has it any more. The target keeps the column and the values it has.",
+        DriftClass.TYPE_NARROWED: "The target's column stays as wide as it is.",
+        DriftClass.TABLE_DROPPED: "No device has the table any more. The target stays as it is.",
+        DriftClass.CDC_DISABLED: "No device tracks the table any more. The target stays as it is.",
+    },
+    {
+        **CDC_DRIFT_WORDS.advice,
+        DriftClass.COLUMN_ADDED: "Where these values are needed, read the devices as a whole: floodmark source "
+        "reload-device.",
+        DriftClass.KEY_CHANGED: "Give the target the same key by hand, or change it back on the devices; then end the "
+        "hold.",
+        DriftClass.CDC_DISABLED: "Enable the tracking on the devices (ChangeTracking.enable_tracking).",
+    },
+    effect_of_obstacle="Its values can never reach the target.",
+    keeps_ddl=False,
+    has_instances=False,
+)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+
+
 _BEGINNING = datetime(1970, 1, 1)
 
 
 class CompactSource:
-    """``sync.ports.source.Source`` for a fleet. Each call opens each file once, to read."""
+    """``sync.ports.Source`` for a fleet. Each call opens each file once, to read."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -109,3 +176,52 @@ def _describe(name: TableName, found: Sequence[DeviceTable], *, is_quiet: bool) 
         max_column_id=len(table.columns),
         server_name=name,
     )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The facts about the files of a fleet for a diagnosis. Nothing is written to a device.
+
+
+def read_fleet_facts(fleet: Fleet, tables: Sequence[TableName]) -> FleetFacts:
+    """Return the facts. Each file is opened once. Raises ConfigError for a folder that cannot be read."""
+    files = fleet.list_files()
+    names = {table: table_name(table) for table in tables}
+    unreadable: dict[str, str] = {}
+    untracked: dict[TableName, list[str]] = {}
+    for device, (file, *_) in files.items():
+        try:
+            found = read_device_tables(file, names.values(), is_shipped=fleet.is_shipped)
+        except sqlite3.Error as error:
+            unreadable[device] = str(error)
+            continue
+        for table, name in names.items():
+            if name.lower() not in found:
+                untracked.setdefault(table, []).append(device)
+    return FleetFacts(
+        name=str(fleet),
+        devices=len(files),
+        is_shipped=fleet.is_shipped,
+        unreadable=unreadable,
+        not_writable=[] if fleet.is_shipped else [name for name, (file, *_) in files.items() if not _may_write(file)],
+        doubled=[device for device, found in files.items() if len(found) > 1],
+        untracked=untracked,
+    )
+
+
+def _may_write(file: Path) -> bool:
+    return os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``CompactDriftSource``: the details of tables, for schema drift. There are none beyond a snapshot.
+
+
+class CompactDriftSource:
+    """``sync.drift_ledger.DriftSource`` for edge databases."""
+
+    def read_drift(self, asked: Mapping[str, TableName]) -> DriftFacts:
+        return DriftFacts({name: TableDetails() for name in asked}, ())
+
+    def read_risk(self, table: TableName, instance: str, since: Position | None) -> RowsAtRisk:
+        """Return no rows: every column of every device is read."""
+        return RowsAtRisk(0, 0)

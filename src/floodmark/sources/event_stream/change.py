@@ -12,16 +12,92 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from floodmark.core.lsn import Lsn
-from floodmark.core.schema import SourceColumn
-from floodmark.sources.event_stream.avro import read_avro_data
-from floodmark.sources.event_stream.declared import parse_column
+from floodmark.core.position import POSITION_BYTES, Lsn
+from floodmark.core.schema import MAX_LENGTH, SourceColumn
 from floodmark.sources.event_stream.defaults import CUT_LENGTH, HEX_PREFIX
-from floodmark.sources.event_stream.envelope import Data, Envelope, EventOperation, LogicalId, parse_lsn
-from floodmark.sources.event_stream.faults import PoisonError
-from floodmark.sources.event_stream.json_text import load_exact_json, load_json
+from floodmark.sources.event_stream.envelope import (
+    Data,
+    Envelope,
+    EventOperation,
+    LogicalId,
+    load_exact_json,
+    load_json,
+    parse_lsn,
+    read_avro_data,
+)
+from floodmark.sources.event_stream.options import PoisonError
+
+# --------------------------------------------------------------------------------------------------------------------
+# Declared types of an event's columns (``datetime2(7)``, ``nvarchar(max)``) as columns of Floodmark.
+
+
+_DECLARED = re.compile(
+    r"\s*\[?([a-z_][a-z0-9_]*(?: [a-z]+)*)\]?\s*(?:\(\s*(max|[0-9]{1,5})\s*(?:,\s*([0-9]{1,2})\s*)?\))?\s*",
+    re.IGNORECASE,
+)
+_LENGTHS = {
+    **dict.fromkeys(("char", "varchar", "binary", "varbinary"), 8000),
+    **dict.fromkeys(("nchar", "nvarchar"), 4000),
+}
+"""The types with a length, and their longest."""
+_WITH_MAX = frozenset({"varchar", "nvarchar", "varbinary"})
+_FRACTIONS = frozenset({"time", "datetime2", "datetimeoffset"})
+_MOST_DIGITS, _DEFAULT_DIGITS = 38, 18
+_MOST_FRACTION_DIGITS = 7
+_MOST_FLOAT_BITS, _MOST_REAL_BITS = 53, 24
+_SYNONYMS = {"dec": "decimal", "integer": "int", "double precision": "float"}
+
+
+def parse_column(name: str, declared: str, index: int) -> SourceColumn:
+    """Return a column of an event. Raises PoisonError, naming the column, for a declaration that has no meaning.
+
+    index: the 0-based place in the table. Types that Floodmark does not know keep their name and have no facets.
+    """
+    match = _DECLARED.fullmatch(declared)
+    if not match:
+        raise _unreadable(name)
+    base = _SYNONYMS.get(match[1].lower(), match[1].lower())
+    first, second = match[2] and match[2].lower(), match[3]
+    if base in _LENGTHS:
+        return SourceColumn(name, base, index + 1, max_length=_length(name, base, first, second))
+    if first == "max":
+        raise _unreadable(name)
+    if base in ("decimal", "numeric"):
+        precision, scale = int(first or _DEFAULT_DIGITS), int(second or 0)
+        if not 1 <= precision <= _MOST_DIGITS or scale > precision:
+            raise _unreadable(name)
+        return SourceColumn(name, base, index + 1, precision=precision, scale=scale)
+    if second:
+        raise _unreadable(name)
+    if base in _FRACTIONS:
+        scale = int(first) if first else _MOST_FRACTION_DIGITS
+        if scale > _MOST_FRACTION_DIGITS:
+            raise _unreadable(name)
+        return SourceColumn(name, base, index + 1, scale=scale)
+    if base == "float" and first:
+        if not 1 <= int(first) <= _MOST_FLOAT_BITS:
+            raise _unreadable(name)
+        base = "real" if int(first) <= _MOST_REAL_BITS else base
+    return SourceColumn(name, base, index + 1)
+
+
+def _length(name: str, base: str, first: str | None, second: str | None) -> int:
+    if first == "max" and base in _WITH_MAX and not second:
+        return MAX_LENGTH
+    length = int(first) if first and first != "max" else 1
+    if second or first == "max" or not 1 <= length <= _LENGTHS[base]:
+        raise _unreadable(name)
+    return length
+
+
+def _unreadable(name: str) -> PoisonError:
+    return PoisonError(f"column {name} has a declared type that cannot be read")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+
 
 Image = Mapping[str, str | None]
 """The values of a row by column; empty where the event has none."""
@@ -284,3 +360,98 @@ def read_name(source: Mapping[str, Any], name: str) -> str:
     if not isinstance(found, str) or not found:
         raise PoisonError(f"eventsource has no {name}")
     return found
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Changes as rows of their tables, for many events at once.
+
+
+Values = tuple[str | None, ...]
+"""The values of an image in the order of the table's columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableForm:
+    """A table as its events describe it. Another set of columns is another form."""
+
+    database: str
+    schema: str
+    table: str
+    columns: tuple[EventColumn, ...]
+
+
+class EventRow(NamedTuple):
+    """A change, as one of the rows of its table. A tuple, because there is one for every event."""
+
+    place: int
+    """The place of its message in the batch."""
+    committed_at: datetime
+    commit_lsn: bytes
+    sequence: int
+    operation: EventOperation
+    key: tuple[tuple[str, str], ...]
+    old: Values | None
+    """None where the event has no such image."""
+    current: Values | None
+    """None where the event has no such image."""
+    unknown: frozenset[str]
+    """The columns of ``old`` whose values the server left out. They are None there, but not NULL."""
+    suspected_cuts: frozenset[str]
+    absent_values: int
+    guid: str
+    """The identifier in ``logicalid``."""
+
+
+def table_form(change: ChangeEvent) -> TableForm:
+    """Return the table of a change."""
+    return TableForm(change.database, change.schema, change.table, change.columns)
+
+
+def event_row(place: int, change: ChangeEvent) -> EventRow:
+    """Return a change as a row."""
+    names = [each.name for each in change.columns]
+    return EventRow(
+        place,
+        change.committed_at,
+        change.transaction.commit_lsn.value,
+        change.transaction.sequence,
+        change.operation,
+        tuple(change.key.items()),
+        _values(names, change.old),
+        _values(names, change.current),
+        frozenset(name for name in names if name not in change.old) if change.old else frozenset(),
+        change.suspected_cuts,
+        change.absent_values,
+        change.guid,
+    )
+
+
+def _values(names: list[str], image: Image) -> Values | None:
+    return tuple(image.get(name) for name in names) if image else None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The positions of changes in an event stream: the commit LSN, and behind it the place in the transaction.
+#
+# A window of a stream may end inside a transaction, even between two changes of one row. With the place, a change that
+# arrives late, again or in another order never wins over a newer one. The positions of windows are moments, as those of
+# a fleet (ADR 65): they are never compared with the positions of changes.
+
+
+_SEQUENCE_BYTES = 4
+HIGHEST_SEQUENCE = (1 << 8 * _SEQUENCE_BYTES) - 1
+LOWEST = bytes(POSITION_BYTES - 1) + b"\1" + bytes(_SEQUENCE_BYTES)
+"""Below every change."""
+
+
+def change_position(commit_lsn: bytes, sequence: int) -> bytes:
+    """Return the position of a change. Raises OverflowError for a place beyond four bytes.
+
+    commit_lsn: ten bytes. sequence: the place of the change in its transaction.
+    """
+    return commit_lsn + sequence.to_bytes(_SEQUENCE_BYTES)
+
+
+def end_of_commit(commit_lsn: bytes) -> bytes:
+    """Return the position of the last change that a transaction may have."""
+    return change_position(commit_lsn, HIGHEST_SEQUENCE)

@@ -61,13 +61,13 @@ DEFAULTS = (
         4,
         "`id` of a message that is sent again",
         "may be new: segments are known by topic, `logicalid` and index",
-        "joining.StreamMessage",
+        "rows.StreamMessage",
     ),
     FormatDefault(
         5,
         "first index of segments",
         "0 or 1 is read, by the data of each group",
-        "joining.SegmentJoiner",
+        "rows.SegmentJoiner",
     ),
     FormatDefault(
         6,
@@ -82,9 +82,9 @@ DEFAULTS = (
         "change.parse_change",
     ),
     FormatDefault(
-        8, "framing of Avro", "a bare datum; an object container file is read too", "avro.read_avro_envelope"
+        8, "framing of Avro", "a bare datum; an object container file is read too", "envelope.read_avro_envelope"
     ),
-    FormatDefault(9, "headers and key of a message", "not used", "joining.StreamMessage"),
+    FormatDefault(9, "headers and key of a message", "not used", "rows.StreamMessage"),
     FormatDefault(
         10,
         "numbers of changes that are not streamed",
@@ -96,7 +96,7 @@ DEFAULTS = (
         12,
         "alias types and computed columns",
         "read by their declared type; a type without a form is refused",
-        "declared.parse_column",
+        "change.parse_column",
     ),
 )
 """In the order of their questions."""

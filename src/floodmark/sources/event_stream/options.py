@@ -1,13 +1,20 @@
-"""How the server streams tables: ``sys.sp_help_change_feed_table`` (docs/reference/event_stream.md, "Columns")."""
+"""How the server streams tables, the schemas of its events, and the faults of a message."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from floodmark.core.source.snapshot import FeedFault, Verdict
+from fastavro import parse_schema
+
+from floodmark.core.snapshot import FeedFault, Verdict
 from floodmark.sources.sqlserver.driver import SourceSession
-from floodmark.sources.sqlserver.sql_files import read_sql
+from floodmark.sources.sqlserver.tables import read_sql
+
+# --------------------------------------------------------------------------------------------------------------------
+# How the server streams tables: ``sys.sp_help_change_feed_table`` (docs/reference/event_stream.md, "Columns").
+
 
 _IN_ORDER = (1, 2)
 """The partition schemes StreamGroup and Table. With the others, the events of a row may be in several partitions."""
@@ -65,3 +72,75 @@ def read_options(session: SourceSession, tables: Iterable[int]) -> Mapping[int, 
         )
         for row in rows
     }
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The Avro schemas of the format: the envelope, and its data in two versions.
+#
+# Microsoft's page of the preview lists the data without ``finalevent``, the page of August 2026 with it. A datum has no
+# schema and no version with it.
+
+
+Schema = dict[str, Any]
+
+
+def _record(name: str, fields: dict[str, Any]) -> Schema:
+    return {"type": "record", "name": name, "fields": [{"name": key, "type": kind} for key, kind in fields.items()]}
+
+
+def _data(*, has_final_event: bool) -> Schema:
+    final_event = {"finalevent": "boolean"} if has_final_event else {}
+    transaction = {
+        "commitlsn": "string",
+        "beginlsn": "string",
+        "sequencenumber": "int",
+        **final_event,
+        "committime": "string",
+    }
+    source = {
+        **dict.fromkeys(("db", "schema", "tbl"), "string"),
+        "cols": {"type": "array", "items": _record("Column", {"name": "string", "type": "string", "index": "int"})},
+        "pkkey": {"type": "array", "items": _record("PkKey", {"columnname": "string", "value": "string"})},
+        "transaction": _record("Transaction", transaction),
+    }
+    row = {"old": "string", "current": "string"}
+    return _record("Data", {"eventsource": _record("EventSource", source), "eventrow": _record("EventRow", row)})
+
+
+_TEXTS = ("specversion", "type", "source", "id", "logicalid", "time", "datacontenttype", "operation")
+_ENVELOPE = {**dict.fromkeys(_TEXTS, "string"), "segmentindex": "int", "finalsegment": "boolean", "data": "bytes"}
+
+
+def _parsed(schema: Schema) -> Schema:
+    parsed = parse_schema(schema)
+    if not isinstance(parsed, dict):
+        raise TypeError
+    return parsed
+
+
+ENVELOPE_SCHEMA = _parsed(_record("ChangeEvent", _ENVELOPE))
+DATA_SCHEMA = _parsed(_data(has_final_event=True))
+PREVIEW_DATA_SCHEMA = _parsed(_data(has_final_event=False))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The faults of messages. No text of them contains a value of a row.
+#
+# A name of a column or of an attribute may be in a text, and a declared type: they are the shape of a table, not a row.
+
+
+class EventFaultError(Exception):
+    """The base of all faults of a message or of what it contains."""
+
+
+class PoisonError(EventFaultError):
+    """A message that cannot be read: it belongs in quarantine, and the others are read."""
+
+
+class UnknownVersionError(EventFaultError):
+    """A message in another version of the format: it may be a change that a table must not miss."""
+
+    def __init__(self, text: str, data: object) -> None:
+        super().__init__(text)
+        self.data = data
+        """The attribute of the message."""

@@ -6,29 +6,86 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
 
 from floodmark.core.errors import FloodmarkError
-from floodmark.core.interval import Interval
-from floodmark.core.job_variables import SOURCE_VARIABLE
-from floodmark.core.source.history import LogEntry
-from floodmark.core.window.columns import value_columns
-from floodmark.core.window.members import MemberRead
-from floodmark.core.window.plan import LoadKind, TablePlan
-from floodmark.sources.event_stream.connection import StreamConnection
-from floodmark.sources.event_stream.divided_pass import unite_reads
-from floodmark.sources.event_stream.pass_state import PassState
-from floodmark.sources.event_stream.source import require_primary
-from floodmark.sources.event_stream.stream_pass import Found, StreamPass
-from floodmark.sources.event_stream.table_rows import MASK, OPERATION, OWN_COLUMNS, POSITION
+from floodmark.core.plan import LoadKind, MemberRead, TablePlan, WindowPlan, value_columns
+from floodmark.core.position import Interval
+from floodmark.core.schema import TableName
+from floodmark.core.settings import SOURCE_VARIABLE
+from floodmark.core.snapshot import LogEntry
+from floodmark.sources.event_stream.envelope import parse_envelope
+from floodmark.sources.event_stream.epochs import MOST_CARRIED_BYTES, PartitionMark, are_marked
+from floodmark.sources.event_stream.rows import MASK, OPERATION, OWN_COLUMNS, POSITION
+from floodmark.sources.event_stream.source import StreamConnection, require_primary
+from floodmark.sources.event_stream.stream_pass import Found, PassState, StreamPass
 from floodmark.sources.event_stream.transport import EventStream
 from floodmark.sources.sqlserver.driver import SourceSession
-from floodmark.sources.sqlserver.rows.reader import SqlServerReader
-from floodmark.sync.ports.reader import RowShape
+from floodmark.sources.sqlserver.rows import SqlServerReader
+from floodmark.sync.ports import RowShape, TableParts
+
+# --------------------------------------------------------------------------------------------------------------------
+# The marks of passes over different partitions of a stream, put together as one pass over all would have written them.
+#
+# A server writes the segments of an event into one partition, unless its stream group has no partition key. So a pass
+# over some partitions nearly always has all that it needs, and the marks show where it has not.
+
+
+_Marks = Mapping[str, PartitionMark]
+
+
+def unite_reads(reads: Mapping[int, Sequence[MemberRead]]) -> Mapping[int, Sequence[MemberRead]] | None:
+    """Return the reads of the partitions of each table, with the evidence of all of them for epochs.
+
+    None where only one pass over all partitions can know what to do: with an event whose segments are in several, with
+    one that was given up as incomplete, or with more segments than are carried.
+    """
+    marks = {
+        number: {read.member: PartitionMark.parse(read.after) for read in found if read.after}
+        for number, found in reads.items()
+    }
+    if any(_has_lost(found, marks[number]) or _carries_apart(marks[number]) for number, found in reads.items()):
+        return None
+    every = [mark for found in marks.values() for mark in found.values()]
+    is_marked = are_marked(mark.epoch for mark in every if mark.epoch)
+    return {
+        number: [_with_evidence(read, marks[number], is_marked=is_marked) for read in found]
+        for number, found in reads.items()
+    }
+
+
+def _has_lost(reads: Iterable[MemberRead], marks: _Marks) -> bool:
+    return any(
+        marks[read.member].lost and not (read.before and PartitionMark.parse(read.before).lost)
+        for read in reads
+        if read.member in marks
+    )
+
+
+def _carries_apart(marks: _Marks) -> bool:
+    """Return whether an event has segments in several partitions, or all segments together are too many."""
+    places: dict[str, str] = {}
+    carried_bytes = 0
+    for member, mark in marks.items():
+        for each in mark.carried:
+            carried_bytes += len(each.body)
+            if places.setdefault(parse_envelope(each.body).logical_id.text, member) != member:
+                return True
+    return carried_bytes > MOST_CARRIED_BYTES
+
+
+def _with_evidence(read: MemberRead, marks: _Marks, *, is_marked: bool) -> MemberRead:
+    mark = marks.get(read.member)
+    if mark is None or mark.epoch is None or mark.epoch.is_marked == is_marked:
+        return read
+    return replace(read, after=str(replace(mark, epoch=replace(mark.epoch, is_marked=is_marked))))
+
+
+# --------------------------------------------------------------------------------------------------------------------
 
 
 def open_event_reader(plan: TablePlan, end: LogEntry) -> EventReader:
@@ -49,7 +106,7 @@ def _connection() -> StreamConnection:
 
 @dataclass(frozen=True)
 class EventReader(SqlServerReader):
-    """``sync.ports.reader.TableReader``."""
+    """``sync.ports.TableReader``."""
 
     stream: EventStream
 
@@ -84,7 +141,7 @@ class EventReader(SqlServerReader):
 
 @dataclass(frozen=True)
 class EventPassReader:
-    """``sync.ports.reader.SharedReader``."""
+    """``sync.ports.SharedReader``."""
 
     tables: Mapping[int, TablePlan]
     database: str
@@ -124,3 +181,14 @@ class EventPassReader:
             for partition, end in state.ends.items():
                 found[partition] = max(found.get(partition, 0), end - state.begins.get(partition, 0))
         return found
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The parts in which the changes of a window are read: a table of a stream is one part.
+#
+# Segments of an event may be in several partitions, and one task joins them.
+
+
+def plan_event_parts(plan: WindowPlan, most: int) -> Mapping[TableName, TableParts]:
+    """Return the part of each table. ``most`` is not used."""
+    return {table.source: TableParts([table.interval]) for table in plan.tables if table.interval is not None}

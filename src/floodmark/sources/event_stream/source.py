@@ -6,29 +6,60 @@ moments, as those of a fleet (ADR 65). Where a table was read to is in its marks
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
+from floodmark.core.capture import Beat, bracket_table, insert_beat, literal, make_beats
+from floodmark.core.doctor.stream import (
+    OldestMessage,
+    ServerStream,
+    StreamedTable,
+    StreamFacts,
+    StreamGroup,
+    StreamRetention,
+    UnreadMessages,
+)
+from floodmark.core.drift.proposals import CDC_DRIFT_WORDS, DriftWords, RowsAtRisk
 from floodmark.core.errors import ConfigError
-from floodmark.core.lsn import LsnAbsence
-from floodmark.core.position import Position
+from floodmark.core.position import LsnAbsence, Position, Version
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.source.feed import InstanceIdentity, MemberMark
-from floodmark.core.source.snapshot import CaptureInstance, FeedFault, SourceSnapshot, TableSnapshot, Verdict
-from floodmark.core.version import Version
-from floodmark.sources.event_stream.connection import StreamConnection
-from floodmark.sources.event_stream.epochs import Epoch, are_marked, epochs_of_load, missed_epoch
-from floodmark.sources.event_stream.marks import LoadedCommit, PartitionMark, oldest
+from floodmark.core.settings import DriftClass
+from floodmark.core.snapshot import (
+    CaptureInstance,
+    FeedFault,
+    InstanceIdentity,
+    MemberMark,
+    Sentences,
+    SourceSnapshot,
+    SourceWords,
+    TableSnapshot,
+    Verdict,
+)
+from floodmark.sources.event_stream.change import LOWEST, end_of_commit
+from floodmark.sources.event_stream.epochs import (
+    Epoch,
+    LoadedCommit,
+    PartitionMark,
+    Tail,
+    are_marked,
+    epochs_of_load,
+    missed_epoch,
+    oldest,
+    read_tail,
+    unread_ranges,
+)
 from floodmark.sources.event_stream.options import WHOLE, StreamOptions, read_options
-from floodmark.sources.event_stream.pass_state import SEGMENTS_WITHIN
-from floodmark.sources.event_stream.positions import LOWEST, end_of_commit
-from floodmark.sources.event_stream.tail import Tail, read_tail
-from floodmark.sources.event_stream.transport import PartitionEnds
-from floodmark.sources.event_stream.words import STREAM_WORDS
-from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, connect
-from floodmark.sources.sqlserver.identity import build_identity
-from floodmark.sources.sqlserver.sql_files import read_sql
+from floodmark.sources.event_stream.stream_pass import SEGMENTS_WITHIN
+from floodmark.sources.event_stream.transport import CaptureFolder, EventStream, KafkaTopic, PartitionEnds, Place
+from floodmark.sources.sqlserver.driver import (
+    CONTROL_TIMEOUT_SECONDS,
+    SourceSession,
+    SqlServerConnection,
+    build_identity,
+    connect,
+)
 from floodmark.sources.sqlserver.tables import (
     FoundTable,
     Row,
@@ -37,7 +68,123 @@ from floodmark.sources.sqlserver.tables import (
     find_table,
     grouped,
     read_source_column,
+    read_sql,
 )
+from floodmark.sync.drift_ledger import DriftFacts, TableDetails
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``StreamConnection``: the database whose changes are streamed, and the topic that has them.
+
+
+_TRANSPORTS: dict[str, type[CaptureFolder | KafkaTopic]] = {"folder": CaptureFolder, "kafka": KafkaTopic}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamConnection:
+    """A source of kind ``event_stream``. It travels to the load job as JSON."""
+
+    database: SqlServerConnection
+    stream: CaptureFolder | KafkaTopic
+
+    @classmethod
+    def from_json(cls, text: str) -> StreamConnection:
+        """Return the connection that ``to_json`` wrote. Raises ValueError or TypeError for any other text."""
+        document = json.loads(text)
+        transport = _TRANSPORTS[document["transport"]]
+        return cls(SqlServerConnection(**document["database"]), transport(**document["stream"]))
+
+    def to_json(self) -> str:
+        """Return the connection as JSON, with its passwords: for an environment variable, never a log."""
+        transport = next(name for name, kind in _TRANSPORTS.items() if isinstance(self.stream, kind))
+        document = {"database": asdict(self.database), "transport": transport, "stream": asdict(self.stream)}
+        return json.dumps(document)
+
+    def portable(self) -> StreamConnection:
+        """Return the connection with the contents of its files, for other machines. Raises ValueError."""
+        return StreamConnection(self.database.portable(), self.stream.portable())
+
+    @property
+    def hosts(self) -> Mapping[str, str]:
+        """Return the hosts that are read, by what they are."""
+        brokers = self.stream.hosts
+        return {"source": self.database.host, **({"stream": brokers[0]} if brokers else {})}
+
+    def open_stream(self) -> EventStream:
+        """Return the topic. Raises ConfigError where the library that reads it is not installed."""
+        if isinstance(self.stream, CaptureFolder):
+            return self.stream
+        try:
+            from floodmark.sources.event_stream.kafka import KafkaStream  # noqa: PLC0415  (an extra)
+        except ImportError:
+            raise ConfigError(
+                str(self.stream), "the package confluent-kafka is not installed.", "Install floodmark[kafka]."
+            ) from None
+        return KafkaStream(self.stream)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The sentences of verdicts and of drift about an event stream.
+
+
+_ADD = "Run sys.sp_add_object_to_event_stream_group for it"
+
+
+class StreamWords(SourceWords):
+    """The sentences about change event streaming."""
+
+    def describe_capture(self, capture_running: bool | None) -> str:
+        return "the server streams changes as events"
+
+    def not_enabled(self, database: str) -> Sentences:
+        return Sentences(
+            f"change event streaming is not enabled in database {database}.",
+            "Run sys.sp_enable_event_stream there, create a stream group, and add the tables to it.",
+        )
+
+    def no_permission(self) -> Sentences:
+        return Sentences("the login may not read the table.", "Grant the login SELECT on it.")
+
+    def no_feed(self, wanted: str | None, others: tuple[str, ...], read: InstanceIdentity | None) -> Sentences:
+        was = " It was when it was read last: the changes since then are only in the table itself." if read else ""
+        return Sentences(f"the changes of the table are not streamed.{was}", f"{_ADD}.")
+
+    def describe_feed(self, identity: InstanceIdentity) -> str:
+        return f"the events of {identity.name} (object {identity.object_id})"
+
+    def replaced(self, found: InstanceIdentity, known: InstanceIdentity) -> str:
+        return "the table was dropped and created again, or the stream was set up again. Changes in between are lost."
+
+    def expired(self, watermark: Position, low_end: str) -> Sentences:
+        return Sentences("events after the marks are no longer in the stream.", "run more often.")
+
+
+STREAM_WORDS = StreamWords()
+
+STREAM_DRIFT_WORDS = DriftWords(
+    {
+        **CDC_DRIFT_WORDS.effects,
+        DriftClass.COLUMN_ADDED: "It is read from now on. The values that existing rows got by its default are no "
+        "events: in the target they are NULL until the row changes.",
+        DriftClass.TYPE_NARROWED: "The target's column stays as wide as it is.",
+        DriftClass.TABLE_DROPPED: "Its changes are no longer streamed. The target stays as it is.",
+        DriftClass.CDC_DISABLED: "Later changes are not streamed. The target stays as it is.",
+        DriftClass.INSTANCE_REPLACED: "Changes between the two are not streamed.",
+    },
+    {
+        **CDC_DRIFT_WORDS.advice,
+        DriftClass.COLUMN_ADDED: "Where these values are needed, load them: floodmark reload.",
+        DriftClass.KEY_CHANGED: "Give the target the same key by hand, or change it back at the source; then end the "
+        "hold.",
+        DriftClass.CDC_DISABLED: f"{_ADD} and reload the table: changes made in between are only in the table itself.",
+    },
+    effect_of_obstacle="Events leave such a column out. Its values can never reach the target.",
+    keeps_ddl=False,
+    has_instances=False,
+)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+
 
 _BEGINNING = datetime(1970, 1, 1)
 _NEVER_STREAMED = frozenset(
@@ -66,7 +213,7 @@ NOT_IN_SIGHT = FeedFault(
 
 
 class EventStreamSource:
-    """``sync.ports.source.Source``, with one connection to the database per call."""
+    """``sync.ports.Source``, with one connection to the database per call."""
 
     def __init__(self, connection: StreamConnection) -> None:
         self._connection = connection
@@ -302,3 +449,128 @@ def _read_tables(session: SourceSession, tables: Sequence[TableName]) -> _Tables
     )
     found = build_tables(described, masked, filters)
     return _Tables(found, columns, keys, read_options(session, [table.object_id for table in found]))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The facts about a stream for a diagnosis.
+
+
+_MarksOfTables = Mapping[TableName, Sequence[MemberMark]]
+
+
+def read_stream_facts(connection: StreamConnection, tables: Collection[int], marks: _MarksOfTables) -> StreamFacts:
+    """Return the facts. ``tables``: object_ids. ``marks``: where tables were read to, as far as it is known.
+
+    Raises ConfigError for a stream that cannot be reached, and SourceError for the database.
+    """
+    stream = connection.open_stream()
+    ends = stream.read_ends()
+    with connect(connection.database, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
+        server = _read_server(session, tables)
+    messages = sum(end.high - end.low for end in ends.values())
+    return StreamFacts(stream.topic, len(ends), messages, server, _read_retention(stream, ends, marks))
+
+
+def _read_retention(
+    stream: EventStream, ends: Mapping[int, PartitionEnds], marks: _MarksOfTables
+) -> StreamRetention | None:
+    oldest = [(number, end.low) for number, end in ends.items() if end.low < end.high]
+    unread = {
+        table: [(number, begin) for number, begin, _ in unread_ranges(found, ends)]
+        for table, found in marks.items()
+        if any(each.mark for each in found)  # others are not loaded yet
+    }
+    kept = stream.read_retention({*oldest, *(place for places in unread.values() for place in places)})
+    if kept is None:
+        return None
+    return StreamRetention(
+        kept.rules,
+        kept.refusal,
+        tuple(OldestMessage(*place, kept.times.get(place)) for place in oldest),
+        {table: _unread(places, kept.times, marks[table], ends) for table, places in unread.items()},
+    )
+
+
+def _unread(
+    places: Sequence[Place],
+    times: Mapping[Place, datetime],
+    marks: Sequence[MemberMark],
+    ends: Mapping[int, PartitionEnds],
+) -> UnreadMessages:
+    gone = next(_gone(marks, ends), "")
+    return UnreadMessages(min((times[place] for place in places if place in times), default=None), gone)
+
+
+def _gone(marks: Sequence[MemberMark], ends: Mapping[int, PartitionEnds]) -> Iterator[str]:
+    for each in marks:
+        end = ends.get(int(each.member))
+        if end is not None and each.mark and (begin := PartitionMark.parse(each.mark).next) < end.low:
+            yield f"messages {begin} to {end.low - 1} of partition {each.member}"
+
+
+def _read_server(session: SourceSession, tables: Collection[int]) -> ServerStream:
+    rows = session.fetch_named(read_sql("read_stream_settings"))
+    enabled = next((bool(row["is_event_stream_enabled"]) for row in rows if "is_event_stream_enabled" in row), None)
+    groups = tuple(
+        StreamGroup(row["table_group_name"], row["partition_scheme"], row["encoding"])
+        for row in rows
+        # Groups of Synapse Link and mirroring have other numbers, and on older servers no such columns.
+        if row.get("destination_type") == 1 and row.get("encoding") is not None
+    )
+    failed = next(((row["error_number"], row["entry_time"]) for row in rows if "error_number" in row), None)
+    streamed = {
+        table: StreamedTable(options.group, options.has_all_columns, options.has_old_values)
+        for table, options in (read_options(session, tables) if enabled and groups else {}).items()
+    }
+    return ServerStream(enabled, groups, streamed, failed)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``StreamDriftSource``: the details of tables, for schema drift. There are none beyond a snapshot of the database.
+
+
+class StreamDriftSource:
+    """``sync.drift_ledger.DriftSource`` for event streams."""
+
+    def read_drift(self, asked: Mapping[str, TableName]) -> DriftFacts:
+        return DriftFacts({name: TableDetails() for name in asked}, ())
+
+    def read_risk(self, table: TableName, instance: str, since: Position | None) -> RowsAtRisk:
+        """Return unknown numbers: a value by a default does not differ from another."""
+        return RowsAtRisk(None)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``StreamBeats``: the heartbeat table of a database whose changes are streamed.
+
+
+class StreamBeats:
+    """``sync.ports.Beats``, with one connection to the database per call."""
+
+    def __init__(self, connection: SqlServerConnection) -> None:
+        self._connection = connection
+
+    def read_beat(self, table: TableName) -> Beat:
+        name = bracket_table(table)
+        with self._connect() as session:
+            [(object_id,)] = session.fetch("SELECT OBJECT_ID(?, N'U')", (name,))
+            if object_id is None:
+                raise ConfigError(
+                    str(table), "the heartbeat table does not exist, or the login may not see it.", _script(table)
+                )
+            rows = session.fetch(read_sql("read_stream_beat").format(table=name, literal=literal(name)[1:]))
+        if not rows:
+            raise ConfigError(str(table), "the heartbeat table has no row with id 1.", insert_beat(table))
+        number, age_seconds, may_write = rows[0]
+        return Beat(number, max(float(age_seconds), 0.0), bool(may_write))
+
+    def write_beat(self, table: TableName) -> None:
+        with self._connect() as session:
+            session.fetch_sets(read_sql("write_stream_beat").format(table=bracket_table(table)))
+
+    def _connect(self) -> SourceSession:
+        return connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS)
+
+
+def _script(table: TableName) -> str:
+    return " ".join(make_beats(table))

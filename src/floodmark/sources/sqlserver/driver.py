@@ -1,32 +1,200 @@
-"""Sessions with SQL Server: the only module that uses the driver, mssql-python.
-
-It chooses the ODBC provider, the connection string, TLS and timeouts, and translates the driver's errors. Statements
-and the meaning of their results belong to the kinds of sources.
-"""
+"""Sessions with SQL Server: the connection, its addresses, and the only module that uses the driver, mssql-python."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import logging
 import os
+import re
+import socket
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
+from ipaddress import ip_address
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from floodmark.core.errors import FloodmarkError
+from floodmark.carried_file import path_of, read_file
+from floodmark.core.doctor.server import find_truncated
+from floodmark.core.errors import ConfigError, FloodmarkError
+from floodmark.core.schema import TableName
+from floodmark.core.snapshot import DatabaseIdentity, Survey, SurveyedTable
 from floodmark.sources.sqlserver import errors
-from floodmark.sources.sqlserver.addresses import count_addresses, require_host
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sources.sqlserver.sized_batches import read_sized_batches
+from floodmark.sources.sqlserver.tables import Row, read_sql
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _LOG = logging.getLogger(__name__)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The connection to a source: a value that travels as JSON in an environment variable and hides its password.
+#
+# ``driver`` builds the connection string.
+
+
+Encrypt = Literal["yes", "no", "strict"]
+ApplicationIntent = Literal["ReadWrite", "ReadOnly"]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlServerConnection:
+    """A SQL Server database and the login that opens it. Raises ValueError for an unknown choice."""
+
+    host: str
+    """A name or an address: no protocol, instance or port."""
+    port: int
+    database: str
+    user: str
+    password: str = field(default="", repr=False)
+    encrypt: Encrypt = "yes"
+    """``yes`` (TLS 1.2 inside TDS), ``strict`` (TDS 8) or ``no``."""
+    trust_server_certificate: bool = False
+    """Do not check the certificate."""
+    ca_file: str = ""
+    """The file (PEM) with the only trusted authorities; empty for those of the system."""
+    ca_pem: str = field(default="", repr=False)
+    """The contents of ``ca_file``, where the connection has travelled to another machine."""
+
+    application_intent: ApplicationIntent = "ReadWrite"
+    """``ReadOnly``: a listener of an availability group leads to a readable secondary."""
+    multi_subnet_failover: bool = False
+    """Try all addresses of a listener at once, instead of one after the other."""
+
+    def __post_init__(self) -> None:
+        for name, choices in (("encrypt", get_args(Encrypt)), ("application_intent", get_args(ApplicationIntent))):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected one of {', '.join(choices)}")
+
+    @classmethod
+    def from_json(cls, text: str) -> SqlServerConnection:
+        """Return the connection that ``to_json`` wrote. Raises ValueError or TypeError for any other text."""
+        return cls(**json.loads(text))
+
+    def to_json(self) -> str:
+        """Return the connection as JSON, with the password: for an environment variable, never an argument or a log."""
+        return json.dumps(asdict(self))
+
+    def portable(self) -> SqlServerConnection:
+        """Return the connection with the contents of its file, for other machines. Raises ValueError."""
+        return replace(self, ca_pem=read_file(self.ca_file, str(self), "ca_file")) if self.ca_file else self
+
+    @property
+    def ca_path(self) -> str:
+        """The path of the trusted authorities on this machine; empty for those of the system."""
+        return path_of(self.ca_pem) if self.ca_pem else self.ca_file
+
+    def __str__(self) -> str:
+        return f"{self.user}@{self.host}:{self.port}/{self.database}"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The host of a server: what may be written as one, and the addresses that its name leads to.
+#
+# The listener of an availability group has one address for each subnet.
+
+
+_NAME = re.compile(r"(?!\.)[\w.-]+")
+_SERVER = re.compile(
+    rf"(?:(?P<protocol>tcp|lpc|np|admin):)?(?P<host>{_NAME.pattern})(?:\\(?P<instance>[^\\,:]+))?(?:[,:]\s*(?P<port>\d+))?",
+    re.IGNORECASE,
+)
+"""The ``Server`` of a connection string, as tools for SQL Server take it."""
+
+
+def require_host(host: str, subject: str) -> None:
+    """Raise ConfigError, with what to write, unless the text is the name or the address of one host.
+
+    The driver ignores the name of an instance next to a port, and would connect to another server.
+    """
+    if not _NAME.fullmatch(host) and not _is_address(host):
+        raise ConfigError(subject, f"its host is {host!r}, which {_explain(host)}.", "Correct it in Airflow.")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _explain(host: str) -> str:
+    found = _SERVER.fullmatch(host)
+    if found is None:
+        return "is neither a name nor an address (this machine is localhost)"
+    protocol, name, instance, port = found.group("protocol", "host", "instance", "port")
+    end = f" and {port} as the port" if port else ""
+    if instance:
+        where = end or (
+            f" and the port of the instance {instance} as the port. SQL Server Configuration Manager shows the port, "
+            "and keeps it the same after a restart if it is set there"
+        )
+        return f"names an instance: write {name} as the host{where}"
+    if protocol and protocol.lower() != "tcp":
+        return f"does not name TCP, by which Floodmark connects: write {name} as the host{end}"
+    return f"is more than a name: write {name} as the host{end}"
+
+
+def count_addresses(host: str) -> int:
+    """Return how many addresses the name has; 0 where it cannot be resolved."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return 0
+    return len({sockaddr[0] for *_, sockaddr in found})
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Batches that end at a number of bytes: rows with LOBs have any size, and a whole batch is held in memory.
+
+
+ROWS_AT_ONCE = 16
+"""The most rows to fetch at once. Rows may be much larger than those before them, so that a batch may pass its limit by
+as many rows. Sixteen take hardly longer per row than hundreds."""
+
+
+def read_sized_batches(
+    fetch: Callable[[int], pa.RecordBatch], batch_rows: int, batch_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches of at most so many rows, which end as soon as they have so many bytes.
+
+    fetch: returns the next rows, at most the given number; an empty batch at the end.
+    """
+    held: list[pa.RecordBatch] = []
+    held_rows = held_bytes = 0
+    rows = 1
+    largest = 1  # the most bytes of a row, as the mean of the rows that were fetched with it
+    while (fetched := fetch(rows)).num_rows:
+        held.append(fetched)
+        held_rows += fetched.num_rows
+        held_bytes += fetched.nbytes
+        largest = max(largest, fetched.nbytes // fetched.num_rows)
+        if held_bytes >= batch_bytes or held_rows >= batch_rows:
+            yield _joined(held)
+            held, held_rows, held_bytes = [], 0, 0
+        rows = max(1, min(2 * rows, ROWS_AT_ONCE, batch_rows - held_rows, (batch_bytes - held_bytes) // largest))
+    if held:
+        yield _joined(held)
+
+
+def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
+    import pyarrow as pa  # noqa: PLC0415  (only reading processes need it)
+
+    return held[0] if len(held) == 1 else pa.concat_batches(held)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Sessions with SQL Server: the only module that uses the driver, mssql-python.
+#
+# It chooses the ODBC provider, the connection string, TLS and timeouts, and translates the driver's errors. Statements
+# and the meaning of their results belong to the kinds of sources.
+
+
 _PROVIDER_VARIABLE = "MSSQL_PYTHON_NATIVE_PROVIDER"
 _RUST_PROVIDER = "mssql-odbc"
 _CA_VARIABLE = "SSL_CERT_FILE"
@@ -303,3 +471,52 @@ def _sqlstate(error: Exception, candidates: Sequence[str]) -> str:
         if known is not None and known.driver_error == getattr(error, "driver_error", None):
             return state
     return ""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The identity of the database that answered a snapshot.
+
+
+def build_identity(database: str, server: str | None, guid: object, group_id: object) -> DatabaseIdentity | None:
+    """Return the identity from the columns of a snapshot; None where the server does not show its name."""
+    if server is None:
+        return None
+    texts = (None if each is None else str(each).lower() for each in (guid, group_id))
+    return DatabaseIdentity(server, database, *texts)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Modules of a database, such as procedures, that truncate tables.
+
+
+def list_truncating(modules: Iterable[Row]) -> dict[TableName, tuple[str, ...]]:
+    """Return the modules that truncate a table, by table. modules: their schema, name and definition."""
+    found: dict[TableName, tuple[str, ...]] = {}
+    for schema, name, definition in modules:
+        for table in find_truncated(definition or "", schema):
+            found[table] = (*found.get(table, ()), str(TableName(schema, name)))
+    return found
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The survey of a database: its tables, their sizes and their keys.
+
+
+def survey_database(at: SqlServerConnection) -> Survey:
+    """Return the database of a connection. Raises SourceUnavailableError, SourceLoginError."""
+    with connect(at) as session:
+        databases, tables, columns = session.fetch_sets(read_sql("list_user_tables"))
+    keys: dict[int, list[str]] = {}
+    for object_id, column in columns:
+        keys.setdefault(object_id, []).append(column)
+    ((database, has_cdc),) = databases
+    found = tuple(
+        SurveyedTable(
+            TableName(schema, name),
+            None if rows is None else int(rows),
+            tuple(keys.get(object_id, ())),
+            has_cdc=bool(is_tracked),
+        )
+        for schema, name, object_id, is_tracked, rows in tables
+    )
+    return Survey(database, has_cdc=bool(has_cdc), tables=found)

@@ -1,14 +1,20 @@
-"""The tables of a source: what the result sets of ``read_tables.sql`` say about them. No I/O."""
+"""The tables of a source: what the result sets of ``read_tables.sql`` contain, and the T-SQL of package and DBA."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from floodmark.core.capture import bracket_table
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, TableName
-from floodmark.core.source.scripts import bracket_table
+
+# --------------------------------------------------------------------------------------------------------------------
+# The tables of a source: what the result sets of ``read_tables.sql`` say about them. No I/O.
+
 
 _TWO_BYTE_TYPES = frozenset({"nchar", "nvarchar", "sysname"})
 _LENGTH_TYPES = frozenset({"char", "varchar", "binary", "varbinary"}) | _TWO_BYTE_TYPES
@@ -98,3 +104,32 @@ def grouped(rows: Iterable[Row]) -> dict[int, list[Row]]:
     for row in rows:
         groups.setdefault(row[0], []).append(row)
     return groups
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Identifiers in T-SQL. They come from the server's own results; values are bound and never written into a text.
+
+
+CDC_SCHEMA = "cdc"
+
+
+def change_table(instance: str) -> str:
+    """Return the quoted name of an instance's change table."""
+    return bracket_table(TableName(CDC_SCHEMA, f"{instance}_CT"))
+
+
+def net_changes_function(instance: str) -> str:
+    """Return the quoted name of an instance's net changes function."""
+    return bracket_table(TableName(CDC_SCHEMA, f"fn_cdc_get_net_changes_{instance}"))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The T-SQL that is read from files: ``include/sql/source`` of the repository, which is part of the package's data.
+#
+# The folder ``sql`` next to this module is a link to it, so that there is one copy and a wheel has the files.
+
+
+@cache
+def read_sql(name: str) -> str:
+    """Return the text of ``<name>.sql``. Raises FileNotFoundError for a name that has no file."""
+    return (Path(__file__).parent / "sql" / f"{name}.sql").read_text(encoding="utf-8")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from floodmark.app.status_texts import headroom_text, remarks
-from floodmark.core.status.report import PipelineStatus, TableStatus
-from floodmark.core.upkeep.retention import HOLD_MINUTES
+from floodmark.app.status import headroom_text, remarks
+from floodmark.core.status import PipelineStatus, TableStatus
+from floodmark.core.upkeep import HOLD_MINUTES
 
 ORDERS = TableStatus(source="dbo.Orders", target="shop.orders", verdict="ready", headroom_seconds=258_900.0)
 LINES = replace(ORDERS, source="dbo.OrderLines", target="shop.order_lines")

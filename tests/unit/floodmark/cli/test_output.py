@@ -10,19 +10,24 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from floodmark.cli.alert_lists import print_alerts
-from floodmark.cli.findings import print_findings
-from floodmark.cli.grid import Column, Grid, GridRow, print_line
-from floodmark.cli.status_grid import print_status
-from floodmark.cli.tables import print_run, print_verification, verification_remarks
+from floodmark.cli.runs import print_findings
+from floodmark.cli.tables import (
+    Column,
+    Grid,
+    GridRow,
+    print_alerts,
+    print_line,
+    print_run,
+    print_status,
+    print_verification,
+    verification_remarks,
+)
 from floodmark.core.alert import Alert
-from floodmark.core.doctor.finding import Finding, Grade
-from floodmark.core.lsn import Lsn
+from floodmark.core.doctor.server import Finding, Grade
+from floodmark.core.plan import AdvanceResult, LoadKind, PublishedTable, TableCounts
+from floodmark.core.position import Lsn
 from floodmark.core.schema import TableName
-from floodmark.core.status.report import LastWindow, PipelineStatus, TableStatus
-from floodmark.core.status.verification import RowDifference, TableVerification
-from floodmark.core.window.plan import LoadKind, TableCounts
-from floodmark.core.window.published import AdvanceResult, PublishedTable
+from floodmark.core.status import LastWindow, PipelineStatus, RowDifference, TableStatus, TableVerification
 from floodmark.sync.alerts import OpenAlert
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)

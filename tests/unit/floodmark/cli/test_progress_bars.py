@@ -15,10 +15,10 @@ import pytest
 from rich.console import Console
 
 from floodmark.cli.process import explained, log_plainly
-from floodmark.cli.progress_bars import DrawnProgress, LinesAbove, can_draw, drawn_progress
+from floodmark.cli.progress import DrawnProgress, LinesAbove, can_draw, drawn_progress
 from floodmark.core.errors import OperatorError
+from floodmark.core.progress import ReadKind, ReadProgress, StepProgress
 from floodmark.core.schema import TableName
-from floodmark.core.status.read_progress import ReadKind, ReadProgress, StepProgress
 from terminal_screen import TerminalScreen
 
 DETAIL = ReadProgress(
@@ -30,9 +30,9 @@ READING = StepProgress("window 12: reading", 35.0, 8, 2)
 ENDED = """
 import os, signal, sys
 from rich.console import Console
-from floodmark.cli.progress_bars import drawn_progress
+from floodmark.cli.progress import drawn_progress
 from floodmark.core.schema import TableName
-from floodmark.core.status.read_progress import ReadKind, ReadProgress
+from floodmark.core.progress import ReadKind, ReadProgress
 
 sys.stdout.isatty = lambda: True
 console = Console(file=sys.stdout, width=80, height=24, _environ={"TERM": "xterm"})

@@ -7,10 +7,10 @@ import time
 import pytest
 from typer.testing import CliRunner
 
-from floodmark.cli import questions
+from floodmark.cli import runs
 from floodmark.cli.main import app
 from floodmark.core.errors import ConfigError, WarehouseUnavailableError
-from floodmark.core.status.report import PipelineStatus, TableStatus
+from floodmark.core.status import PipelineStatus, TableStatus
 
 SHOP = PipelineStatus("shop", None, None, (TableStatus("dbo.Orders", "shop.orders"),))
 
@@ -30,7 +30,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, *answers: list[PipelineStatus] | Exce
         if not left:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(questions, "_read_statuses", read)
+    monkeypatch.setattr(runs, "_read_statuses", read)
     monkeypatch.setattr(time, "sleep", sleep)
     result = CliRunner().invoke(app, ["status", "--watch", "2"])
     return result.exit_code, result.output, pauses

@@ -8,9 +8,8 @@ import yaml
 from pydantic import BaseModel
 
 from floodmark.config import Config, PipelineConfig, RuleConfig, TableConfig, load_config
-from floodmark.config.alerts import AlertsConfig, EmailConfig
-from floodmark.config.retention import RetentionConfig
-from floodmark.config.upkeep import CaptureConfig
+from floodmark.config.models import AlertsConfig, EmailConfig
+from floodmark.config.sections import CaptureConfig, RetentionConfig
 
 PAGE = (Path(__file__).resolve().parents[4] / "docs" / "configuration.md").read_text(encoding="utf-8")
 

@@ -8,7 +8,7 @@ import pytest
 
 from floodmark.config.loading import load_config
 from floodmark.core.errors import ConfigError
-from floodmark.core.policies import DriftClass, DriftPolicy, OnGap
+from floodmark.core.settings import DriftClass, DriftPolicy, OnGap
 
 CONFIG = """
 sources: {{shop: {{conn_id: shop_mssql, drift: {{schedule: "@hourly"}}}}}}

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 
 from floodmark.config import load_config
 from floodmark.config.first import first_config
-from floodmark.core.naming import IDENTIFIER_MAX_BYTES
-from floodmark.core.schema import TableName
-from floodmark.core.source.survey import SurveyedTable
+from floodmark.core.schema import IDENTIFIER_MAX_BYTES, TableName
+from floodmark.core.snapshot import SurveyedTable
 
 LONG = "CRONUS International Ltd_$Sales Invoice Line$437dbf0e-84ff-417a-965d-ed2bb9650972"
 

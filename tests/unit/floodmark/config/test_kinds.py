@@ -11,10 +11,10 @@ import pytest
 from floodmark.config import dump_config, load_config
 from floodmark.config.kinds import KINDS
 from floodmark.config.models import SourceConfig
+from floodmark.core.capture import HeartbeatSettings
 from floodmark.core.errors import ConfigError
-from floodmark.core.policies import ALLOWED, DriftClass, DriftPolicy, KeySpelling, NetSource
 from floodmark.core.schema import TableName
-from floodmark.core.source.beats import HeartbeatSettings
+from floodmark.core.settings import ALLOWED, DriftClass, DriftPolicy, KeySpelling, NetSource
 from floodmark.wiring.sources import SOURCES
 
 Write = Callable[..., Path]

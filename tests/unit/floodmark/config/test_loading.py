@@ -7,9 +7,8 @@ import pytest
 
 from floodmark.config import dump_config, load_config
 from floodmark.core.errors import ConfigError
-from floodmark.core.policies import Deletes, NetSource, OnFailure, OnGap, Rule, TemporalPolicy, WhenAdded
 from floodmark.core.schema import TableName
-from floodmark.core.settings import TableSettings
+from floodmark.core.settings import Deletes, NetSource, OnFailure, OnGap, Rule, TableSettings, TemporalPolicy, WhenAdded
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodmark.config.stops import planned_stop
-from floodmark.config.upkeep import CaptureConfig
+from floodmark.config.sections import CaptureConfig, planned_stop
 
 DAYTIME = {"stop": "0 8 * * 1-5", "start": "0 18 * * 1-5"}
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodmark.core.change import bits_by_byte, changed_ordinals, is_changed
+from floodmark.core.schema import bits_by_byte, changed_ordinals, is_changed
 
 
 @pytest.mark.parametrize(

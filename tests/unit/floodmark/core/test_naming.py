@@ -1,11 +1,18 @@
 import dataclasses
 
 from change_histories import histories_plan
-from floodmark.core.lsn import Lsn
-from floodmark.core.naming import IDENTIFIER_MAX_BYTES, keep_column, optional_columns, quote_table
-from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
-from floodmark.core.window.plan import LoadKind, WindowPlan
-from floodmark.core.window.staging_names import staging_prefix, staging_table
+from floodmark.core.plan import LoadKind, WindowPlan, staging_prefix, staging_table
+from floodmark.core.position import Lsn
+from floodmark.core.schema import (
+    IDENTIFIER_MAX_BYTES,
+    MAX_LENGTH,
+    SourceColumn,
+    SourceTable,
+    TableName,
+    keep_column,
+    optional_columns,
+    quote_table,
+)
 
 
 def two_attempts(kind: LoadKind) -> list[WindowPlan]:

@@ -7,11 +7,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from floodmark.core.lsn import LsnAbsence
+from floodmark.core.planning import measure_plan
+from floodmark.core.position import LsnAbsence
 from floodmark.core.schema import TableName
-from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot
-from floodmark.core.source.state import TableState
-from floodmark.core.window.measures import measure_plan
+from floodmark.core.snapshot import SourceSnapshot, TableSnapshot, TableState
 from lsns import lsn
 
 NOON = datetime(2026, 5, 1, 12)

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodmark.core.lsn import Lsn
-from floodmark.core.positions import parse_position, read_position
-from floodmark.core.version import Version
+from floodmark.core.position import Lsn, Version, parse_position, read_position
 
 NEWEST = (1 << 48) - 2
 numbers = st.integers(0, NEWEST)

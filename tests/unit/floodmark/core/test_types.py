@@ -1,8 +1,8 @@
 import pytest
 
 from floodmark.core.errors import ConfigError
-from floodmark.core.policies import TemporalPolicy
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
+from floodmark.core.settings import TemporalPolicy
 from floodmark.core.types import Kind, WarehouseType, list_losses, warehouse_type
 
 TABLE = SourceTable(TableName("dbo", "T"), (), ())

@@ -13,8 +13,8 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 
 from floodmark.core.alert import Alert
 from floodmark.core.schema import TableName
-from floodmark.orchestration import alert_notes
-from floodmark.orchestration.alert_notes import VariableNotes
+from floodmark.orchestration import tasks
+from floodmark.orchestration.tasks import VariableNotes
 from floodmark.sync.alerts import Delivery
 
 ALERT = Alert(
@@ -27,7 +27,7 @@ NOTE = Delivery(ALERT, datetime(2026, 5, 1, tzinfo=UTC), notified={"chat"})
 def kept(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The variables of an Airflow."""
     kept: dict[str, Any] = {}
-    monkeypatch.setattr(alert_notes, "_is_inside_airflow", lambda: True)
+    monkeypatch.setattr(tasks, "_is_inside_airflow", lambda: True)
     monkeypatch.setattr(Variable, "get", lambda name, **_: kept.get(name))
     monkeypatch.setattr(Variable, "set", lambda name, value, **_: kept.update({name: value}))
     return kept
@@ -52,15 +52,15 @@ def test_note_that_cannot_be_read_costs_no_more_than_itself(
     kept: dict[str, Any], caplog: pytest.LogCaptureFixture, spoil: Callable[[Any], Any]
 ) -> None:
     VariableNotes().write({"k": NOTE})
-    (row,) = kept[alert_notes.VARIABLE]
-    kept[alert_notes.VARIABLE] = [spoil(row), row]
+    (row,) = kept[tasks.VARIABLE]
+    kept[tasks.VARIABLE] = [spoil(row), row]
     assert VariableNotes().read() == {"k": NOTE}
     assert "Could not read a note" in caplog.text
 
 
 @pytest.mark.parametrize("content", [None, [], {}, "text", 7])
 def test_variable_that_holds_something_else_counts_as_no_notes(kept: dict[str, Any], content: Any) -> None:
-    kept[alert_notes.VARIABLE] = content
+    kept[tasks.VARIABLE] = content
     assert VariableNotes().read() == {}
 
 

@@ -6,7 +6,7 @@ import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from floodmark.orchestration.pages.live_reads import LiveReads
+from floodmark.orchestration.pages.content import LiveReads
 
 
 def test_result_is_shared_while_it_is_new_and_by_key() -> None:

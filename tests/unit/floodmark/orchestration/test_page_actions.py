@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from floodmark.orchestration.pages.actions import TableAction, actions_on, approval_params
+from floodmark.orchestration.pages.content import TableAction, actions_on, approval_params
 
 DAGS = ("cdc_shop", "cdc_load_shop")
 

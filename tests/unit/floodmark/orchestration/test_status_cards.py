@@ -7,11 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from floodmark.core.status.report import AlertStatus, LastWindow, PipelineStatus, TableStatus
-from floodmark.orchestration.pages.cards import Card, card_of, select, summary
-from floodmark.orchestration.pages.dag_states import DagState
-from floodmark.orchestration.pages.paging import page_of
-from floodmark.orchestration.pages.rows import rows_of
+from floodmark.core.status import AlertStatus, LastWindow, PipelineStatus, TableStatus
+from floodmark.orchestration.pages.cards import Card, DagState, card_of, page_of, rows_of, select, summary
 
 NOW = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
 ORDERS = TableStatus(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from floodmark.core.status.history import TableWindow
-from floodmark.orchestration.pages.history import charts_of, window_rows
+from floodmark.core.status import TableWindow
+from floodmark.orchestration.pages.content import charts_of, window_rows
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 WINDOW = TableWindow(

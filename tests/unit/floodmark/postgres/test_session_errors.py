@@ -8,8 +8,7 @@ from floodmark.core.errors import (
     WarehouseAdminError,
     WarehouseUnavailableError,
 )
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.session import by_sqlstate, open_transaction, translate
+from floodmark.postgres.session import WarehouseConnection, by_sqlstate, open_transaction, translate
 
 
 @pytest.mark.parametrize(

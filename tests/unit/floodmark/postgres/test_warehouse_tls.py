@@ -17,8 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from floodmark.core.errors import WarehouseAdminError
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.postgres.session import open_transaction
+from floodmark.postgres.session import WarehouseConnection, open_transaction
 
 REQUEST_BYTES = 8
 NO_TLS, TLS = b"N", b"S"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from floodmark.quality.report import CheckedBatch, render_index
+from floodmark.quality.checks import CheckedBatch, render_index
 
 
 def batch(window_id: int, name: str = "shop.orders.target", **changes: object) -> CheckedBatch:

@@ -7,15 +7,13 @@ from datetime import datetime
 import pytest
 
 from floodmark.core.errors import ConfigError
-from floodmark.core.lsn import Lsn
-from floodmark.core.policies import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
+from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, staging_table
+from floodmark.core.position import Lsn
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.source.feed import InstanceIdentity
-from floodmark.core.source.snapshot import CaptureInstance
-from floodmark.core.window.plan import LoadKind, TableCounts, TablePlan, WindowPlan
-from floodmark.core.window.staging_names import staging_table
-from floodmark.quality.suites import Batch, Check, NoneMeets, NoRows, RowCount, Severity, Unique, build_batches
-from floodmark.sync.ports.warehouse import CheckedRows
+from floodmark.core.settings import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
+from floodmark.core.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.quality.checks import Batch, Check, NoneMeets, NoRows, RowCount, Severity, Unique, build_batches
+from floodmark.sync.ports import CheckedRows
 
 SOURCE = TableName("dbo", "Order Lines")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from floodmark.postgres import sql
-from floodmark.sources.sqlserver import sql_files
+from floodmark.sources.sqlserver import tables
 
 CLONE = Path(__file__).resolve().parents[4]
 
@@ -14,14 +14,14 @@ CLONE = Path(__file__).resolve().parents[4]
 def test_sql_files_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "floodmark.windows" in sql.read_sql("ensure_schema")
-    assert "cdc." in sql_files.read_sql("read_snapshot")
+    assert "cdc." in tables.read_sql("read_snapshot")
 
 
 def test_sql_file_that_does_not_exist_is_named() -> None:
     with pytest.raises(FileNotFoundError, match=r"nothing\.sql"):
         sql.read_sql("nothing")
     with pytest.raises(FileNotFoundError, match=r"nothing\.sql"):
-        sql_files.read_sql("nothing")
+        tables.read_sql("nothing")
 
 
 def test_names_of_sql_files_are_unique_over_their_folders() -> None:
@@ -31,13 +31,13 @@ def test_names_of_sql_files_are_unique_over_their_folders() -> None:
 
 
 def test_t_sql_for_a_dba_is_the_packages_own_copy() -> None:
-    packaged = Path(sql_files.__file__).parent / "sql"
+    packaged = Path(tables.__file__).parent / "sql"
     assert packaged.resolve() == CLONE / "include" / "sql" / "source"
 
 
 def test_error_ends_a_batch_of_several_results() -> None:
     """The driver is asked for the number of an error after it; a statement that succeeded since would hide it."""
-    for path in (Path(sql_files.__file__).parent / "sql").glob("*.sql"):
+    for path in (Path(tables.__file__).parent / "sql").glob("*.sql"):
         text = path.read_text(encoding="utf-8")
         if "Result sets" in text:
             assert "SET XACT_ABORT ON;" in text, path.name

@@ -13,10 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from change_histories import KEYS, Change, assert_net_is_true, change_batch, histories_shape, random_history
-from floodmark.core.change import is_changed
-from floodmark.spark.net import collapse_changes, drop_superseded_changes, mask_bits, net_operations
-from floodmark.spark.packing import Unpacked, entries, pack
-from floodmark.sync.ports.reader import RowShape
+from floodmark.core.schema import is_changed
+from floodmark.spark.net import (
+    Unpacked,
+    collapse_changes,
+    drop_superseded_changes,
+    entries,
+    mask_bits,
+    net_operations,
+    pack,
+)
+from floodmark.sync.ports import RowShape
 
 CHANGE = Change(bytes(10), 1, bytes(10), 2, b"\x1f", 1, "0", 1, "lob", "old")
 KEY = ("history", "id")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodmark.spark.packing import BUCKETS, Unpacked, entries, key_hashes, pack
+from floodmark.spark.net import BUCKETS, Unpacked, entries, key_hashes, pack
 
 EVERY_KEY_TYPE: list[tuple[pa.DataType, list[Any]]] = [
     (pa.int16(), [1, -1, 2]),
@@ -70,7 +70,7 @@ def test_packed_rows_come_back(batches: list[list[tuple[int, str]]]) -> None:
 
 
 def test_bucket_is_never_divided_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("floodmark.spark.packing._GROUP_BYTES", 1)
+    monkeypatch.setattr("floodmark.spark.net._GROUP_BYTES", 1)
     rows = pa.RecordBatch.from_pydict({"k": pa.array([1, 2, 3] * 50, pa.int32())})
     pieces = [batch for _ in range(3) for batch in pack([rows], ("k",), lambda r: r)]
     rows_of = sorted((b.slice(i, 1) for b in pieces for i in range(b.num_rows)), key=lambda b: b.column(0)[0].as_py())

@@ -11,12 +11,10 @@ import pytest
 
 from change_histories import histories_plan, shape_of
 from floodmark.core.errors import FloodmarkError, SourceUnavailableError, TargetRefusedError
-from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Interval, Lsn
 from floodmark.core.schema import TableName
-from floodmark.spark.small_tables import SmallTable, _stage_group, deal
-from floodmark.spark.stage import StageWriter
-from floodmark.sync.ports.staging import StagedPart
+from floodmark.spark.stage import SmallTable, StageWriter, _stage_group, deal
+from floodmark.sync.ports import StagedPart
 
 
 @dataclass(frozen=True)

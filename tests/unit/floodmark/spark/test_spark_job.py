@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from floodmark.core.errors import CdcNotEnabledError, ConfigError
-from floodmark.core.job_variables import LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
-from floodmark.core.window.load_result import STARTED, parse_load_result
-from floodmark.postgres.connection import WarehouseConnection
-from floodmark.sources.sqlserver.connection import SqlServerConnection
+from floodmark.core.planning import STARTED, parse_load_result
+from floodmark.core.settings import LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sources.sqlserver.driver import SqlServerConnection
 from floodmark.spark import job
-from floodmark.spark.error_transport import recover, transported_errors
+from floodmark.spark.errors import recover, transported_errors
 from load_without_spark import no_session
 
 ERROR = CdcNotEnabledError("dbo.Orders", 'error 208: "dbo.Orders" {ä}', "Enable it.")

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from floodmark.core.progress import ReadKind, ReadProgress, StepProgress
 from floodmark.core.schema import TableName
-from floodmark.core.status.read_progress import ReadKind, ReadProgress, StepProgress
-from floodmark.sync.ports.progress import LoggedProgress
+from floodmark.sync.ports import LoggedProgress
 
 REPLAY = ReadProgress(TableName("dbo", "Orders"), ReadKind.REPLAY, 0, 0.0)
 ITEMS = replace(REPLAY, table=TableName("dbo", "Items"))

@@ -8,16 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from floodmark.core.alerts.runs import (
-    LAG,
-    REPLAY_FAILED,
-    RUN_FAILED,
-    RunFailure,
-    data_interval,
-    lag,
-    run_failed,
-    run_late,
-)
+from floodmark.core.alerts import LAG, REPLAY_FAILED, RUN_FAILED, RunFailure, data_interval, lag, run_failed, run_late
 from floodmark.core.errors import (
     CaptureStoppedError,
     DataQualityError,
@@ -27,7 +18,7 @@ from floodmark.core.errors import (
     WindowExpiredError,
 )
 from floodmark.core.schema import TableName
-from floodmark.core.status.measures import TableMeasure
+from floodmark.core.status import TableMeasure
 
 PLACE = {"dag_id": "cdc_shop", "run_id": "r1", "task_id": "load"}
 STOPPED = CaptureStoppedError("dbo.Orders", "the capture job does not run.", "Start it.")

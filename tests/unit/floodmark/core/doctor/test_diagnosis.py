@@ -8,16 +8,13 @@ from typing import Any
 
 import pytest
 
+from floodmark.core.capture import PlannedStop
 from floodmark.core.doctor.cdc import diagnose
-from floodmark.core.doctor.finding import Finding, Grade, worst
-from floodmark.core.doctor.grants import ReadTable, build_grants
-from floodmark.core.doctor.server import DiagnosisInput
-from floodmark.core.doctor.server_facts import CdcFacts, Jobs
-from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.doctor.server import CdcFacts, DiagnosisInput, Finding, Grade, Jobs, ReadTable, build_grants, worst
+from floodmark.core.planning import classify_tables
+from floodmark.core.position import Lsn, LsnAbsence
 from floodmark.core.schema import MAX_LENGTH, SourceColumn
-from floodmark.core.source.capture_status import PlannedStop
-from floodmark.core.source.snapshot import WiderInstance
-from floodmark.core.window.planning import classify_tables
+from floodmark.core.snapshot import WiderInstance
 from lsns import lsn
 from source_snapshots import NOON, ORDERS, instance, settings, snapshot, table_seen
 

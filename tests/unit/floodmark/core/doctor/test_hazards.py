@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from floodmark.core.doctor.finding import Finding, Grade
-from floodmark.core.doctor.hazards import (
+from floodmark.core.doctor.server import (
+    Finding,
+    Grade,
     Hazards,
     examine_database,
     examine_table_hazards,

@@ -8,11 +8,17 @@ from typing import Any
 
 import pytest
 
-from floodmark.core.doctor.finding import Finding, Grade, worst
-from floodmark.core.doctor.server import DiagnosisInput
-from floodmark.core.doctor.stream import ServerStream, StreamedTable, StreamFacts, StreamGroup, diagnose_stream
-from floodmark.core.doctor.stream_retention import RemovalRules, StreamRetention
-from floodmark.core.window.planning import classify_tables
+from floodmark.core.doctor.server import DiagnosisInput, Finding, Grade, worst
+from floodmark.core.doctor.stream import (
+    RemovalRules,
+    ServerStream,
+    StreamedTable,
+    StreamFacts,
+    StreamGroup,
+    StreamRetention,
+    diagnose_stream,
+)
+from floodmark.core.planning import classify_tables
 from source_snapshots import NOON, ORDERS, instance, settings, snapshot, table_seen
 
 TABLE = instance().identity.object_id

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from floodmark.core.doctor.finding import Finding, Grade
-from floodmark.core.doctor.server import DiagnosisInput
-from floodmark.core.doctor.stream_retention import (
+from floodmark.core.doctor.server import DiagnosisInput, Finding, Grade
+from floodmark.core.doctor.stream import (
     OldestMessage,
     RemovalRules,
     StreamRetention,

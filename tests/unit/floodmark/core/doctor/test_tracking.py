@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from floodmark.core.doctor.finding import Finding, Grade, worst
-from floodmark.core.doctor.server import DiagnosisInput
-from floodmark.core.doctor.server_facts import TrackingFacts
+from floodmark.core.doctor.server import DiagnosisInput, Finding, Grade, TrackingFacts, worst
 from floodmark.core.doctor.tracking import diagnose_tracking
-from floodmark.core.window.planning import classify_tables
+from floodmark.core.planning import classify_tables
 from source_snapshots import NOON, ORDERS, instance, settings, snapshot, table_seen
 
 FACTS = TrackingFacts(

@@ -9,27 +9,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodmark.core.drift.ddl import DdlEntry, explain, mentions
-from floodmark.core.drift.messages import advise, describe, describe_effect
-from floodmark.core.drift.proposal import LivingInstance, build_proposal
-from floodmark.core.drift.shape_json import shape_from_json, shape_to_json
+from floodmark.core.drift.proposals import LivingInstance, advise, build_proposal, describe, describe_effect
 from floodmark.core.drift.shapes import (
     Absence,
+    DdlEntry,
     Difference,
     TableShape,
+    TypeChange,
     added_column,
     classify_absence,
+    classify_type,
     compare_shapes,
+    explain,
+    holds,
     is_as_known,
+    mentions,
     select_policy,
+    shape_from_json,
+    shape_to_json,
 )
-from floodmark.core.drift.types import TypeChange, classify_type, holds
-from floodmark.core.policies import ALLOWED, DriftClass, DriftPolicies, DriftPolicy, TemporalPolicy
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
-from floodmark.core.source.feed import InstanceIdentity
-from floodmark.core.source.snapshot import CaptureInstance, TableSnapshot
+from floodmark.core.settings import ALLOWED, DriftClass, DriftPolicies, DriftPolicy, TemporalPolicy
+from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, TableSnapshot
 from floodmark.core.types import Kind, WarehouseType
-from floodmark.postgres.warehouse.types import postgres_type, type_holds
+from floodmark.postgres.warehouse.targets import postgres_type, type_holds
 from lsns import lsn
 
 ORDERS = TableName("dbo", "Orders")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from floodmark.core.drift.supported import unsupported_reason, why_not_named
-from floodmark.core.naming import OPERATION_COLUMN, PART_COLUMN, keep_column
-from floodmark.core.schema import SourceColumn
+from floodmark.core.drift.shapes import unsupported_reason, why_not_named
+from floodmark.core.schema import OPERATION_COLUMN, PART_COLUMN, SourceColumn, keep_column
 
 
 @pytest.mark.parametrize("name", ["__lsn", "__deleted", OPERATION_COLUMN, PART_COLUMN, keep_column("Notes"), "CTID"])

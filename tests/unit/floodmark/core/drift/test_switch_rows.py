@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from floodmark.core.drift.switch import InstanceSwitch, SwitchState, rows_to_fill
-from floodmark.core.lsn import Lsn
-from floodmark.core.policies import Backfill
+from floodmark.core.drift.proposals import InstanceSwitch, SwitchState, rows_to_fill
+from floodmark.core.position import Lsn
 from floodmark.core.schema import TableName
-from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.settings import Backfill
+from floodmark.core.snapshot import InstanceIdentity
 from lsns import lsn
 
 NOON = datetime(2026, 1, 2, 12)

@@ -6,11 +6,10 @@ from datetime import datetime
 
 import pytest
 
-from floodmark.core.drift.shapes import TableShape
-from floodmark.core.drift.table_names import is_named, known_as
-from floodmark.core.lsn import LsnAbsence
+from floodmark.core.drift.shapes import TableShape, is_named, known_as
+from floodmark.core.position import LsnAbsence
 from floodmark.core.schema import TableName
-from floodmark.core.source.feed import InstanceIdentity
+from floodmark.core.snapshot import InstanceIdentity
 from source_snapshots import ORDERS, instance, table_seen
 
 LOUD = TableName("DBO", "ORDERS")

@@ -9,11 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floodmark.core.errors import ConfigError, FloodmarkError, OperatorError
-from floodmark.core.imported.airbyte import parse_airbyte_state
-from floodmark.core.imported.debezium import DebeziumOffset, parse_debezium_offsets
-from floodmark.core.imported.position import ImportedPosition, ToolState
-from floodmark.core.imported.ssis import SsisState, StateName, parse_ssis_state
-from floodmark.core.lsn import Lsn
+from floodmark.core.imported import (
+    DebeziumOffset,
+    ImportedPosition,
+    SsisState,
+    StateName,
+    ToolState,
+    parse_airbyte_state,
+    parse_debezium_offsets,
+    parse_ssis_state,
+)
+from floodmark.core.position import Lsn
 from floodmark.core.schema import TableName
 from lsns import lsn
 from tool_states import (

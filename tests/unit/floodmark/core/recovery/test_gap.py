@@ -1,15 +1,13 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from floodmark.core.lsn import LsnAbsence
-from floodmark.core.policies import OnGap
-from floodmark.core.recovery.gap import Gap, build_gap, build_repair_alert
-from floodmark.core.settings import TableSettings
-from floodmark.core.source.snapshot import SourceSnapshot, Validity, Verdict
-from floodmark.core.source.state import TableState
-from floodmark.core.source.verdicts import GAPS, classify
-from floodmark.core.window.plan import LoadKind, TablePlan
-from floodmark.core.window.planning import plan_reload
+from floodmark.core.plan import LoadKind, TablePlan
+from floodmark.core.planning import plan_reload
+from floodmark.core.position import LsnAbsence
+from floodmark.core.recovery import Gap, build_gap, build_repair_alert
+from floodmark.core.settings import OnGap, TableSettings
+from floodmark.core.snapshot import SourceSnapshot, TableState, Validity, Verdict
+from floodmark.core.verdicts import GAPS, classify
 from lsns import lsn
 from source_snapshots import NOON, ORDERS, instance, settings, snapshot, state, table_seen
 

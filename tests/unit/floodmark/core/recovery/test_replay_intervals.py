@@ -18,17 +18,18 @@ from floodmark.core.errors import (
     SourceRewoundError,
     WindowExpiredError,
 )
-from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn, LsnAbsence
-from floodmark.core.recovery.replay import ReplayRecords, WholeLoad, plan_replay
-from floodmark.core.recovery.replay_interval import (
+from floodmark.core.position import Interval, Lsn, LsnAbsence
+from floodmark.core.recovery import (
     LocalSpan,
     MappedTimes,
     NoInterval,
+    ReplayRecords,
+    WholeLoad,
     covering_times,
     interval_of,
     local_span,
     parse_bounds,
+    plan_replay,
 )
 from lsns import lsn
 from source_snapshots import ITEMS, NOON, ORDERS, settings, snapshot, state, table_seen

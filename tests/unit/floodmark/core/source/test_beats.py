@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from floodmark.core.capture import Beat, HeartbeatSettings, Pulse, grant_beats, judge_beat, make_beats
 from floodmark.core.schema import TableName
-from floodmark.core.source.beats import Beat, HeartbeatSettings, Pulse, grant_beats, judge_beat, make_beats
 
 TABLE = TableName("dbo", "Beat's]")
 SETTINGS = HeartbeatSettings(TABLE, 900)

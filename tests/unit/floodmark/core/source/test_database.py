@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from floodmark.core.source.database import DatabaseIdentity, explain_other_database
+from floodmark.core.snapshot import DatabaseIdentity, explain_other_database
 
 SHOP = DatabaseIdentity("SQL1", "Shop", "guid-1")
 REPLICATED = replace(SHOP, group_id="group-1")

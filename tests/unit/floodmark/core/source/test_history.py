@@ -10,11 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from floodmark.core.errors import SourceRewoundError
-from floodmark.core.interval import Interval
-from floodmark.core.recovery.replay import ReplayRecords, plan_replay
-from floodmark.core.source.history import explain_rewind
-from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot, Validity, Verdict
-from floodmark.core.source.verdicts import classify, classify_read
+from floodmark.core.position import Interval
+from floodmark.core.recovery import ReplayRecords, plan_replay
+from floodmark.core.snapshot import SourceSnapshot, TableSnapshot, Validity, Verdict, explain_rewind
+from floodmark.core.verdicts import classify, classify_read
 from lsns import lsn
 from source_snapshots import NOON, ORDERS, instance, settings, snapshot, state, table_seen
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from floodmark.core.lsn import LsnAbsence
-from floodmark.core.source.capture_status import PlannedStop
-from floodmark.core.source.snapshot import Verdict
-from floodmark.core.source.verdicts import INCIDENTS, classify
+from floodmark.core.capture import PlannedStop
+from floodmark.core.position import LsnAbsence
+from floodmark.core.snapshot import Verdict
+from floodmark.core.verdicts import INCIDENTS, classify
 from source_snapshots import ORDERS, snapshot, state, table_seen
 
 STOP = PlannedStop(datetime(2026, 5, 1, 8, tzinfo=UTC), datetime(2026, 5, 1, 18, tzinfo=UTC))

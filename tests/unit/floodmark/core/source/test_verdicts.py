@@ -18,21 +18,19 @@ from floodmark.core.errors import (
     SourceRewoundError,
     WindowExpiredError,
 )
-from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.position import Lsn, LsnAbsence
 from floodmark.core.schema import TableName
-from floodmark.core.source.database import DatabaseIdentity
-from floodmark.core.source.feed import InstanceIdentity
-from floodmark.core.source.snapshot import SourceSnapshot, TableSnapshot, Validity, Verdict, join_verdicts
-from floodmark.core.source.state import TableState
-from floodmark.core.source.verdicts import (
-    INCIDENTS,
-    classify,
-    classify_read,
-    incident,
-    is_quiet,
-    is_unproven,
-    not_captured,
+from floodmark.core.snapshot import (
+    DatabaseIdentity,
+    InstanceIdentity,
+    SourceSnapshot,
+    TableSnapshot,
+    TableState,
+    Validity,
+    Verdict,
+    join_verdicts,
 )
+from floodmark.core.verdicts import INCIDENTS, classify, classify_read, incident, is_quiet, is_unproven, not_captured
 from lsns import lsn
 from source_snapshots import ITEMS, NOON, ORDERS, instance, snapshot, state, table_seen
 

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from floodmark.core.source.snapshot import Verdict
-from floodmark.core.status.measures import TableMark, TableMeasure, measure_tables
-from floodmark.core.status.progress import SourceProgress, Unread
-from floodmark.core.upkeep.change_table import ChangeTableSize
+from floodmark.core.progress import SourceProgress, Unread
+from floodmark.core.snapshot import Verdict
+from floodmark.core.status import TableMark, TableMeasure, measure_tables
+from floodmark.core.upkeep import ChangeTableSize
 from lsns import lsn
 from source_snapshots import ITEMS, NOON, ORDERS, snapshot
 

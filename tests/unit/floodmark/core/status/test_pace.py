@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from floodmark.core.status.pace import Pace, describe_seconds
+from floodmark.core.progress import Pace, describe_seconds
 
 
 def test_rate_and_time_left() -> None:

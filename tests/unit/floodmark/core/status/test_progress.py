@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodmark.core.source.snapshot import Verdict
-from floodmark.core.source.verdicts import INCIDENTS
-from floodmark.core.status.progress import Standing, headroom_seconds, judge, lag_seconds
+from floodmark.core.progress import Standing, headroom_seconds, judge, lag_seconds
+from floodmark.core.snapshot import Verdict
+from floodmark.core.verdicts import INCIDENTS
 from lsns import lsn
 from source_snapshots import NOON, snapshot
 

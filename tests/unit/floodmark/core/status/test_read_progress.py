@@ -6,9 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from floodmark.core.progress import (
+    PROGRESS_PREFIX,
+    ReadKind,
+    ReadProgress,
+    StepProgress,
+    format_progress_line,
+    parse_progress_line,
+)
 from floodmark.core.schema import TableName
-from floodmark.core.status.progress_line import PROGRESS_PREFIX, format_progress_line, parse_progress_line
-from floodmark.core.status.read_progress import ReadKind, ReadProgress, StepProgress
 
 LOAD = ReadProgress(TableName("dbo", "Orders"), ReadKind.FIRST_LOAD, 4, 2.0, 0, 6, 2, 3)
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodmark.core.source.capture_status import CaptureJobStatus, LogScan, PlannedStop
-from floodmark.core.source.liveness import Evidence, Heartbeat, judge_liveness
-from floodmark.core.upkeep.capture_job import Action, CaptureSettings, decide_step
+from floodmark.core.capture import CaptureJobStatus, LogScan, PlannedStop
+from floodmark.core.upkeep import Action, CaptureSettings, decide_step
+from floodmark.core.verdicts import Evidence, Heartbeat, judge_liveness
 
 AT = datetime(2026, 5, 1, 12)
 NOW = AT.replace(tzinfo=UTC)

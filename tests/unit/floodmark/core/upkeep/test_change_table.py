@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from floodmark.core.alerts.retention import change_tables_large
+from floodmark.core.alerts import change_tables_large
 from floodmark.core.schema import TableName
-from floodmark.core.upkeep.change_table import ChangeTableSize, format_bytes, largest_first, sizes_of, total
+from floodmark.core.upkeep import ChangeTableSize, format_bytes, largest_first, sizes_of, total
 
 ORDERS = TableName("dbo", "Orders")
 

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodmark.core.alerts.retention import retention_low
+from floodmark.core.alerts import retention_low
 from floodmark.core.schema import TableName
-from floodmark.core.upkeep.retention import (
+from floodmark.core.upkeep import (
     HOLD_MINUTES,
     Mark,
     OnLow,

@@ -4,7 +4,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodmark.core.window.chunks import (
+from floodmark.core.plan import (
     Bound,
     LoadChunk,
     LoadProgress,

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from floodmark.core.interval import Interval
-from floodmark.core.lsn import Lsn
-from floodmark.core.recovery.replay_interval import parse_bounds
+from floodmark.core.plan import MAIN_LANE, finishing_command, load_lane, replay_lane
+from floodmark.core.position import Interval, Lsn
+from floodmark.core.recovery import parse_bounds
 from floodmark.core.schema import TableName
-from floodmark.core.window.lane import MAIN_LANE, finishing_command, load_lane, replay_lane
 
 
 def test_each_lane_has_the_command_that_goes_on_with_its_window() -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from floodmark.core.errors import FloodmarkBugError, SourceUnavailableError
-from floodmark.core.window.load_result import LoadResult, format_load_result, parse_load_result
-from floodmark.core.window.plan import TableCounts
+from floodmark.core.plan import TableCounts
+from floodmark.core.planning import LoadResult, format_load_result, parse_load_result
 
 
 def test_result_of_a_merged_window_reads_back() -> None:

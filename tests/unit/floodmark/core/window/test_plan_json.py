@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from core_strategies import window_plans
-from floodmark.core.window.plan import WindowPlan
-from floodmark.core.window.plan_json import FORMAT, plan_from_json, plan_to_json
+from floodmark.core.plan import WindowPlan
+from floodmark.core.plan_json import FORMAT, plan_from_json, plan_to_json
 
 # A plan is large: on a busy machine the making of examples takes longer than Hypothesis allows by default.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

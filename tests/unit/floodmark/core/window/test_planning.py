@@ -10,15 +10,8 @@ from floodmark.core.errors import (
     SourcePermissionError,
     WindowExpiredError,
 )
-from floodmark.core.interval import Interval
-from floodmark.core.lsn import LsnAbsence
-from floodmark.core.policies import KeySpelling, NetSource, SecurityFiltered, TemporalPolicy
-from floodmark.core.schema import SourceColumn, TableName
-from floodmark.core.settings import PipelineSettings
-from floodmark.core.source.snapshot import SourceSnapshot, Verdict
-from floodmark.core.source.state import TableState
-from floodmark.core.window.plan import LoadKind, TablePlan
-from floodmark.core.window.planning import (
+from floodmark.core.plan import LoadKind, TablePlan
+from floodmark.core.planning import (
     AdvanceQuiet,
     Decision,
     Fail,
@@ -30,6 +23,10 @@ from floodmark.core.window.planning import (
     pinned_instances,
     plan_reload,
 )
+from floodmark.core.position import Interval, LsnAbsence
+from floodmark.core.schema import SourceColumn, TableName
+from floodmark.core.settings import KeySpelling, NetSource, PipelineSettings, SecurityFiltered, TemporalPolicy
+from floodmark.core.snapshot import SourceSnapshot, TableState, Verdict
 from lsns import lsn
 from source_snapshots import ITEMS, NOON, ORDERS, instance, settings, snapshot, state, table_seen
 

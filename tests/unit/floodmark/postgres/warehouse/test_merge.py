@@ -4,8 +4,8 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from floodmark.core.policies import Deletes
 from floodmark.core.schema import TableName
+from floodmark.core.settings import Deletes
 from floodmark.postgres.warehouse.merge import Merge, build_merge
 
 MERGE = Merge(

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floodmark.core.types import Kind, WarehouseType
-from floodmark.postgres.warehouse.types import postgres_type, type_holds
+from floodmark.postgres.warehouse.targets import postgres_type, type_holds
 
 
 @pytest.mark.parametrize(

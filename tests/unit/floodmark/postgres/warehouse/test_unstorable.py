@@ -10,15 +10,13 @@ import pyarrow as pa
 import pytest
 
 from floodmark.core.errors import DataQualityError
-from floodmark.core.interval import Interval
-from floodmark.core.policies import Deletes, NetSource, TemporalPolicy, UnstorablePolicy
+from floodmark.core.plan import LoadKind, TablePlan, value_columns
+from floodmark.core.position import Interval
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
-from floodmark.core.source.feed import InstanceIdentity
-from floodmark.core.source.snapshot import CaptureInstance
-from floodmark.core.window.columns import value_columns
-from floodmark.core.window.plan import LoadKind, TablePlan
-from floodmark.postgres.warehouse import unstorable
-from floodmark.postgres.warehouse.unstorable import TextCheck, replace_unstorable
+from floodmark.core.settings import Deletes, NetSource, TemporalPolicy, UnstorablePolicy
+from floodmark.core.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.postgres.warehouse import sink
+from floodmark.postgres.warehouse.sink import TextCheck, replace_unstorable
 from lsns import lsn
 
 NAME = TableName("dbo", "Notes")
@@ -76,7 +74,7 @@ def test_batch_without_such_texts_is_passed_on_as_it_is() -> None:
 
 
 def test_each_reason_is_named_with_its_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unstorable, "MAX_TEXT_BYTES", 10)
+    monkeypatch.setattr(sink, "MAX_TEXT_BYTES", 10)
     given = batch(texts("a", "b", "c\0", "d", "e"), texts("x\0y", SURROGATE, "fine", "0123456789A", b"\xff"))
     storable, notes = check().apply(given)
     assert notes_of(notes) == [

@@ -1,6 +1,6 @@
 from psycopg.conninfo import conninfo_to_dict
 
-from floodmark.postgres.connection import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection
 
 AWKWARD = WarehouseConnection("db.example", 5433, "ware house", "me@home", "p:/ '@%\\", "require", "/etc/ca file.pem")
 EXPECTED = {

@@ -4,10 +4,10 @@ from datetime import datetime
 
 import pytest
 
-from floodmark.core.lsn import Lsn, LsnAbsence
+from floodmark.core.position import Lsn, LsnAbsence
 from floodmark.core.schema import SourceColumn, TableName
-from floodmark.core.source.snapshot import WiderInstance
-from floodmark.sources.cdc.catalog import Catalog, build_catalog, parse_column_list
+from floodmark.core.snapshot import WiderInstance
+from floodmark.sources.cdc.source import Catalog, build_catalog, parse_column_list
 from floodmark.sources.sqlserver.tables import find_table, round_to_tick
 
 START = bytes.fromhex("0000002D000005500042")

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from change_histories import histories_plan
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.sources.change_tracking import statements
+from floodmark.sources.change_tracking import reader
 
 
 def test_changes_are_joined_with_the_rows_by_the_whole_key() -> None:
     plan = histories_plan()
     columns = (SourceColumn("A", "int", 1), SourceColumn("B]", "bigint", 2), SourceColumn("Note", "ntext", 3))
     table = SourceTable(TableName("dbo", "My]Table"), columns, ("A", "B]"))
-    assert statements.select_changes(replace(plan, feed=replace(plan.feed, table=table))) == (
+    assert reader.select_changes(replace(plan, feed=replace(plan.feed, table=table))) == (
         "SELECT [__$version], [__$operation], [__$update_mask], [A], [B]]],"
         " CAST(CAST([Note] AS nvarchar(max)) AS varbinary(max)) AS [Note]"
         " FROM (SELECT CAST(0x0000 AS binary(2)) + CAST(c.SYS_CHANGE_VERSION + 1 AS binary(8)) AS [__$version],"

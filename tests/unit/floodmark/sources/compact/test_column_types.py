@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from floodmark.sources.compact.types import ValueRefusedError, converter, source_column
+from floodmark.sources.compact.tables import ValueRefusedError, converter, source_column
 
 GUID = "6f9619ff-8b86-d011-b42d-00c04fc964ff"
 

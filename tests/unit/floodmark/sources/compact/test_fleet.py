@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from floodmark.core.errors import ConfigError
-from floodmark.sources.compact.fleet import Fleet
+from floodmark.sources.compact.reader import Fleet
 
 
 def test_folders_and_patterns_name_the_files_of_devices(tmp_path: Path) -> None:

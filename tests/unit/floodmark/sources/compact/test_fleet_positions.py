@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from floodmark.core.position import Position
-from floodmark.core.version import Version
-from floodmark.sources.compact.fleet import Fleet
+from floodmark.core.position import Position, Version
+from floodmark.sources.compact.reader import Fleet
 from floodmark.sources.compact.source import CompactSource
 
 YEAR_3000_MILLISECONDS = 32_503_680_000_000

@@ -9,11 +9,9 @@ from datetime import UTC, datetime
 import pytest
 
 from change_log import ChangeLog
-from floodmark.core.window.members import MemberRead
-from floodmark.sources.event_stream.divided_pass import unite_reads
-from floodmark.sources.event_stream.epochs import Epoch
-from floodmark.sources.event_stream.marks import MOST_CARRIED_BYTES, CarriedSegment, PartitionMark
-from floodmark.sources.event_stream.reader import EventPassReader
+from floodmark.core.plan import MemberRead
+from floodmark.sources.event_stream.epochs import MOST_CARRIED_BYTES, CarriedSegment, Epoch, PartitionMark
+from floodmark.sources.event_stream.reader import EventPassReader, unite_reads
 from sqlserver_emulator.event_stream.encoding import MessageForm
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -74,7 +72,7 @@ def test_event_that_is_given_up_needs_one_pass_unless_it_was_before() -> None:
 def test_too_many_segments_need_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, *_ = segments()
     assert len(first.body) + len(second.body) < MOST_CARRIED_BYTES
-    monkeypatch.setattr("floodmark.sources.event_stream.divided_pass.MOST_CARRIED_BYTES", len(first.body))
+    monkeypatch.setattr("floodmark.sources.event_stream.reader.MOST_CARRIED_BYTES", len(first.body))
     assert unite_reads({0: [read("0", PartitionMark(7, (first,)))]}) is not None
     assert unite_reads({0: [read("0", PartitionMark(7, (first, second)))]}) is None
 

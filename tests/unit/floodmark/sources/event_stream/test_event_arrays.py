@@ -16,19 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodmark.core.policies import TemporalPolicy
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
+from floodmark.core.settings import TemporalPolicy
 from floodmark.core.types import WarehouseType, warehouse_type
-from floodmark.sources.event_stream.arrays import FEWEST_IN_BULK, build_array
-from floodmark.sources.event_stream.change import EventColumn
-from floodmark.sources.event_stream.declared import parse_column
+from floodmark.sources.event_stream.change import EventColumn, EventRow, TableForm, parse_column
 from floodmark.sources.event_stream.envelope import EventOperation
-from floodmark.sources.event_stream.faults import PoisonError
-from floodmark.sources.event_stream.plain_texts import read_plain_texts
-from floodmark.sources.event_stream.rows import EventRow, TableForm
-from floodmark.sources.event_stream.table_rows import BadRow, TableRows
+from floodmark.sources.event_stream.options import PoisonError
+from floodmark.sources.event_stream.rows import FEWEST_IN_BULK, BadRow, TableRows, build_array
+from floodmark.sources.event_stream.usual_form import read_plain_texts
 from floodmark.sources.event_stream.values import value_reader
-from floodmark.sync.ports.arrow import arrow_type
+from floodmark.sync.arrow import arrow_type
 
 POLICY = TemporalPolicy.TRUNCATE
 INTEGERS = st.integers(-(2**64), 2**64).map(str)

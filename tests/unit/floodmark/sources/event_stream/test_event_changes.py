@@ -12,11 +12,16 @@ import pytest
 from fastavro import parse_schema
 from fastavro.schema import to_parsing_canonical_form
 
-from floodmark.core.lsn import Lsn
+from floodmark.core.position import Lsn
 from floodmark.sources.event_stream.change import ChangeEvent, parse_change
 from floodmark.sources.event_stream.envelope import EventOperation, Segment, Split, parse_envelope
-from floodmark.sources.event_stream.faults import PoisonError, UnknownVersionError
-from floodmark.sources.event_stream.schemas import DATA_SCHEMA, ENVELOPE_SCHEMA, PREVIEW_DATA_SCHEMA
+from floodmark.sources.event_stream.options import (
+    DATA_SCHEMA,
+    ENVELOPE_SCHEMA,
+    PREVIEW_DATA_SCHEMA,
+    PoisonError,
+    UnknownVersionError,
+)
 
 EXAMPLES = Path(__file__).parent / "examples"
 SECRET = "Anna Doe"

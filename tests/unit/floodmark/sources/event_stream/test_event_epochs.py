@@ -14,14 +14,16 @@ from floodmark.sources.event_stream.defaults import EPOCH_SLACK
 from floodmark.sources.event_stream.epochs import (
     Epoch,
     EpochWatch,
+    LoadedCommit,
+    PartitionMark,
+    Tail,
+    TailEvent,
     are_marked,
     begin_epoch,
     epochs_of_load,
     missed_epoch,
     newest_of,
 )
-from floodmark.sources.event_stream.marks import LoadedCommit, PartitionMark
-from floodmark.sources.event_stream.tail import Tail, TailEvent
 
 NOON = datetime(2026, 8, 7, 12, tzinfo=UTC)
 TABLE = TableName("dbo", "Orders")

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodmark.core.policies import TemporalPolicy
 from floodmark.core.schema import SourceTable, TableName
+from floodmark.core.settings import TemporalPolicy
 from floodmark.core.types import warehouse_type
-from floodmark.sources.event_stream.declared import parse_column
-from floodmark.sources.event_stream.faults import PoisonError
+from floodmark.sources.event_stream.change import parse_column
+from floodmark.sources.event_stream.options import PoisonError
 from floodmark.sources.event_stream.values import FORMS, value_reader, write_value
-from floodmark.sync.ports.arrow import arrow_type
+from floodmark.sync.arrow import arrow_type
 
 GUID = "6F9619FF-8B86-D011-B42D-00C04FC964FF"
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from floodmark.core.doctor.stream_retention import RemovalRules
-from floodmark.sources.event_stream.kafka_retention import parse_rules
+from floodmark.core.doctor.stream import RemovalRules
+from floodmark.sources.event_stream.kafka import parse_rules
 
 DAY = {"retention.ms": "86400000", "retention.bytes": "-1", "cleanup.policy": "delete"}
 ONE_DAY = timedelta(days=1)

@@ -13,21 +13,18 @@ import pytest
 
 from change_log import ChangeLog
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError, UnknownFormatError
-from floodmark.core.interval import Interval
-from floodmark.core.policies import Deletes, NetSource, TemporalPolicy
+from floodmark.core.plan import LoadKind, MemberRead, TablePlan
+from floodmark.core.position import Interval, Version
 from floodmark.core.schema import SourceTable, TableName
-from floodmark.core.source.feed import InstanceIdentity, MemberMark
-from floodmark.core.source.snapshot import CaptureInstance
-from floodmark.core.version import Version
-from floodmark.core.window.members import MemberRead
-from floodmark.core.window.plan import LoadKind, TablePlan
+from floodmark.core.settings import Deletes, NetSource, TemporalPolicy
+from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, MemberMark
 from floodmark.sources.event_stream import stream_pass
-from floodmark.sources.event_stream.declared import parse_column
-from floodmark.sources.event_stream.marks import CarriedSegment, PartitionMark
+from floodmark.sources.event_stream.change import parse_column
+from floodmark.sources.event_stream.epochs import CarriedSegment, PartitionMark
+from floodmark.sources.event_stream.rows import TableRows
 from floodmark.sources.event_stream.stream_pass import StreamPass
-from floodmark.sources.event_stream.table_rows import TableRows
 from floodmark.sources.event_stream.transport import PartitionEnds, RawMessage
-from floodmark.sync.ports.members import noted
+from floodmark.sync.ledger import noted
 from sqlserver_emulator.event_stream.encoding import MessageForm
 
 COLUMNS = (("Id", "int", 0), ("W", "int", 1))

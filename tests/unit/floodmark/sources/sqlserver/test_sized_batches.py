@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodmark.sources.sqlserver.sized_batches import ROWS_AT_ONCE, read_sized_batches
+from floodmark.sources.sqlserver.driver import ROWS_AT_ONCE, read_sized_batches
 
 MEGABYTE = 1_000_000
 

@@ -5,9 +5,7 @@ from dataclasses import replace
 import pytest
 
 from floodmark.core.errors import ConfigError
-from floodmark.sources.sqlserver.addresses import require_host
-from floodmark.sources.sqlserver.connection import SqlServerConnection
-from floodmark.sources.sqlserver.driver import _connection_string, connect
+from floodmark.sources.sqlserver.driver import SqlServerConnection, _connection_string, connect, require_host
 
 CONNECTION = SqlServerConnection("db.example", 1433, "Shop", "reader", "s3cret;{}", ca_file="/etc/ca.pem")
 

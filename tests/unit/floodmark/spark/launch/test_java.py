@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.spark.launch.class_archive import ARCHIVES_VARIABLE, archive_path, archives_folder
-from floodmark.spark.launch.java import JAVA_VARIABLE, java_environment
+from floodmark.spark.launch.java import (
+    ARCHIVES_VARIABLE,
+    JAVA_VARIABLE,
+    archive_path,
+    archives_folder,
+    java_environment,
+)
 
 _OF_SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 _OF_SPARK = "--add-modules=jdk.incubator.vector"

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from floodmark.core.errors import FloodmarkBugError, LoadKilledError, LoadStartError, SourceLoginError
+from floodmark.core.plan import TableCounts
+from floodmark.core.planning import STARTED, LoadResult, format_load_result
+from floodmark.core.progress import PROGRESS_PREFIX, ReadKind, ReadProgress, StepProgress
 from floodmark.core.schema import TableName
-from floodmark.core.status.progress_line import PROGRESS_PREFIX
-from floodmark.core.status.read_progress import ReadKind, ReadProgress, StepProgress
-from floodmark.core.window.load_result import STARTED, LoadResult, format_load_result
-from floodmark.core.window.plan import TableCounts
-from floodmark.spark.launch.output import JobOutput, start_failure
-from floodmark.spark.printed_progress import PrintedProgress
+from floodmark.spark.job import PrintedProgress
+from floodmark.spark.launch.command import JobOutput, start_failure
 from kept_progress import KeptProgress
 
 _NO_MODULE = [

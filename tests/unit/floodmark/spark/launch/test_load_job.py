@@ -15,7 +15,7 @@ from floodmark.spark.launch.command import (
     job_settings,
     submit_command,
 )
-from floodmark.spark.launch.recording import record_classes
+from floodmark.spark.launch.processes import record_classes
 from floodmark.spark.launch.target import SparkTarget
 
 SECRETS = {"FLOODMARK_SOURCE": '{"password": "s3cret"}'}

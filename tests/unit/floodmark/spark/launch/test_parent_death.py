@@ -10,7 +10,7 @@ import pytest
 
 DRIVER = """
 import time
-from floodmark.spark.launch.parent_death import end_with_parent
+from floodmark.spark.launch.command import end_with_parent
 
 end_with_parent()
 print("up", flush=True)
@@ -24,7 +24,7 @@ child.wait()
 """
 TASK = """
 import subprocess, sys
-from floodmark.spark.launch.parent_death import end_with_starter
+from floodmark.spark.launch.command import end_with_starter
 
 command = ["sh", "-c", 'exec "$@"', "sh", sys.executable, "-c", *sys.argv[1:]]
 subprocess.Popen(command, process_group=0, preexec_fn=end_with_starter()).wait()

@@ -8,7 +8,7 @@ import pytest
 from floodmark.core.errors import ConfigError
 from floodmark.spark.launch import command
 from floodmark.spark.launch.command import application, job_environment, submit_command
-from floodmark.spark.launch.connect_server import TOKEN_VARIABLE, server_command
+from floodmark.spark.launch.processes import TOKEN_VARIABLE, server_command
 from floodmark.spark.launch.target import SparkTarget, target_of
 
 _SECRETS = {"FLOODMARK_SOURCE": '{"password": "s3cret"}'}

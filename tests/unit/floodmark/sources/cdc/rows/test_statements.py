@@ -8,13 +8,12 @@ from itertools import pairwise
 import pytest
 
 from change_histories import histories_plan
-from floodmark.core.interval import Interval
-from floodmark.core.policies import NetSource
+from floodmark.core.position import Interval
 from floodmark.core.schema import SourceTable
-from floodmark.sources.cdc.rows import statements
-from floodmark.sources.cdc.rows.feed import instance_of
-from floodmark.sources.cdc.rows.parts import choose_cuts, cut_interval
-from floodmark.sources.sqlserver.rows.reader import batch_bytes
+from floodmark.core.settings import NetSource
+from floodmark.sources.cdc import reader
+from floodmark.sources.cdc.reader import choose_cuts, cut_interval, instance_of
+from floodmark.sources.sqlserver.rows import batch_bytes
 from lsns import lsn
 
 VALUES = (
@@ -25,7 +24,7 @@ VALUES = (
 
 def test_changes_are_read_from_the_change_table_in_a_half_open_interval() -> None:
     moved = "((CAST(SUBSTRING([__$update_mask], DATALENGTH([__$update_mask]) - 0, 1) AS int) & 3) <> 0)"
-    assert statements.select_changes(histories_plan()) == (
+    assert reader.select_changes(histories_plan()) == (
         "SELECT [__$start_lsn], [__$command_id], [__$seqval],"
         f" CASE WHEN [__$operation] = 4 AND {moved} THEN 6 ELSE [__$operation] END AS [__$operation],"
         f" [__$update_mask], {VALUES} FROM [cdc].[dbo_Histories_CT]"
@@ -38,11 +37,11 @@ def test_changes_without_command_ids_or_lobs_are_read_without_those_columns() ->
     plan = histories_plan(has_command_id=False)
     table = SourceTable(plan.source, plan.feed.table.columns[:3], plan.feed.table.key)
     plan = replace(plan, feed=replace(plan.feed, table=table))
-    assert statements.own_columns(plan) == ("__$start_lsn", "__$seqval", "__$operation")
+    assert reader.own_columns(plan) == ("__$start_lsn", "__$seqval", "__$operation")
 
 
 def test_net_changes_of_the_server_come_with_the_mask() -> None:
-    assert statements.select_net_changes(histories_plan(net=NetSource.SERVER)) == (
+    assert reader.select_net_changes(histories_plan(net=NetSource.SERVER)) == (
         f"SELECT [__$start_lsn], [__$operation], [__$update_mask], {VALUES}"
         " FROM [cdc].[fn_cdc_get_net_changes_dbo_Histories](?, ?, N'all with mask')"
     )

@@ -13,11 +13,10 @@ import pytest
 
 from change_histories import histories_plan
 from floodmark.core.errors import ConfigError, SourceUnavailableError
+from floodmark.core.plan import Bound, LoadKind, TablePlan
 from floodmark.core.schema import SourceColumn, SourceTable
-from floodmark.core.window.chunks import Bound
-from floodmark.core.window.plan import LoadKind, TablePlan
 from floodmark.sources.sqlserver.driver import SourceSession
-from floodmark.sources.sqlserver.rows import chunk_bounds
+from floodmark.sources.sqlserver.rows import find_double_key, read_chunk_bounds, refuse_null_keys
 
 
 @dataclass
@@ -54,7 +53,7 @@ def _plan(*, nullable: bool) -> TablePlan:
 
 
 def _bounds(session: Session, *, nullable: bool = False) -> list[Bound]:
-    return chunk_bounds.read_chunk_bounds(_plan(nullable=nullable), lambda: nullcontext(cast(SourceSession, session)))
+    return read_chunk_bounds(_plan(nullable=nullable), lambda: nullcontext(cast(SourceSession, session)))
 
 
 def test_bounds_come_as_values_that_can_go_back(session: Session) -> None:
@@ -102,7 +101,7 @@ def test_index_that_begins_with_the_key_serves_in_both_directions(session: Sessi
 
 def test_null_in_a_key_that_is_read_in_one_stream_is_refused_when_all_are_counted() -> None:
     batch = pa.RecordBatch.from_pydict({"A": [1, 2, 3], "B": [None, "x", None]})
-    read = chunk_bounds.refuse_null_keys(_plan(nullable=True), iter([batch, batch]))
+    read = refuse_null_keys(_plan(nullable=True), iter([batch, batch]))
     assert [next(read), next(read)] == [batch, batch]
     with pytest.raises(ConfigError, match=r"declared key \(A, B\) is NULL: B in 4 rows\. "):
         next(read)
@@ -117,9 +116,9 @@ def test_key_that_is_null_in_one_row_is_refused(session: Session) -> None:
 @pytest.mark.parametrize(("rows", "found"), [(1, None), (3, ((1, "x"), 3))])
 def test_double_key_counts_when_it_is_found_a_second_time(session: Session, rows: int, found: object) -> None:
     session.answers |= {"SELECT TOP (1)": [(1, "x", 2)], "SELECT COUNT_BIG(*)": [(rows,)]}
-    assert chunk_bounds.find_double_key(_plan(nullable=False), cast(SourceSession, session)) == found
+    assert find_double_key(_plan(nullable=False), cast(SourceSession, session)) == found
 
 
 def test_key_that_no_two_rows_have_is_not_found(session: Session) -> None:
     session.answers["SELECT TOP (1)"] = []
-    assert chunk_bounds.find_double_key(_plan(nullable=False), cast(SourceSession, session)) is None
+    assert find_double_key(_plan(nullable=False), cast(SourceSession, session)) is None

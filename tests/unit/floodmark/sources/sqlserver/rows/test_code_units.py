@@ -8,13 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodmark.core.schema import MAX_LENGTH, SourceColumn
-from floodmark.sources.sqlserver.rows.code_units import (
-    decode_array,
-    string_expression,
-    text_of,
-    units_expression,
-    units_of,
-)
+from floodmark.sources.sqlserver.rows import decode_array, string_expression, text_of, units_expression, units_of
 
 _UNITS = st.sampled_from([0, 0x41, 0x7F, 0x80, 0x7FF, 0x800, 0xD7FF, 0xD800, 0xDBFF, 0xDC00, 0xDFFF, 0xE000, 0xFFFF])
 _VALUES = st.lists(st.none() | st.lists(_UNITS, max_size=4), max_size=6)

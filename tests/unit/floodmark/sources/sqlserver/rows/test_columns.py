@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodmark.core.policies import TemporalPolicy
+from floodmark.core.plan import ValueColumn, value_columns
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
+from floodmark.core.settings import TemporalPolicy
 from floodmark.core.types import Kind, WarehouseType
-from floodmark.core.window.columns import ValueColumn, value_columns
-from floodmark.postgres.warehouse.staging_types import staging_type, to_staging, uuid_bytes
-from floodmark.sources.sqlserver.rows.columns import select_expressions, to_transport
-from floodmark.sync.ports.arrow import arrow_type
+from floodmark.postgres.warehouse.staging import staging_type, to_staging, uuid_bytes
+from floodmark.sources.sqlserver.rows import select_expressions, to_transport
+from floodmark.sync.arrow import arrow_type
 
 
 def _column(column: SourceColumn, temporal: TemporalPolicy = TemporalPolicy.TRUNCATE) -> ValueColumn:

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from floodmark.core.errors import DataQualityError
-from floodmark.core.policies import TemporalPolicy
+from floodmark.core.plan import value_columns
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
-from floodmark.core.window.columns import value_columns
-from floodmark.sources.sqlserver.rows.long_values import refuse_long_values, split_batch
+from floodmark.core.settings import TemporalPolicy
+from floodmark.sources.sqlserver.rows import refuse_long_values, split_batch
 
 TABLE = SourceTable(
     TableName("dbo", "Docs"),

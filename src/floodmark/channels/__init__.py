@@ -1,1 +1,0 @@
-"""The channels for alerts, in addition to the log."""

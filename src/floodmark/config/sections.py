@@ -1,0 +1,369 @@
+"""The sections of ``pipelines.yaml`` with rules of their own, and the checks of their values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from croniter import croniter  # type: ignore[import-untyped]
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PositiveInt,
+    ValidationInfo,
+    field_validator,
+)
+
+from floodmark.core.capture import HeartbeatSettings, PlannedStop
+from floodmark.core.schema import IDENTIFIER_MAX_BYTES, LEDGER_SCHEMA, STAGING_SCHEMA, TableName
+from floodmark.core.settings import ALLOWED, DriftClass, DriftPolicies, DriftPolicy
+from floodmark.core.upkeep import HOLD_MINUTES, CaptureSettings, OnLow, RetentionSettings
+
+# --------------------------------------------------------------------------------------------------------------------
+# The values of ``pipelines.yaml`` that are more than a string or a number, each with its own check.
+
+
+PARSE_RULES = "parse_rules"
+"""The key of the validation context; without it, the SQL of rules is parsed."""
+_CRON_FIELDS = 5
+_DURATION = re.compile(r"(\d+)\s*([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_OWN_SCHEMAS = frozenset({LEDGER_SCHEMA, STAGING_SCHEMA, "information_schema"})
+
+
+def _parse_table(value: object) -> object:
+    return TableName.parse(value) if isinstance(value, str) else value
+
+
+def _check_target(name: TableName) -> TableName:
+    for part in (name.schema, name.name):
+        if len(part.encode()) > IDENTIFIER_MAX_BYTES:
+            raise ValueError(f"{part!r} is longer than the {IDENTIFIER_MAX_BYTES} bytes of PostgreSQL's names")
+        if "\0" in part:
+            raise ValueError("a name cannot hold a zero character")
+    if name.schema.lower() in _OWN_SCHEMAS or name.schema.lower().startswith("pg_"):
+        raise ValueError(f"schema {name.schema} is reserved: choose another schema for the target")
+    return name
+
+
+def _check_cron(value: str) -> str:
+    if not value.startswith("@") and len(value.split()) != _CRON_FIELDS:
+        raise ValueError(f"not a cron expression: {value!r} (expected five fields, such as '*/5 * * * *')")
+    if not croniter.is_valid(value):
+        raise ValueError(f"not a cron expression: {value!r}")
+    return value
+
+
+def _parse_duration(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    match = _DURATION.fullmatch(value.strip())
+    if not match:
+        raise ValueError(f"not a duration: {value!r} (expected a number and s, m, h or d, such as 30m)")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+def _check_positive(value: timedelta) -> timedelta:
+    if value <= timedelta(0):
+        raise ValueError("a duration must be positive")
+    return value
+
+
+def _check_rule(value: str, info: ValidationInfo) -> str:
+    if (info.context or {}).get(PARSE_RULES, True):
+        # Imported here: a DAG file is parsed repeatedly and leaves rules to the run.
+        from floodmark.config.rules import parse_rule  # noqa: PLC0415
+
+        parse_rule(value)
+    return value
+
+
+SourceTableName = Annotated[TableName, BeforeValidator(_parse_table), PlainSerializer(str)]
+TargetTableName = Annotated[
+    TableName, BeforeValidator(_parse_table), AfterValidator(_check_target), PlainSerializer(str)
+]
+Cron = Annotated[str, AfterValidator(_check_cron)]
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(_parse_duration),
+    AfterValidator(_check_positive),
+    PlainSerializer(lambda value: f"{value.total_seconds():.0f}s"),
+]
+RuleSql = Annotated[str, AfterValidator(_check_rule)]
+RuleName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
+PipelineName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
+ConnectionId = Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=250)]
+ColumnName = Annotated[str, Field(min_length=1, max_length=128)]
+"""The name of a source column, as the source spells it."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The parts of ``pipelines.yaml`` about a source's capture job and its heartbeat.
+
+
+def _check_zone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise ValueError(f"not a time zone: {value!r} (expected a name such as Europe/Berlin)") from None
+    return value
+
+
+TimeZone = Annotated[str, AfterValidator(_check_zone)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+class StopConfig(_Frozen):
+    """A period without capture: from each firing of ``stop`` to the next firing of ``start``."""
+
+    stop: Cron
+    """When capture stops, in the time zone of the section."""
+    start: Cron
+    """When it starts again."""
+
+
+class CaptureJobConfig(_Frozen):
+    """Parameters of sys.sp_cdc_change_job, under its names and in its units.
+
+    A parameter that is None is not changed.
+    """
+
+    maxtrans: PositiveInt | None = None
+    """The most transactions of one scan of the log."""
+    maxscans: PositiveInt | None = None
+    """The most scans of one cycle."""
+    pollinginterval: int | None = Field(default=None, ge=1, le=86_399)
+    """The seconds between two cycles."""
+
+
+class CaptureConfig(_Frozen):
+    """The section ``capture`` of a source: how its capture job is maintained."""
+
+    schedule: Cron = "*/5 * * * *"
+    """How often the job is brought to the wanted state, in UTC."""
+    conn_id: str | None = None
+    """A connection with a login that is db_owner; None: the source's own."""
+    time_zone: TimeZone = "UTC"
+    """The time zone of ``stops``."""
+    stops: tuple[StopConfig, ...] = ()
+    job: CaptureJobConfig = CaptureJobConfig()
+    drain_limit: Duration = timedelta(minutes=10)
+    """How long a stop waits for capture to catch up."""
+    lag_limit: Duration = timedelta(minutes=15)
+    """How long capture may deliver nothing."""
+    log_held_limit: Duration = timedelta(hours=12)
+    """How long the source's log may be held for uncaptured changes before a stop is ended."""
+    log_used_limit_percent: float = Field(default=70.0, gt=0, le=100)
+    """How full the source's log may be before a stop is ended."""
+    heartbeat: SourceTableName | None = None
+    """A table of the source that each run writes to, and whose changes must arrive."""
+
+    def settings(self) -> CaptureSettings:
+        """Return the settings as plain values."""
+        return CaptureSettings(
+            job=self.job.model_dump(exclude_none=True),
+            drain_limit_seconds=self.drain_limit.total_seconds(),
+            lag_limit_seconds=self.lag_limit.total_seconds(),
+            log_held_limit_seconds=self.log_held_limit.total_seconds(),
+            log_used_limit_percent=self.log_used_limit_percent,
+            heartbeat=self.heartbeat,
+        )
+
+
+class HeartbeatConfig(_Frozen):
+    """The section ``heartbeat`` of a source: the proof that the server still streams."""
+
+    table: SourceTableName
+    """A table of a pipeline of the source, which runs write to, and whose changes must arrive."""
+    limit: Duration = timedelta(minutes=15)
+    """How long a change of it may take to arrive."""
+
+    def settings(self) -> HeartbeatSettings:
+        """Return the settings as plain values."""
+        return HeartbeatSettings(self.table, self.limit.total_seconds())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Planned stops of the capture job, and the firings of a schedule.
+#
+# Firings are computed on the wall clock of the schedule's zone. One that the change to summer time skips counts as so
+# much later; one in the hour that is repeated in autumn counts once, the first time.
+
+
+# No zone's clock is ever moved by more at once.
+_CLOCK_CHANGE = timedelta(hours=3)
+
+
+def planned_stop(capture: CaptureConfig, now: datetime) -> PlannedStop | None:
+    """Return the stop that is in effect at ``now`` (with a zone), None where none is; of several, the last to end."""
+    zone = ZoneInfo(capture.time_zone)
+    found = []
+    for window in capture.stops:
+        stopped = _last_wall(window.stop, zone, now)
+        since = _moment(stopped, zone)
+        # The start that follows on the wall clock ends a stop. Where the change to summer time has moved the stop
+        # beyond that start, there is no stop.
+        ended = _moment(croniter(window.start, stopped).get_next(datetime), zone)
+        if since > last_firing(window.start, zone, now) and ended > now:
+            until = next_firing(window.start, zone, now)
+            found.append((until, since))
+    # Moments of one zone are compared by its wall clock, which may go back. These are in UTC.
+    return PlannedStop(max(found)[1].astimezone(zone), max(found)[0].astimezone(zone)) if found else None
+
+
+def last_firing(cron: str, zone: ZoneInfo, now: datetime) -> datetime:
+    """Return the last firing that is not after ``now``, in UTC."""
+    return _moment(_last_wall(cron, zone, now), zone)
+
+
+def _last_wall(cron: str, zone: ZoneInfo, now: datetime) -> datetime:
+    """Return the last firing on the wall clock; a skipped one has the time that the schedule names."""
+    begin = now.astimezone(zone).replace(tzinfo=None) + _CLOCK_CHANGE
+    firings: Iterator[datetime] = croniter(cron, begin).all_prev(datetime)
+    return next(firing for firing in firings if _moment(firing, zone) <= now)
+
+
+def next_firing(cron: str, zone: ZoneInfo, now: datetime) -> datetime:
+    """Return the first firing after ``now``, in UTC."""
+    begin = now.astimezone(zone).replace(tzinfo=None) - _CLOCK_CHANGE
+    firings: Iterator[datetime] = croniter(cron, begin).all_next(datetime)
+    return next(at for firing in firings if (at := _moment(firing, zone)) > now)
+
+
+def _moment(wall: datetime, zone: ZoneInfo) -> datetime:
+    return wall.replace(tzinfo=zone).astimezone(UTC)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The part of ``pipelines.yaml`` about how long a source keeps its changes.
+
+
+_MINUTE = timedelta(minutes=1)
+
+
+class RetentionConfig(BaseModel):
+    """The section ``retention`` of a source: how long it keeps its changes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    schedule: Cron = "*/15 * * * *"
+    """How often the source is checked, in UTC."""
+    conn_id: ConnectionId | None = None
+    """A connection with a login that is db_owner; None: the source's own."""
+    keep: Duration | None = None
+    """The retention of the cleanup job; None: Floodmark does not change it."""
+    headroom_limit: Duration = timedelta(days=1)
+    """How long before cleanup passes a watermark an alert is raised."""
+    ceiling: Duration = timedelta(days=14)
+    """The longest retention that ``raise_retention`` sets."""
+    threshold: PositiveInt | None = None
+    """How many rows one statement of cleanup deletes."""
+    cleanup_margin: Duration | None = None
+    """How far behind the slowest watermark changes are cleaned up; None: only the cleanup job deletes them."""
+    change_table_limit: ByteSize | None = None
+    """How large a change table may be before an alert is raised."""
+    # Declared after ``keep``, which it is checked against.
+    on_low: OnLow = OnLow.ALERT
+
+    @field_validator("keep", "ceiling")
+    @classmethod
+    def _check_range(cls, value: timedelta | None) -> timedelta | None:
+        if value is not None and not _MINUTE <= value < HOLD_MINUTES * _MINUTE:
+            raise ValueError("a retention must be at least a minute and less than a hundred years")
+        return value
+
+    @field_validator("on_low")
+    @classmethod
+    def _check_policy(cls, value: OnLow, info: ValidationInfo) -> OnLow:
+        if value is not OnLow.ALERT and "keep" in info.data and info.data["keep"] is None:
+            raise ValueError(f"{value.value} requires keep, the retention that is restored afterwards")
+        return value
+
+    def settings(self) -> RetentionSettings:
+        """Return the settings as plain values."""
+        return RetentionSettings(
+            keep_minutes=self.keep // _MINUTE if self.keep else None,
+            ceiling_minutes=self.ceiling // _MINUTE,
+            headroom_limit_seconds=self.headroom_limit.total_seconds(),
+            on_low=self.on_low,
+            threshold=self.threshold,
+            margin_seconds=self.cleanup_margin.total_seconds() if self.cleanup_margin else None,
+            change_table_limit_bytes=self.change_table_limit,
+        )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The parts of ``pipelines.yaml`` about schema drift: how often a source is checked, and the policy for each class.
+
+
+class DriftWatchConfig(BaseModel):
+    """The section ``drift`` of a source."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schedule: Cron | None = "*/5 * * * *"
+    """The schedule of the source's drift DAG, in UTC; None to run it on demand only."""
+
+
+class DriftConfig(BaseModel):
+    """A policy for each class of drift.
+
+    A policy of a table that is not set comes from the pipeline, and otherwise from ``core.settings.ALLOWED``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    column_added: DriftPolicy | None = None
+    column_dropped: DriftPolicy | None = None
+    type_widened: DriftPolicy | None = None
+    type_narrowed: DriftPolicy | None = None
+    type_changed: DriftPolicy | None = None
+    nullability_changed: DriftPolicy | None = None
+    key_changed: DriftPolicy | None = None
+    table_renamed: DriftPolicy | None = None
+    table_dropped: DriftPolicy | None = None
+    cdc_disabled: DriftPolicy | None = None
+    instance_replaced: DriftPolicy | None = None
+    unknown: DriftPolicy | None = None
+
+    @field_validator("*")
+    @classmethod
+    def _check_policy(cls, value: DriftPolicy | None, info: ValidationInfo) -> DriftPolicy | None:
+        allowed = ALLOWED[DriftClass(info.field_name)]
+        if value is not None and value not in allowed:
+            raise ValueError(f"{value.value} is not an allowed policy (expected {', '.join(p.value for p in allowed)})")
+        return value
+
+    def chosen(self) -> dict[DriftClass, DriftPolicy]:
+        """Return the policies that are configured here."""
+        return {kind: policy for kind in DriftClass if (policy := getattr(self, kind.value)) is not None}
+
+
+def drift_policies(
+    pipeline: DriftConfig,
+    table: DriftConfig,
+    defaults: Mapping[DriftClass, DriftPolicy] | None = None,
+    *,
+    repairs: bool = False,
+) -> DriftPolicies:
+    """Return the policies of a table: its own ones, then those of its pipeline, without those that are the default.
+
+    defaults: those of the kind of the source, where they differ. repairs: a table whose capture instance was replaced
+    is reloaded, and does not wait for the operator.
+    """
+    chosen = {**(defaults or {}), **({DriftClass.INSTANCE_REPLACED: DriftPolicy.ALERT} if repairs else {})}
+    chosen |= pipeline.chosen() | table.chosen()
+    # The order is fixed, so that two configurations with the same policies are equal.
+    kinds = [kind for kind in DriftClass if kind in chosen and chosen[kind] is not ALLOWED[kind][0]]
+    return DriftPolicies(tuple((kind, chosen[kind]) for kind in kinds))

@@ -1,1 +1,0 @@
-"""The alerts and their texts."""

@@ -1,1 +1,0 @@
-"""The recovery of changes that were lost or are needed again: gaps and replays."""

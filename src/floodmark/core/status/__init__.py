@@ -1,1 +1,0 @@
-"""The status of a pipeline and its tables: progress, measures and the report."""

@@ -1,1 +1,0 @@
-"""The upkeep of a source: its capture job, its retention, its change tables."""

@@ -1,1 +1,0 @@
-"""Windows: their plan, chunks, lanes and states."""

@@ -1,0 +1,364 @@
+"""The DAGs of a pipeline: ``cdc_<pipeline>`` for windows, ``cdc_load_<pipeline>`` for loads of whole tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, CronTriggerTimetable, Param, get_parsing_context, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+from floodmark.app.run import is_merged
+from floodmark.config.models import PipelineConfig
+from floodmark.core.alerts import LOAD_RUN_FAILED, RUN_FAILED, data_interval
+from floodmark.core.schema import TableName
+from floodmark.core.settings import TableSettings
+from floodmark.orchestration import tasks
+from floodmark.orchestration.load_operator import LoadWindow
+from floodmark.orchestration.pools import require_pools
+from floodmark.orchestration.tasks import BACKFILL, OWNER, deadline_of, explained, failure_callback
+from floodmark.wiring.adapters import PipelineWiring, wire
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
+    from floodmark.config.models import Config
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The tasks that follow the opening of a window in every DAG that loads: ``load``, ``check``, ``advance``.
+
+
+def chain_load(
+    wiring: PipelineWiring, config_path: Path, pool: str | None, *, opened: Any, advanced: Any, job: str, doc_md: str
+) -> None:
+    """Add ``load`` and ``check`` between the first and the last task.
+
+    opened, advanced: the first and the last task as called; the first returns the window's id. job: the name of the
+    Spark application. pool: for the load, which reads the source; None is Airflow's default.
+    """
+
+    @task(doc_md="Check the rows of the window with Great Expectations.")  # type: ignore[untyped-decorator]
+    def check(window_id: int) -> None:
+        tasks.run_check(wiring, config_path, window_id)
+
+    load = LoadWindow(
+        task_id="load",
+        name=job,
+        config=config_path,
+        window_id=f"{{{{ ti.xcom_pull(task_ids='{opened.operator.task_id}') }}}}",
+        read_secrets=wiring.job_secrets,
+        is_merged=partial(is_merged, wiring),
+        lineage=partial(_read_lineage, wiring),
+        measured=partial(tasks.measured_step, wiring, config_path),
+        pool=pool,
+        doc_md=doc_md,
+    )
+    opened >> load >> check(opened) >> advanced
+
+
+def _read_lineage(wiring: PipelineWiring, window_id: int) -> OperatorLineage:
+    # Only Airflow's OpenLineage provider calls it, which is an extra.
+    from floodmark.orchestration.lineage import read_lineage  # noqa: PLC0415
+
+    return read_lineage(wiring, window_id)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The common settings of Floodmark's DAGs: owner, tags, retries, one run at a time, and an alert for a failed run.
+
+
+RETRIES = 3
+RETRY_DELAY = timedelta(seconds=20)
+MAX_RETRY_DELAY = timedelta(minutes=5)
+# Runs before the DAG is first unpaused are never repeated; the date only has to be in the past.
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def is_needed(dag_id: str) -> bool:
+    """Return whether this process needs a DAG. The process of a task parses the DAG file for a single one."""
+    needed = get_parsing_context().dag_id
+    return needed is None or needed == dag_id
+
+
+def make_dag(
+    dag_id: str,
+    *,
+    source: str,
+    tags: tuple[str, ...] = (),
+    config_path: Path,
+    failed: str,
+    failed_by_task: Mapping[str, str] | None = None,
+    subject: str,
+    max_active_runs: int = 1,
+    **own: Any,
+) -> DAG:
+    """Return a DAG with the common settings. A missed run is not repeated: the next one does the same.
+
+    failed: the kind of alert that a failed run raises, about ``subject``. failed_by_task: another kind, by the id of
+    the task that failed. own: further arguments of ``DAG``.
+    """
+    return DAG(
+        dag_id=dag_id,
+        start_date=_START,
+        catchup=False,
+        max_active_runs=max_active_runs,
+        tags=[OWNER, "cdc", *tags, f"source:{source}"],
+        on_failure_callback=failure_callback(config_path, failed, subject, failed_by_task or {}),
+        default_args={
+            "owner": OWNER,
+            "retries": RETRIES,
+            "retry_delay": RETRY_DELAY,
+            "retry_exponential_backoff": 2,
+            "max_retry_delay": MAX_RETRY_DELAY,
+        },
+        **own,
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The page of a pipeline's DAG in Airflow: its steps, its tables and their settings.
+
+
+_DELETES = {"soft": "kept, marked `__deleted`", "hard": "removed, with a tombstone"}
+_STEPS = """
+| task | what it does |
+|---|---|
+| `open_window` | Continues an unfinished window, or asks the source for its newest position and plans the next \
+window, with one end for all tables. Ends the run as skipped when there is nothing to read. |
+| `load` | One Spark job for all tables: reads the window, nets the changes, stages them, and merges all tables in one \
+transaction. Killed at any point and run again, it produces the same tables. |
+| `check` | Checks the rows of the window, and that the targets have them, with Great Expectations. |
+| `advance` | Moves the watermarks by compare-and-set and emits one asset event per table. |
+| `report_gaps` | Fails while a table is left out of the windows: it can no longer be read (`on_gap: fail`), it cannot \
+be planned as configured, or its rows were refused. |
+"""
+
+_NO_HISTORY = (
+    "`airflow backfill` is refused: the source keeps only the newest change of each key, so that no past interval can "
+    "be read again. Reload a table instead (DAG `cdc_load_<pipeline>`).\n\n"
+)
+
+
+def describe_pipeline(name: str, pipeline: PipelineConfig, wiring: PipelineWiring) -> str:
+    """Return the page in Markdown."""
+    settings, source = wiring.settings, wiring.source
+    rows = "\n".join(_table_row(table) for table in settings.tables)
+    schedule = f"`{pipeline.schedule}` (UTC)" if pipeline.schedule else "on demand"
+    return (
+        f"# Pipeline {name}\n\n"
+        f"Moves the changes of {len(settings.tables)} tables of source `{pipeline.source}` into the warehouse, "
+        f"{schedule}, by {source.method}.\n{_STEPS}\n"
+        "A run covers one window `(watermark, newest position]`. The ledger in the warehouse, schema `floodmark`, is "
+        "the source of truth for progress; Airflow shows a copy of it. A failed run loses nothing: the next one "
+        "finishes the same window.\n\n"
+        f"{'' if source.has_history else _NO_HISTORY}"
+        f"## Tables\n\n| source | target | deleted rows | net changes | rules |\n|---|---|---|---|---|\n{rows}\n\n"
+        f"Fractions below a microsecond: `{pipeline.temporal.value}`. Rows are expected in the warehouse within "
+        f"{pipeline.freshness}. Rows that arrive later are reported, never rejected.\n"
+    )
+
+
+def _table_row(table: TableSettings) -> str:
+    rules = "<br>".join(f"{rule.name}: `{_cell(rule.sql)}`, else {rule.on_failure.value}" for rule in table.rules)
+    cells = (str(table.source), str(table.target), _DELETES[table.deletes.value], f"by {table.net.value}", rules)
+    return f"| {' | '.join(map(_cell, cells[:2]))} | {' | '.join(cells[2:])} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One DAG per pipeline, ``cdc_<pipeline>``: open_window, load, check, advance, report_gaps.
+#
+# Airflow parses a DAG file again and again, so heavy imports are avoided: Airflow, pydantic and YAML only. What the
+# tasks need is imported when they run.
+
+
+def build_dags(config: Config, config_path: Path) -> dict[str, DAG]:
+    """Return one DAG per pipeline of the configuration, by id; in the process of a task, that of the task."""
+    dags = (build_dag(config, name, config_path) for name in config.pipelines if is_needed(dag_id(name)))
+    return {dag.dag_id: dag for dag in dags}
+
+
+def build_dag(config: Config, name: str, config_path: Path) -> DAG:
+    """Build the DAG of a pipeline. It has one run at a time: two runs would compete for the same watermarks."""
+    pipeline = config.pipeline(name)
+    wiring = wire(config, name)
+    dag = make_dag(
+        dag_id(name),
+        source=pipeline.source,
+        config_path=config_path,
+        failed=RUN_FAILED,
+        subject=name,
+        description=f"Changes of source {pipeline.source} into the warehouse, window by window",
+        doc_md=describe_pipeline(name, pipeline, wiring),
+        schedule=CronDataIntervalTimetable(pipeline.schedule, timezone="UTC") if pipeline.schedule else None,
+        deadline=deadline_of(config_path, name, pipeline),
+    )
+    with dag:
+        _add_run_tasks(wiring, config_path, assets_of(wiring), config.sources[pipeline.source].pool)
+    return dag
+
+
+def dag_id(pipeline: str) -> str:
+    """Return the id of a pipeline's DAG."""
+    return f"cdc_{pipeline}"
+
+
+def assets_of(wiring: PipelineWiring) -> Mapping[TableName, Asset]:
+    """Return the targets as assets, ``floodmark://<pipeline>/<schema>/<table>``, by source table."""
+    return {table.source: _asset(wiring.settings.name, table.source, table.target) for table in wiring.settings.tables}
+
+
+def _asset(pipeline: str, source: TableName, target: TableName) -> Asset:
+    path = "/".join(quote(part, safe="") for part in (pipeline, target.schema, target.name))
+    return Asset(
+        name=f"{pipeline}.{target}", uri=f"floodmark://{path}", group="floodmark", extra={"source": str(source)}
+    )
+
+
+def _add_run_tasks(
+    wiring: PipelineWiring, config_path: Path, assets: Mapping[TableName, Asset], pool: str | None
+) -> None:
+    """Add the tasks to the DAG. pool: for the task that reads the source."""
+    outlets = list(assets.values())
+
+    @task(doc_md="Return an unfinished window, or plan the next.")  # type: ignore[untyped-decorator]
+    def open_window(dag_run: Any = None) -> int:
+        with explained():
+            require_pools(wiring.settings.name, dag_run)
+        if dag_run.run_type == BACKFILL:
+            begin, end = dag_run.data_interval_start, dag_run.data_interval_end
+            try:
+                opened = tasks.run_open_replay(config_path, wiring.settings.name, begin, end)
+            except AirflowSkipException:
+                tasks.end_backfill(config_path, wiring.settings.name, data_interval(begin, end))
+                raise
+        else:
+            opened = tasks.run_open_window(config_path, wiring.settings.name)
+        return tasks.record_run(wiring, opened, dag_run)
+
+    @task(outlets=outlets, doc_md="Move the watermarks by compare-and-set.")  # type: ignore[untyped-decorator]
+    def advance(window_id: int, outlet_events: Any = None, asset_state_store: Any = None, dag_run: Any = None) -> None:
+        tasks.run_advance(wiring, config_path, window_id, assets=assets, events=outlet_events, stores=asset_state_store)
+        if dag_run.run_type == BACKFILL:
+            replayed = data_interval(dag_run.data_interval_start, dag_run.data_interval_end)
+            tasks.end_backfill(config_path, wiring.settings.name, replayed)
+
+    # It is a task of its own, because Airflow drops the asset events of a task that fails.
+    @task(doc_md="Fail while a table is left out. The other tables are published before.")  # type: ignore[untyped-decorator]
+    def report_gaps(dag_run: Any = None) -> None:
+        if dag_run.run_type != BACKFILL:
+            tasks.run_report_gaps(wiring)
+
+    opened = open_window()
+    advanced = advance(opened)
+    chain_load(
+        wiring,
+        config_path,
+        pool,
+        opened=opened,
+        advanced=advanced,
+        job=f"floodmark {wiring.settings.name}",
+        doc_md="One Spark job for all tables: read, net and stage the changes, then merge all in one transaction.",
+    )
+    advanced >> report_gaps()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One DAG per pipeline, ``cdc_load_<pipeline>``, for loads of single tables in parallel to its windows: repairs, and
+# reloads that the operator requests with the params of a run.
+
+
+_LOAD_PAGE = """# Loads of pipeline {name}
+
+While a table is reloaded, it is left out of the windows of its pipeline. Its old rows stay readable, and the other
+tables continue. Each run loads one table. A run after a killed one reads only the missing chunks.
+
+* Without params, a run continues the oldest unfinished load: a repair that a gap has opened (`on_gap: repair`), or a
+  reload that was interrupted. If there is none, the run ends as skipped.
+* With `table`, that table is reloaded, and rows that no longer exist at the source are swept.
+* With `where` as well, a condition in T-SQL such as `Region = N'north'`, only the rows for which it is true are read
+  and merged. Nothing is swept, and the watermark does not move.
+"""
+
+
+def build_load_dags(config: Config, config_path: Path) -> dict[str, DAG]:
+    """Return one DAG per pipeline of the configuration, by id; in the process of a task, that of the task."""
+    dags = (_build_load(config, name, config_path) for name in config.pipelines if is_needed(load_dag_id(name)))
+    return {dag.dag_id: dag for dag in dags}
+
+
+def load_dag_id(pipeline: str) -> str:
+    """Return the id of a pipeline's DAG of single loads."""
+    return f"cdc_load_{pipeline}"
+
+
+def _build_load(config: Config, name: str, config_path: Path) -> DAG:
+    pipeline = config.pipeline(name)
+    wiring = wire(config, name)
+    tables = [str(table) for table in wiring.settings.sources]
+    dag = make_dag(
+        load_dag_id(name),
+        source=pipeline.source,
+        tags=("load",),
+        config_path=config_path,
+        failed=LOAD_RUN_FAILED,
+        subject=name,
+        description=f"Repairs and reloads of single tables of {name}, in parallel to its windows",
+        doc_md=_LOAD_PAGE.format(name=name),
+        schedule=CronTriggerTimetable(pipeline.schedule, timezone="UTC") if pipeline.schedule else None,
+    )
+    with dag:
+        _add_load_tasks(wiring, config_path, assets_of(wiring), config.sources[pipeline.source].pool)
+    # After the tasks: each would take a copy, and Airflow validates every copy whenever it parses the file.
+    dag.params.update(_params(tables))
+    return dag
+
+
+def _params(tables: Sequence[str]) -> dict[str, Param]:
+    return {
+        "table": Param(None, type=["null", "string"], enum=[None, *tables], description="The table to reload."),
+        "where": Param(
+            None,
+            type=["null", "string"],
+            maxLength=4000,
+            description="Only rows for which this T-SQL condition over the table's columns is true.",
+        ),
+    }
+
+
+def _add_load_tasks(
+    wiring: PipelineWiring, config_path: Path, assets: Mapping[TableName, Asset], pool: str | None
+) -> None:
+    """Add the tasks to the DAG. pool: for the task that reads the source."""
+    name = wiring.settings.name
+
+    @task(doc_md="Continue an unfinished load, or plan the requested one.")  # type: ignore[untyped-decorator]
+    def open_load(params: Any = None, dag_run: Any = None) -> int:
+        with explained():
+            require_pools(name, dag_run)
+        return tasks.record_run(wiring, tasks.run_open_load(config_path, name, params), dag_run)
+
+    @task(outlets=list(assets.values()), doc_md="Publish the load.")  # type: ignore[untyped-decorator]
+    def advance(window_id: int, outlet_events: Any = None, asset_state_store: Any = None) -> None:
+        tasks.run_advance_load(
+            wiring, config_path, window_id, assets=assets, events=outlet_events, stores=asset_state_store
+        )
+
+    opened = open_load()
+    chain_load(
+        wiring,
+        config_path,
+        pool,
+        opened=opened,
+        advanced=advance(opened),
+        job=f"floodmark load {name}",
+        doc_md="One Spark job: read the missing chunks, then merge and sweep in one transaction.",
+    )

@@ -1,0 +1,308 @@
+"""``CdcReader``: a table of a plan, read from its change table or, for a first load, from the table itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import pyarrow as pa
+
+from floodmark.core.capture import bracket
+from floodmark.core.errors import ConfigError, FloodmarkBugError, SourceBehindError
+from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, value_columns
+from floodmark.core.position import Interval, Lsn, Position, read_lsn
+from floodmark.core.schema import Operation, SourceTable, TableName, bits_by_byte
+from floodmark.core.settings import SOURCE_VARIABLE, NetSource
+from floodmark.core.snapshot import CaptureInstance, LogEntry, explain_other_copy
+from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection, connect
+from floodmark.sources.sqlserver.rows import ONE_WORKER, SqlServerReader, select_expressions
+from floodmark.sources.sqlserver.tables import change_table, net_changes_function, read_sql
+from floodmark.sync.ports import RowShape, TableParts
+
+# --------------------------------------------------------------------------------------------------------------------
+# The feed of a table that is read by change data capture: a capture instance.
+
+
+def instance_of(plan: TablePlan) -> CaptureInstance:
+    """Return the capture instance of a plan. Raises FloodmarkBugError for a plan of another kind of source."""
+    if not isinstance(plan.feed, CaptureInstance):
+        raise FloodmarkBugError(str(plan.source), f"it is planned for a feed of type {type(plan.feed).__name__}.")
+    return plan.feed
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The T-SQL that reads changes: one SELECT per part of a table, with the same text for every window.
+#
+# Change tables are read directly. This is faster than the functions, but the server never refuses an expired range: the
+# validity of the window is checked before and after (``sync``). Isolation is READ COMMITTED: uncommitted rows of a
+# first load could be rolled back, and no change row would ever remove them again.
+#
+# A part is read by one worker of the server (MAXDOP 1): how many parts are read at once is configured, and a plan that
+# is parallel itself would multiply it, for a range of a clustered index in no order.
+
+
+START_LSN = "__$start_lsn"
+COMMAND_ID = "__$command_id"
+SEQVAL = "__$seqval"
+OPERATION = "__$operation"
+UPDATE_MASK = "__$update_mask"
+
+OWN_TYPES = {START_LSN: "binary", COMMAND_ID: "int", SEQVAL: "binary", OPERATION: "int", UPDATE_MASK: "binary"}
+
+
+def order_columns(plan: TablePlan) -> tuple[str, ...]:
+    """Return the columns that order the changes of a key. Without command ids the order is not exact (see seqval)."""
+    if instance_of(plan).has_command_id:
+        return (START_LSN, COMMAND_ID, SEQVAL, OPERATION)
+    return (START_LSN, SEQVAL, OPERATION)
+
+
+def own_columns(plan: TablePlan) -> tuple[str, ...]:
+    """Return the metadata columns of the change table that this plan reads; none for a first load."""
+    if plan.kind is LoadKind.FIRST_LOAD:
+        return ()
+    mask = (UPDATE_MASK,) if any(column.is_lob for column in plan.feed.table.stored_columns) else ()
+    if plan.net is NetSource.SERVER:
+        return (START_LSN, OPERATION, *mask)
+    return (*order_columns(plan), *mask)
+
+
+def select_changes(plan: TablePlan) -> str:
+    """Return the SELECT of changes. Parameters: after_lsn (excluded), to_lsn (included).
+
+    The image before an update is read where the update gave the row another key: nothing else shows that the old key no
+    longer exists. A change of a primary key is captured as a delete and an insert, but not under trace flag 8207, and
+    not for a key that is only declared, which the server does not know.
+    """
+    moved = _has_new_key(plan.feed.table)
+    operation = bracket(OPERATION)
+    is_update = f"{operation} = {Operation.UPDATE.value}"
+    kind = f"CASE WHEN {is_update} AND {moved} THEN {Operation.MOVED.value} ELSE {operation} END"
+    return (
+        f"SELECT {_select_list(plan, f'{kind} AS {operation}')} FROM {change_table(plan.feed.identity.name)}"  # noqa: S608
+        f" WHERE {bracket(START_LSN)} > ? AND {bracket(START_LSN)} <= ?"
+        f" AND ({operation} <> {Operation.BEFORE_UPDATE.value} OR {moved}){ONE_WORKER}"
+    )
+
+
+def select_net_changes(plan: TablePlan) -> str:
+    """Return the SELECT of net changes. Parameters: from_lsn and to_lsn (both included).
+
+    The mask distinguishes a LOB that was left out from NULL.
+    """
+    function = net_changes_function(plan.feed.identity.name)
+    return f"SELECT {_select_list(plan)} FROM {function}(?, ?, N'all with mask')"  # noqa: S608
+
+
+def select_position() -> str:
+    """Return the SELECT of the newest LSN, and of the commit time of exactly one other. Parameter: that LSN."""
+    at = "sys.fn_cdc_map_lsn_to_time(CAST(? AS binary(10)))"
+    return f"SELECT sys.fn_cdc_get_max_lsn() AS max_lsn, {at} AS committed_at"
+
+
+def select_cuts() -> str:
+    """Return the SELECT of commit LSNs that divide a window into parts with equally many transactions.
+
+    Parameters: parts, after_lsn, to_lsn. It reads the mapping table: on the change table it would read as much as the
+    parts themselves.
+    """
+    return (
+        "SELECT MAX(start_lsn) AS cut FROM ("
+        "SELECT start_lsn, NTILE(?) OVER (ORDER BY start_lsn) AS part FROM cdc.lsn_time_mapping"
+        " WHERE start_lsn > ? AND start_lsn <= ?) AS m GROUP BY part ORDER BY cut"
+    )
+
+
+def _has_new_key(table: SourceTable) -> str:
+    """Return the condition that the update mask has the bit of a key column.
+
+    ``sys.fn_cdc_is_bit_set`` would be called for each row.
+    """
+    mask = bracket(UPDATE_MASK)
+    tests = [
+        f"(CAST(SUBSTRING({mask}, DATALENGTH({mask}) - {place}, 1) AS int) & {bits}) <> 0"
+        for place, bits in bits_by_byte(table.column(name).ordinal for name in table.key)
+    ]
+    return "(" + " OR ".join(tests) + ")"
+
+
+def _select_list(plan: TablePlan, operation: str = bracket(OPERATION)) -> str:
+    """Return the SELECT list. operation: the expression for the column of that name."""
+    own = (operation if name == OPERATION else bracket(name) for name in own_columns(plan))
+    return ", ".join([*own, *select_expressions(plan.feed.table, plan.temporal)])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The proof that the copy of the database behind a connection has what is about to be read from it.
+#
+# A session stays with the server that accepted it, and the log of a copy only grows. So what the copy has before a
+# SELECT on the same connection, it has during it as well (docs/reference/sqlserver_cdc.md, "Readable copies").
+
+
+_HINT = "It is retried automatically. Where it persists, name one copy in the connection, or repair the copy that lags."
+
+
+def require_entry(session: SourceSession, entry: LogEntry, subject: str) -> None:
+    """Raise SourceBehindError unless the log behind the session has the entry, with its commit time."""
+    [(max_lsn, found_at)] = session.fetch(select_position(), (entry.lsn.value,))
+    if cause := explain_other_copy(entry, read_lsn(max_lsn), found_at):
+        raise SourceBehindError(subject, cause, _HINT)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The requirements of ``net: server`` on a capture instance.
+
+
+_NEVER_IN_OLD_IMAGES = ("text", "ntext", "image")
+
+
+def require_server_net(plan: TablePlan) -> None:
+    """Raise ConfigError where the server's net changes cannot distinguish a value that was left out from NULL."""
+    if not instance_of(plan).supports_net_changes:
+        raise ConfigError(
+            str(plan.source),
+            f"net: server, but capture instance {plan.feed.identity.name} does not support net changes.",
+            "Set net: spark, or enable the table with @supports_net_changes = 1.",
+        )
+    stored = plan.feed.table.stored_columns
+    old = ", ".join(column.name for column in stored if column.type_name in _NEVER_IN_OLD_IMAGES)
+    if old:
+        raise ConfigError(
+            str(plan.source),
+            f"net: server cannot distinguish an unchanged value from NULL in text, ntext and image columns ({old}).",
+            "Set net: spark.",
+        )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+
+
+_NO_COMMAND_ID = (
+    "the change table has no __$command_id; changes of one transaction are ordered by __$seqval, which is not always "
+    "the order in which they happened"
+)
+
+
+def open_cdc_reader(plan: TablePlan, end: LogEntry) -> CdcReader:
+    """Return the reader over the connection that the environment names."""
+    return CdcReader(plan, SqlServerConnection.from_json(os.environ[SOURCE_VARIABLE]), end)
+
+
+@dataclass(frozen=True)
+class CdcReader(SqlServerReader):
+    """``sync.ports.TableReader``."""
+
+    @cached_property
+    def shape(self) -> RowShape:
+        table = self.plan.feed.table
+        return RowShape(
+            key=table.key,
+            own=tuple((name, OWN_TYPES[name]) for name in own_columns(self.plan)),
+            values=value_columns(table, self.plan.temporal),
+            order=order_columns(self.plan),
+            position=START_LSN,
+            operation=OPERATION,
+            mask=UPDATE_MASK,
+            remark="" if instance_of(self.plan).has_command_id else _NO_COMMAND_ID,
+        )
+
+    def read(self, interval: Interval) -> Iterator[pa.RecordBatch]:
+        if self.plan.net is NetSource.SERVER:
+            require_server_net(self.plan)
+            text, first = select_net_changes(self.plan), interval.from_lsn
+        else:
+            text, first = select_changes(self.plan), interval.after_lsn
+        return self.read_text(text, (first.value, interval.to_lsn.value))
+
+    def require_end(self, session: SourceSession) -> None:
+        require_entry(session, self.end, str(self.plan.source))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The parts in which the changes of a window are read: planned once for all of its tables, over one connection.
+#
+# A part is a connection and a statement, so that a table with few changes is read in one. Larger tables are cut at
+# commit LSNs, which split no transaction.
+
+
+PART_CHANGES = 5_000
+"""The number of changes for which a further part is worth its connection: some tens of milliseconds."""
+WHOLE_CHANGES = 50_000
+"""The most changes that are one part because other tables keep the other tasks busy: a task nets them in memory."""
+
+
+def plan_cdc_parts(plan: WindowPlan, most: int) -> Mapping[TableName, TableParts]:
+    """Return the parts of each table with changes, over the connection that the environment names."""
+    return plan_parts(plan, most, SqlServerConnection.from_json(os.environ[SOURCE_VARIABLE]))
+
+
+def plan_parts(plan: WindowPlan, most: int, source: SqlServerConnection) -> Mapping[TableName, TableParts]:
+    """Return the parts of each table that is read from its change table.
+
+    most: the number of parts of a large table whose plan does not set it. A table whose changes could not be counted is
+    read in one part. The source is asked only where a table may be cut.
+    """
+    tables = [table for table in plan.tables if table.interval is not None and not table.quiet]
+    intervals = {table.source: [table.interval] for table in tables if table.interval is not None}
+    # The server's net changes are those of the whole window.
+    counted = [table for table in tables if table.net is not NetSource.SERVER and not table.partitions]
+    declared = [table for table in tables if table.net is not NetSource.SERVER and table.partitions > 1]
+    if not counted and not declared:
+        return {name: TableParts(each) for name, each in intervals.items()}
+    with connect(source, subject=plan.pipeline) as session:
+        changes = _count_changes(session, counted, most)
+        wanted = {table.source: table.partitions for table in declared} | choose_numbers(changes, most)
+        cuts: dict[tuple[Interval, int], list[Position]] = {}
+        for name, number in wanted.items():
+            if number > 1:
+                asked = (intervals[name][0], max(most, number))
+                if asked not in cuts:
+                    cuts[asked] = _read_cuts(session, *asked)
+                intervals[name] = cut_interval(asked[0], choose_cuts(cuts[asked], number))
+    known = {name: number for name, number in changes.items() if number <= WHOLE_CHANGES}
+    return {name: TableParts(each, known.get(name)) for name, each in intervals.items()}
+
+
+def cut_interval(interval: Interval, cuts: Sequence[Position]) -> list[Interval]:
+    """Return ``interval`` in parts that end at ``cuts`` (ascending, inside the interval) and at its own end."""
+    inner = [cut for cut in cuts if interval.after_lsn < cut < interval.to_lsn]
+    ends = [interval.after_lsn, *inner, interval.to_lsn]
+    return [Interval(after, to) for after, to in pairwise(ends)]
+
+
+def choose_numbers(changes: Mapping[TableName, int], most: int) -> dict[TableName, int]:
+    """Return the number of parts of each table, by the changes of all: a part of one table need not be cut to keep
+    tasks busy that have other tables."""
+    share = min(max(sum(changes.values()) // most, PART_CHANGES), WHOLE_CHANGES)
+    return {
+        name: 1 if number <= share else min(most, 1 + (number - 1) // PART_CHANGES) for name, number in changes.items()
+    }
+
+
+def choose_cuts(cuts: Sequence[Position], parts: int) -> list[Position]:
+    """Return at most ``parts`` - 1 of the cuts, evenly distributed. The last one is the end of the window."""
+    inner = cuts[:-1]
+    if len(inner) < parts:
+        return list(inner)
+    return [inner[number * (len(inner) + 1) // parts - 1] for number in range(1, parts)]
+
+
+def _count_changes(session: SourceSession, tables: Sequence[TablePlan], most: int) -> dict[TableName, int]:
+    asked = b"".join(_asked(table) for table in tables)
+    limit = max(PART_CHANGES * (most - 1), WHOLE_CHANGES) + 1
+    counts = session.fetch(read_sql("count_changes"), (limit, asked)) if asked else []
+    return {tables[number].source: changes for number, changes in counts}
+
+
+def _asked(table: TablePlan) -> bytes:
+    interval = table.interval
+    assert interval is not None  # noqa: S101  (the caller has selected the tables that have one)
+    return instance_of(table).identity.object_id.to_bytes(4) + interval.after_lsn.value + interval.to_lsn.value
+
+
+def _read_cuts(session: SourceSession, interval: Interval, parts: int) -> list[Position]:
+    parameters = (parts, interval.after_lsn.value, interval.to_lsn.value)
+    return [Lsn(bytes(row[0])) for row in session.fetch(select_cuts(), parameters)]

@@ -1,1 +1,0 @@
-"""The rows of a table of SQL Server, as every kind of source reads them."""

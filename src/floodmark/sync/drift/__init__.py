@@ -1,1 +1,0 @@
-"""Schema drift: the watch, its events, and switches of capture instances."""

@@ -1,0 +1,581 @@
+"""The ports of a run: sources and their readers, the stager, staging, the warehouse, progress and quality."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from floodmark.core.capture import Beat
+from floodmark.core.errors import FloodmarkError
+from floodmark.core.plan import Bound, LoadChunk, MemberRead, TableCounts, TablePlan, ValueColumn, WindowPlan
+from floodmark.core.position import Position
+from floodmark.core.progress import ReadProgress, StepProgress
+from floodmark.core.recovery import Release
+from floodmark.core.schema import TableName
+from floodmark.core.settings import TableSettings
+from floodmark.core.snapshot import LogEntry, MemberMark, SourceSnapshot
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from floodmark.core.plan import AdvanceResult
+    from floodmark.core.position import Interval
+    from floodmark.core.status import TableMeasure, TableVerification
+
+_LOG = logging.getLogger(__name__)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``TableReader``: the rows of one table of a plan, as Arrow batches. Each kind of source has one.
+#
+# Readers are picklable: they travel to the engine's workers with the secrets of their connection, and are never logged.
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """The columns of a reader's batches: those of the change itself, then the stored values."""
+
+    key: tuple[str, ...]
+    own: tuple[tuple[str, str], ...]
+    """Name and type (binary or int) of each column of the change; none for rows of the table itself."""
+    values: tuple[ValueColumn, ...]
+    order: tuple[str, ...]
+    """The columns that order the changes of a key."""
+    position: str
+    """The column of the commit's position, ten bytes."""
+    operation: str
+    """The column of the operation, a value of ``core.schema.Operation``."""
+    mask: str
+    """The column whose bits, by ``ValueColumn.ordinal``, show which values a change row has."""
+
+    remark: str = ""
+    """A remark about the order for the log; "" for none."""
+
+    @property
+    def optional(self) -> tuple[ValueColumn, ...]:
+        """Return the columns that a change row may leave out."""
+        return tuple(column for column in self.values if column.is_optional)
+
+
+class ChangeReader(Protocol):
+    """The changes of a table. Every method raises from ``core.errors``.
+
+    Rows are read only from a copy of the source whose log has the end of the window; SourceBehindError for any other.
+    """
+
+    @property
+    def shape(self) -> RowShape:
+        """Return the columns of the batches."""
+
+    def read(self, interval: Interval) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of an interval, in no order."""
+
+
+class SnapshotReader(Protocol):
+    """The rows of a table itself, for its first load."""
+
+    def read_chunk_bounds(self) -> Sequence[Bound]:
+        """Return the keys at which the server cuts the table into chunks, in its own order."""
+
+    def read_chunk(self, chunk: LoadChunk) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a chunk, in a shape without columns of a change."""
+
+    def find_double_key(self) -> tuple[Bound, int] | None:
+        """Return a key that several rows have, and their number; None where each key is unique."""
+
+
+class TableReader(ChangeReader, SnapshotReader, Protocol):
+    """The changes and the rows of a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableParts:
+    """How the changes of a table are read."""
+
+    intervals: Sequence[Interval]
+    """The parts that are read in parallel. No transaction is split."""
+    changes: int | None = None
+    """The number of changes; None where they were not counted, or are too many to count."""
+
+
+class Cut(Protocol):
+    """One moment of a source: all that is read of it has the state of that moment."""
+
+    @property
+    def end(self) -> LogEntry:
+        """The newest position of the moment."""
+
+    def read(self, table: TablePlan) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of a table since its watermark, in the shape of its reader.
+
+        Raises InstanceReplacedError or WindowExpiredError where they are not complete.
+        """
+
+
+class CutReader(Protocol):
+    """The way to a moment of a source. It is picklable, as readers are."""
+
+    def open(self) -> AbstractContextManager[Cut | None]:
+        """Open the present moment; None where the source does not allow it.
+
+        Raises SourceBehindError for a copy of the source that does not have the planned end of the window.
+        """
+
+
+class SharedReader(Protocol):
+    """One pass over a feed that has the changes of several tables. It is picklable, as readers are."""
+
+    def count(self) -> int:
+        """Return how many changes there are at most, from the plans alone."""
+
+    def read(self) -> Iterator[tuple[int, pa.RecordBatch | FloodmarkError]]:
+        """Yield the changes of each table since its marks, in the shape of its reader and in no order.
+
+        Tables are known by their place in the plan. An error that concerns one table alone takes the place of its next
+        batches. Raises any other error.
+        """
+
+    def split(self, most: int) -> Sequence[SharedReader]:
+        """Return at most so many readers that may read the feed in parallel, together all of it."""
+
+    def unite(self, reads: Mapping[int, Sequence[MemberRead]]) -> Mapping[int, Sequence[MemberRead]] | None:
+        """Return how the members of each table were read, from what the readers of ``split`` said.
+
+        None where they cannot know all of it, so that one reader must read the feed again.
+        """
+
+
+OpenShared = Callable[[Mapping[int, "TablePlan"]], SharedReader]
+"""The factory of the reader of the tables of a window, by their places in the plan, that are read in one pass."""
+OpenCut = Callable[["WindowPlan"], CutReader]
+"""The factory of the reader of a window whose tables are read at one moment."""
+PlanParts = Callable[["WindowPlan", int], Mapping["TableName", TableParts]]
+"""The parts of each table of a window that has changes, at most the given number where its plan does not set it."""
+OpenReader = Callable[["TablePlan", "LogEntry"], TableReader]
+"""The factory of the reader of a table of a plan, with the entry of the log that a copy of the source must have to be
+read (``WindowPlan.end``). The engine pickles it by name: it contains no secret."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``Source``: the control queries of a source.
+
+
+class Source(Protocol):
+    """The control queries of a source. ``TableReader`` reads the rows."""
+
+    def read_snapshot(
+        self,
+        tables: Sequence[TableName],
+        instances: Mapping[TableName, str] | None = None,
+        positions: Collection[Position] = (),
+        marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
+        whole: Collection[TableName] = (),
+    ) -> SourceSnapshot:
+        """Return a snapshot. It takes two statements with constant texts, whatever the number of tables; one for none.
+
+        instances: the capture instance of tables that have pinned one; for the others, the newest instance is read.
+        positions: the positions for ``SourceSnapshot.entries``. A source may know the changes after the lowest alone
+        (``TableSnapshot.changes_after``).
+        marks: the marks of the members of tables, to find out whether any has changes; None: that is not asked, and no
+        table is loaded as a whole by this snapshot, but those of ``whole``.
+        whole: the tables that are loaded as a whole, whatever their marks are.
+        """
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``StagingSink``: the destination to which a worker of the engine writes the rows of one table of a window.
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPart:
+    """A part of a table, as one try of a task has brought it to staging."""
+
+    part: int
+    rows: int
+    receipt: str = ""
+    """What names the rows of this try in staging, in any form; "" for a part without rows, and for a chunk of a first
+    load, whose rows the ledger records."""
+
+
+class StagingSink(Protocol):
+    """A writer of parts of one table of one attempt at a window. Picklable, with the warehouse's secrets."""
+
+    def write(self, part: int, batches: Iterator[pa.RecordBatch]) -> StagedPart:
+        """Write a part: stored values, ``__lsn``, ``__op`` and keep flags. Return when it is in staging.
+
+        A part may be written several times, also at the same time: each try of a task reads the source as it is at its
+        moment. Of a part of changes the rows of each try are kept apart, and the merge takes those of the try whose
+        result it is given, whichever writes last. Of a chunk the rows of one try are kept. Raises from ``core.errors``;
+        WatermarkConflictError, and writes nothing, for a load that a later attempt has replaced, or that is merged.
+        """
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``Stager``: the engine that moves rows from the source to staging.
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRows:
+    """The result of staging one table."""
+
+    read_rows: int
+    """Rows of the source."""
+    staged_rows: int
+    """Rows in staging."""
+    parts: tuple[StagedPart, ...] = ()
+    """The parts that have these rows; none for a first load, whose chunks the ledger has. The merge takes the rows of
+    no other try of a part."""
+    members: tuple[MemberRead, ...] = ()
+    """The members of the table that were examined."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedCut:
+    """The result of staging tables at one moment of the source."""
+
+    end: LogEntry
+    """The newest position of that moment, not below the end of the plan."""
+    tables: Mapping[int, StagedRows | FloodmarkError]
+    """By the index of the table in the plan."""
+
+
+class Stager(Protocol):
+    """An engine that reads rows from the source, nets changes, and writes them to a sink."""
+
+    def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
+        """Read the changes of table ``index`` of the plan, and net them."""
+
+    def stage_cut(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> StagedCut | None:
+        """Stage the changes of tables at one moment of the source. Return None where it has no such moment to read.
+
+        sinks: by the index of a table in the plan.
+        """
+
+    def stage_small(
+        self, plan: WindowPlan, sinks: Mapping[int, StagingSink]
+    ) -> Mapping[int, StagedRows | FloodmarkError]:
+        """Stage those of the tables that have few changes, with few tasks and connections for all of them.
+
+        sinks: by the index of a table in the plan. Return the result of each table that was staged so, which may be an
+        error that does not stop the others; none for a table that ``stage_table`` has to stage.
+        """
+
+    def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
+        """Return the keys at which the server cuts table ``index`` for a first load."""
+
+    def find_double_key(self, plan: WindowPlan, index: int) -> tuple[Bound, int] | None:
+        """Return a key that several rows of table ``index`` have at the source, and their number; None for no key."""
+
+    def stage_chunks(
+        self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: StagingSink
+    ) -> Sequence[StagedPart]:
+        """Read chunks of table ``index``, so many at a time. The part of a chunk has the chunk's number."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``Warehouse``: targets, staging, the merge and the publication of a window.
+#
+# Every method raises from ``core.errors``.
+
+
+DEFAULT_LISTED_KEYS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class WarehouseTraits:
+    """The abilities of a kind of warehouse."""
+
+    publishes: Literal["at_merge", "at_advance"]
+    """The step at which the rows of a window become visible."""
+    tables_at_once: bool
+    """Whether all tables of a window become visible together."""
+    has_primary_key: bool
+    """Whether the target refuses duplicate keys. Without a primary key the merge refuses duplicate keys in staging."""
+    shares_ledger: bool
+    """Whether staging and merge are written in one transaction with the ledger. If not, the load records them."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedNow:
+    """About how many rows a staging table has at a moment."""
+
+    rows: int
+    """Those of finished writes."""
+    unfinished_rows: int
+    """Those of writes that are not finished, as far as the warehouse reports them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRows:
+    """The rows of a table of a merged window that are checked."""
+
+    target: TableName
+    staged: TableName | None
+    """The staging table; None where it no longer exists, so that only the target is checked."""
+
+
+class Staging(Protocol):
+    """The staging tables of a window."""
+
+    def prepare_window(self, plan: WindowPlan) -> None:
+        """Create or widen the targets, and create the window's staging tables; those of a killed load are dropped.
+
+        The staging tables of first loads are kept. The subject of an error about one table is its name at the source;
+        the window may be prepared again without it.
+        """
+
+    def sink(self, plan: WindowPlan, index: int) -> StagingSink:
+        """Return the sink for the rows of table ``index`` of this attempt.
+
+        A chunk's rows and its state in the ledger are written in one transaction, which is refused when a later
+        attempt at the window has begun.
+        """
+
+    def count_parts(self, plan: WindowPlan, index: int) -> Mapping[int, int]:
+        """Return the number of rows in staging for each part of a first load."""
+
+    def count_staged(self, plan: WindowPlan) -> Mapping[TableName, StagedNow]:
+        """Return about how many rows of each source table are in staging, for progress alone.
+
+        It may be called every second, while the tables are written: it reads no rows.
+        """
+
+    def clear_parts(self, plan: WindowPlan, index: int, numbers: Collection[int]) -> None:
+        """Remove the rows of parts from staging."""
+
+    def drop_duplicates(self, plan: WindowPlan, index: int) -> int:
+        """Keep one row per key in the staging of table ``index``. Return the number of removed rows."""
+
+    def drop_staging(self, window_id: int) -> None:
+        """Drop the staging tables of a window."""
+
+
+class Merging(Protocol):
+    """The tables that readers see."""
+
+    @property
+    def traits(self) -> WarehouseTraits:
+        """Return the abilities of this kind of warehouse."""
+
+    def merge_window(
+        self, plan: WindowPlan, staged: Mapping[TableName, StagedRows] | None = None
+    ) -> Mapping[TableName, TableCounts]:
+        """Quarantine, merge every table, store the counts, and set the window to MERGED, in one transaction.
+
+        Rows that go to quarantine are removed from staging, which then has ``staged_rows - quarantined_rows`` rows.
+        staged: the rows that staging reported; of changes, the rows of other tries of the parts are removed. Raises
+        WarehouseUnavailableError when the staging tables have another number of rows (they are not logged, and a crash
+        of the warehouse empties them), DataQualityError when a rule with on_failure stop is broken (nothing is merged),
+        WatermarkConflictError when the window is no longer PLANNED or another load has begun, and DuplicateKeyError
+        about a source table with duplicate keys in staging. The subject of an error about one table is the name of the
+        source table; the window may be merged without it.
+        """
+
+    def open_rows(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> Sequence[CheckedRows]:
+        """Return the rows of each table of a merged window for the checks. counts: those of its merge, by source."""
+
+    def publish_window(self, plan: WindowPlan) -> None:
+        """Make a checked window visible. Repeatable. Does nothing where the merge published it (``traits``)."""
+
+
+class Warehouse(Staging, Merging, Protocol):
+    """All that a run needs of a warehouse."""
+
+
+class RowComparer(Protocol):
+    """A comparison of values by the warehouse's own rules, in no order."""
+
+    def compare_rows(
+        self, table: TablePlan, batches: Iterable[pa.RecordBatch], listed_keys: int = DEFAULT_LISTED_KEYS
+    ) -> TableVerification:
+        """Compare all rows of a source table with its target.
+
+        batches: the stored columns; they are read until their end before the comparison begins. Raises from
+        ``core.errors``; OperatorError for a table that has not been loaded.
+        """
+
+    def estimate_rows(self, table: TablePlan) -> int | None:
+        """Return about how many rows the target of a table has, from statistics; None where there are none."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``Progress``: the receiver of reports about reads that take long. The steps do not know whether it draws or logs.
+
+
+LOG_SECONDS = 10.0
+_EARLY = 0.99
+"""The share of the time between two lines after which a report counts as due: a timer may fire a little early."""
+
+
+class Progress(Protocol):
+    """A receiver of reports. It is called from several threads, and never fails the work that is reported."""
+
+    @property
+    def every_seconds(self) -> float:
+        """Return the time after which a further report is wanted, where a report costs a query."""
+
+    def report(self, read: ReadProgress) -> None:
+        """Take the progress of the read of a table. It may be called more often than ``every_seconds``."""
+
+    def report_step(self, step: StepProgress) -> None:
+        """Take the beginning or the progress of a step."""
+
+
+class LoggedProgress:
+    """``Progress`` as lines of the log, one for each table every few seconds, where it has changed.
+
+    A finished read has no line: the step that read it logs its result.
+    """
+
+    def __init__(self, every_seconds: float = LOG_SECONDS) -> None:
+        self._every_seconds = every_seconds
+        self._logged: dict[TableName, ReadProgress] = {}
+        self._is_silent = True
+        """Whether no table had a line since the last report about the step."""
+
+    @property
+    def every_seconds(self) -> float:
+        return self._every_seconds
+
+    def report(self, read: ReadProgress) -> None:
+        last = self._logged.get(read.table)
+        known = (last.rows, last.staged_chunks) if last else (read.earlier_rows, read.staged_chunks)
+        has_news = (read.rows, read.staged_chunks) != known
+        since = read.seconds - (last.seconds if last and last.seconds <= read.seconds else 0.0)
+        if read.is_done or not has_news or since < _EARLY * self._every_seconds:
+            return
+        self._logged[read.table], self._is_silent = read, False
+        _LOG.info("%s", read)
+
+    def report_step(self, step: StepProgress) -> None:
+        """Log the step where nothing else shows that it goes on. Its beginning has lines of its own."""
+        if step.seconds and self._is_silent:
+            _LOG.info("%s.", str(step)[:1].upper() + str(step)[1:])
+        self._is_silent = True
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``Metrics``: the receiver of measurements of runs and tables.
+
+
+class Metrics(Protocol):
+    """A receiver of measurements. Sending never fails the work that is measured."""
+
+    def are_on(self) -> bool:
+        """Return whether the measurements have a receiver. If not, they need not be taken."""
+
+    def send_window(self, result: AdvanceResult, seconds: float | None) -> None:
+        """Send the rows of each table of a published window, and how long it took from planning to publication."""
+
+    def send_measures(self, pipeline: str, measures: Iterable[TableMeasure]) -> None:
+        """Send the lag and headroom of each table. Unknown values are not sent."""
+
+
+class NoMetrics:
+    """``Metrics`` without a receiver."""
+
+    def are_on(self) -> bool:
+        return False
+
+    def send_window(self, result: AdvanceResult, seconds: float | None) -> None:
+        """Do nothing."""
+
+    def send_measures(self, pipeline: str, measures: Iterable[TableMeasure]) -> None:
+        """Do nothing."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``Quality``: the checks between merge and advance.
+
+
+class Quality(Protocol):
+    """The checks between merge and advance."""
+
+    def check_window(
+        self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]
+    ) -> Mapping[TableName, FloodmarkError]:
+        """Check a merged window, and write the report in any case.
+
+        Return, by source table, the error about each table that fails: DataQualityError with expectations and results,
+        or the error about a check that cannot be evaluated.
+        """
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``Quarantine``: the rows of a warehouse that broke a rule, and the operator's decisions about them.
+#
+# Every method raises from ``core.errors``.
+
+
+class Quarantine(Protocol):
+    """The quarantine of a warehouse. Each method is one transaction."""
+
+    def release(self, pipeline: str, table: TableSettings, by: str) -> Release:
+        """Merge the rows of a table that break no rule any more, by the rules and the policy for texts in ``table``.
+
+        Of each key only the newest row is merged, and only where the target has no later change of it.
+        Raises OperatorError for a table that no window has merged, or whose rows belong to members;
+        WatermarkConflictError while the table is reloaded; TargetRefusedError for a constraint that Floodmark did not
+        create.
+        """
+
+    def discard(self, pipeline: str, table: TableName, rule: str | None, by: str) -> int:
+        """Settle the rows of a table without a merge. rule: only of this one. Return the number of entries."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``TargetAdoption``: targets that another tool has loaded become those of a pipeline.
+#
+# Adapter: ``postgres.warehouse.targets``.
+
+
+@dataclass(frozen=True, slots=True)
+class RowsAge:
+    """How old and how new the rows of a target may be."""
+
+    at: LogEntry
+    """Every change up to it is in the rows."""
+    read_finished_at: datetime | None
+    """The time, local to the source, after which no change was committed that is in the rows."""
+    read_lsn: Position | None
+    """The newest LSN at that time."""
+    read_lsn_at: datetime | None
+    """The commit time of read_lsn."""
+
+
+class TargetAdoption(Protocol):
+    """The adoption of existing targets. Each call is one transaction."""
+
+    def check_adoption(self, plan: TablePlan) -> None:
+        """Raise ConfigError where the plan's target cannot be adopted, naming all its columns that do not fit.
+
+        plan: of a first load. Values that the target has lost, because a column is missing or too narrow, would be
+        missing for good.
+        """
+
+    def adopt(self, pipeline: str, plan: TablePlan, age: RowsAge) -> int:
+        """Add Floodmark's columns to the plan's target, and set its watermark. Return the window that records it.
+
+        Raises as ``check_adoption``, WatermarkConflictError where the table has a watermark, and WindowBusyError where
+        a window of the pipeline holds it. Nothing is written then.
+        """
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The port for the heartbeat of an event stream. Adapter: ``sources.event_stream.source``.
+#
+# Every method raises from ``core.errors``.
+
+
+class Beats(Protocol):
+    """The heartbeat table of a source."""
+
+    def read_beat(self, table: TableName) -> Beat:
+        """Return the last beat. Raises ConfigError where the table does not exist, or lacks its row."""
+
+    def write_beat(self, table: TableName) -> None:
+        """Write the next beat."""

@@ -1,1 +1,0 @@
-"""The ports of the steps, as Protocols: one file per port."""

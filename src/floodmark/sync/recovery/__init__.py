@@ -1,1 +1,0 @@
-"""Loads of single tables outside the windows, and replays of intervals."""

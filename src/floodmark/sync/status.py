@@ -1,0 +1,345 @@
+"""The status of a pipeline from the ledger and the source, and the comparison of their rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from floodmark.core.alerts import standing_of
+from floodmark.core.capture import PlannedStop
+from floodmark.core.drift.proposals import describe, describe_hold
+from floodmark.core.errors import NotCapturedYetError
+from floodmark.core.plan import MAIN_LANE, LoadChunk, TablePlan, is_load_lane
+from floodmark.core.planning import classify_tables, pinned_instances, plan_table
+from floodmark.core.position import Position
+from floodmark.core.progress import (
+    ReadKind,
+    ReadProgress,
+    SourceProgress,
+    Standing,
+    StepProgress,
+    headroom_seconds,
+    judge,
+)
+from floodmark.core.schema import TableName
+from floodmark.core.settings import DriftPolicy, OnGap, PipelineSettings, TableSettings
+from floodmark.core.snapshot import LogEntry, SourceSnapshot, TableState, Validity, Verdict
+from floodmark.core.status import (
+    NEVER_RUN,
+    AlertStatus,
+    ChangeTableStatus,
+    PipelineStatus,
+    StopStatus,
+    TableMark,
+    TableStatus,
+    TableVerification,
+    lag_of,
+    stop_status,
+    switch_status,
+)
+from floodmark.core.upkeep import sizes_of
+from floodmark.core.verdicts import GAPS, incident
+from floodmark.sync.alerts import OpenAlert
+from floodmark.sync.drift_ledger import DriftEvent
+from floodmark.sync.ledger import Ledger, RecordedTable, StatusLedger
+from floodmark.sync.ports import DEFAULT_LISTED_KEYS, OpenReader, Progress, RowComparer, Source
+from floodmark.sync.repair import describe_load
+from floodmark.sync.window import require_origin
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The status of a pipeline, from the ledger and, on request, from the source.
+#
+# Without the source, the verdict is that of the last run, and lag and headroom are unknown. With it, all values are
+# current.
+
+
+_REPAIR = (
+    "The next run starts the reload of the table (on_gap: repair). Make sure that the DAGs cdc_%s and cdc_load_%s are "
+    "not paused, and find the cause of the gap."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSource:
+    """The answers of the source."""
+
+    snapshot: SourceSnapshot
+    progress: SourceProgress
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The parts of a pipeline's configuration that its settings do not have."""
+
+    source: str
+    """The name of the source in the configuration."""
+    lag_seconds: float
+    now: datetime
+    planned_stop: PlannedStop | None = None
+    """The planned stop of the capture job that is current at ``now`` or has just ended."""
+
+
+class StatusReader:
+    """A reader of the status of one pipeline. It does not create a ledger."""
+
+    def __init__(self, settings: PipelineSettings, limits: Limits, ledger: Ledger, status_ledger: StatusLedger) -> None:
+        self._settings = settings
+        self._limits = limits
+        self._record = status_ledger.read_status(settings.name, limits.source)
+        self._drift = _undecided(self._record.events, settings.name)
+        is_made = bool(self._record.tables)
+        self.states: Mapping[TableName, TableState] = ledger.read_tables(settings.name) if is_made else {}
+        unfinished = ledger.list_unfinished(settings.name) if is_made else ()
+        self.marks = ledger.list_marks(settings.name) if is_made else {}
+        self._main = next((window for window in unfinished if window.plan.lane == MAIN_LANE), None)
+        self._loads = {window.plan.tables[0].source: window for window in unfinished if is_load_lane(window.plan.lane)}
+        self._progress = {
+            table: progress
+            for window in (*self._loads.values(), *([self._main] if self._main else []))
+            for table, progress in ledger.read_load_progress(window.plan.window_id).items()
+        }
+
+    @property
+    def watermarks(self) -> list[Position]:
+        """The watermarks of the pipeline's tables."""
+        return [state.watermark for state in self.states.values() if state.watermark]
+
+    def read_status(self, live: LiveSource | None = None) -> PipelineStatus:
+        """Return the status. live: read with the tables' pinned instances and ``watermarks``."""
+        validities = self._classify(live) if live else ()
+        by_table = {validity.table: validity for validity in validities} | self._held() | self._loading()
+        rows = self._record.tables
+        tables = [
+            self._table_status(table, rows.get(table.source), by_table.get(table.source), live)
+            for table in self._settings.tables
+        ]
+        alerts = tuple(_alert_status(alert) for alert in self._record.alerts if self._concerns(alert))
+        standings = [Standing[table.standing.upper()] for table in tables]
+        return PipelineStatus(
+            self._settings.name,
+            self._main.plan.window_id if self._main else None,
+            self._main.state.value if self._main else None,
+            tuple(tables),
+            alerts,
+            max([*standings, *(standing_of(alert.kind) for alert in alerts), Standing.FINE]).name.lower(),
+            self._stop(live),
+        )
+
+    def _stop(self, live: LiveSource | None) -> StopStatus | None:
+        """Return the status of the planned stop; None for a source without an Agent, which cannot be stopped."""
+        if live and not live.snapshot.has_agent:
+            return None
+        job_runs = live.snapshot.capture_running if live else None
+        return stop_status(self._limits.planned_stop, self._limits.now, job_runs=job_runs)
+
+    def _classify(self, live: LiveSource) -> tuple[Validity, ...]:
+        return classify_tables(self._settings, live.snapshot, self.states, self._limits.planned_stop)
+
+    def _held(self) -> dict[TableName, Validity]:
+        """Return the verdicts of held tables. A hold counts from its start to its end, whatever the last run saw."""
+        return {
+            table: Validity(table, Verdict.HELD, *describe_hold(hold.difference, hold.event_id, hold.held_at))
+            for table, hold in self._record.holds.items()
+        }
+
+    def _loading(self) -> dict[TableName, Validity]:
+        return {
+            table: describe_load(Validity(table, Verdict.REPAIRING, ""), window, self._progress.get(table))
+            for table, window in self._loads.items()
+        }
+
+    def _concerns(self, opened: OpenAlert) -> bool:
+        """Return whether an alert concerns the pipeline. One about a table that only other pipelines read does not."""
+        if opened.alert.subject not in (self._settings.name, self._limits.source):
+            return False
+        table = opened.alert.table
+        return table is None or table.folded in {each.folded for each in self._settings.sources}
+
+    def _table_status(
+        self,
+        table: TableSettings,
+        recorded: RecordedTable | None,
+        validity: Validity | None,
+        live: LiveSource | None,
+    ) -> TableStatus:
+        watermark = recorded.watermark if recorded else None
+        watermark_at = recorded.watermark_at if recorded else None
+        verdict = validity.verdict if validity else recorded.verdict if recorded else None
+        lag = headroom = retention = unread = None
+        progress, state = self._progress.get(table.source), self.states.get(table.source)
+        if live and verdict:
+            retention = live.progress.retention_minutes
+            since = live.progress.unread_since(watermark, watermark_at)
+            unread = live.progress.unread.get(table.source)
+            lag = (
+                unread.seconds if unread else lag_of(TableMark(table.source, watermark, since, verdict), live.snapshot)
+            )
+            headroom = headroom_seconds(since, live.snapshot.taken_at, retention, verdict)
+        is_to_repair = verdict in GAPS and table.on_gap is OnGap.REPAIR
+        standing, reason = judge(
+            verdict,
+            lag,
+            headroom,
+            lag_limit_seconds=self._limits.lag_seconds,
+            retention_minutes=retention,
+            repairs_itself=is_to_repair,
+        )
+        return TableStatus(
+            source=str(table.source),
+            target=str(table.target),
+            watermark=str(watermark) if watermark else None,
+            watermark_at=watermark_at,
+            verdict=verdict.value if verdict else NEVER_RUN,
+            cause=validity.cause if validity else recorded.cause if recorded else "",
+            hint=self._hint(recorded, validity, is_to_repair=is_to_repair),
+            lag_seconds=lag,
+            state=_state(recorded),
+            transactions_behind=live.progress.transactions_behind.get(watermark) if live and watermark else None,
+            unread_messages=unread.messages if unread else None,
+            headroom_seconds=headroom,
+            headroom_transactions=_headroom_transactions(watermark, validity) if live else None,
+            last_window=recorded.last_window if recorded else None,
+            standing=standing.name.lower(),
+            reason=reason,
+            load_percent=progress.percent if progress else None,
+            load_rows=progress.rows if progress else None,
+            drift=tuple(self._drift.get(table.source.folded, ())),
+            change_tables=_change_tables(table.source, live),
+            switch=switch_status(
+                self._record.switches, self._settings.name, table.source, state.identity if state else None
+            ),
+            **{name: getattr(recorded, name) for name in _COPIED if recorded},
+        )
+
+    def _hint(self, recorded: RecordedTable | None, validity: Validity | None, *, is_to_repair: bool) -> str:
+        if is_to_repair:
+            return _REPAIR % (self._settings.name, self._settings.name)
+        return validity.hint if validity else recorded.hint if recorded else ""
+
+
+_COPIED = (
+    "consistent",
+    "windows",
+    "read_rows",
+    "inserted_rows",
+    "updated_rows",
+    "deleted_rows",
+    "quarantined_rows",
+    "advanced_at",
+    "verdict_since",
+    "verdict_seen_at",
+)
+"""The fields that a status has in common with ``RecordedTable``."""
+
+
+def _headroom_transactions(watermark: Position | None, validity: Validity | None) -> int | None:
+    """Return how many transactions lie from the lowest position that can be read to the watermark."""
+    if watermark is None or validity is None or validity.min_lsn is None:
+        return None
+    left = watermark.next().count_above(validity.min_lsn)
+    return None if left is None else max(left, 0)
+
+
+def _state(recorded: RecordedTable | None) -> str:
+    if recorded is None:
+        return NEVER_RUN
+    if recorded.watermark is None:
+        return "first_load"
+    return "consistent" if recorded.consistent else "settling"
+
+
+def _undecided(events: Iterable[DriftEvent], pipeline: str) -> dict[tuple[str, str], list[str]]:
+    """Return descriptions of the undecided events that a pipeline reports, by the folded name of the table."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for event in events:
+        is_reported = event.policies.get(pipeline, DriftPolicy.IGNORE) is not DriftPolicy.IGNORE
+        if event.approved_at is None and not event.is_rejected and is_reported:
+            description = f"{describe(event.explained.difference)} (event {event.event_id})"
+            found.setdefault(event.table.folded, []).append(description)
+    return found
+
+
+def _change_tables(table: TableName, live: LiveSource | None) -> tuple[ChangeTableStatus, ...]:
+    sizes = sizes_of(table, live.progress.sizes) if live else ()
+    return tuple(ChangeTableStatus(size.instance, size.rows, size.size_bytes) for size in sizes)
+
+
+def _alert_status(opened: OpenAlert) -> AlertStatus:
+    alert = opened.alert
+    table = str(alert.table) if alert.table is not None else None
+    return AlertStatus(alert.kind, alert.subject, table, alert.what, alert.do, opened.raised_at, opened.times)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``verify_tables``: read every table of a pipeline again and compare it with its target.
+#
+# The rows are read as those of a first load are, one stream per table, a batch in memory at a time. It compares what is
+# there now: while the source is written to, it differs from its target.
+
+
+_WHOLE_TABLE = LoadChunk(0, None, None)
+
+
+def verify_tables(
+    settings: PipelineSettings,
+    source: Source,
+    open_reader: OpenReader,
+    ledger: Ledger,
+    comparer: RowComparer,
+    *,
+    progress: Progress,
+    listed_keys: int = DEFAULT_LISTED_KEYS,
+) -> Iterator[TableVerification]:
+    """Yield one result after the other, in the order of the configuration. Raises from ``core.errors``."""
+    end, tables = _plan(settings, source, ledger)
+    for number, table in enumerate(tables):
+        progress.report_step(StepProgress(f"reading {table.source}", 0.0, len(tables), number))
+        batches = open_reader(table, end).read_chunk(_WHOLE_TABLE)
+        total = comparer.estimate_rows(table)
+        yield comparer.compare_rows(table, rows_reported(table.source, batches, total, progress), listed_keys)
+
+
+def rows_reported(
+    table: TableName, batches: Iterable[pa.RecordBatch], total_rows: int | None, progress: Progress
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches, and report how many rows were read. total_rows: about how many there are; None: unknown."""
+    begun, rows = time.monotonic(), 0
+    for batch in batches:
+        rows += batch.num_rows
+        seconds = time.monotonic() - begun
+        progress.report(ReadProgress(table, ReadKind.COMPARISON, rows, seconds, total_rows=total_rows))
+        yield batch
+    seconds = time.monotonic() - begun
+    progress.report(ReadProgress(table, ReadKind.COMPARISON, rows, seconds, total_rows=rows, is_done=True))
+    progress.report_step(StepProgress(f"comparing {table}"))
+
+
+def _plan(settings: PipelineSettings, source: Source, ledger: Ledger) -> tuple[LogEntry, list[TablePlan]]:
+    """Return the newest entry of the log, and a plan of each table as for a first load.
+
+    The columns are those of the capture instance that the pipeline reads: a newer one may have more. Where that one is
+    gone, the newest is taken.
+    """
+    ledger.ensure_schema()
+    states = ledger.read_tables(settings.name)
+    snapshot = source.read_snapshot(settings.sources, pinned_instances(settings, states))
+    require_origin(settings, snapshot, states)
+    if any(table.instance is None for table in snapshot.tables):
+        snapshot = source.read_snapshot(settings.sources, pinned_instances(settings, {}))
+    validities = classify_tables(settings, snapshot, {})
+    # Rows can be read while the capture job does not run.
+    validities = tuple(each for each in validities if each.verdict is not Verdict.CAPTURE_STOPPED)
+    if error := incident(settings.name, validities):
+        raise error
+    if not isinstance(snapshot.max_lsn, Position):
+        raise NotCapturedYetError(settings.name, "the capture job has not read the log yet.", "Try again later.")
+    found = {table.table: table for table in snapshot.tables}
+    plans = [plan_table(table, found[table.source], snapshot, None) for table in settings.tables]
+    return LogEntry(snapshot.max_lsn, snapshot.max_lsn_at), plans

@@ -1,0 +1,614 @@
+"""Switches of capture instances: the proposals, the decisions, and the steps, which any process may take."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from floodmark.core.capture import disable_instance, filled_rows
+from floodmark.core.drift.proposals import (
+    InstanceSwitch,
+    LivingInstance,
+    PlannedSwitch,
+    Proposal,
+    SwitchedPipeline,
+    SwitchState,
+    asks_changes,
+    build_proposal,
+    build_switch_alert,
+    may_switch,
+    rows_to_fill,
+    spelled_by_server,
+    switch_key,
+)
+from floodmark.core.drift.shapes import stored, unsupported_reason
+from floodmark.core.errors import (
+    ConfigError,
+    FloodmarkError,
+    OperatorError,
+    TableBusyError,
+    TransientError,
+    WindowBusyError,
+)
+from floodmark.core.plan import TablePlan, finishing_command
+from floodmark.core.planning import pinned_instances, plan_table
+from floodmark.core.position import Position
+from floodmark.core.schema import TableName
+from floodmark.core.settings import Backfill, DriftClass, DriftPolicy, PipelineSettings, TableSettings
+from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSnapshot, TableState
+from floodmark.sync.alerts import Alerts
+from floodmark.sync.drift_ledger import DriftEvent, DriftLedger, DriftSource, InstanceControl, SwitchLedger, Targets
+from floodmark.sync.drift_watch import alert_key
+from floodmark.sync.ledger import Ledger
+from floodmark.sync.ports import Source
+
+_LOG = logging.getLogger(__name__)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Proposals about new columns and the operator's decisions: a switch to a second capture instance, or none.
+#
+# A proposal is made when a column is found (``sync.drift_watch``) and made again when the operator reads it. The
+# approved text is run word by word, so it must fit the source as it is then. One proposal covers all new columns of a
+# table. The steps of a switch are in ``sync.switch``.
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchPlanner:
+    """The proposals and decisions of one source."""
+
+    source_name: str
+    pipelines: Sequence[PipelineSettings]
+    """All pipelines that read the source."""
+    source: Callable[[], Source]
+    drift_source: Callable[[], DriftSource]
+    ledger: Ledger
+    drift: DriftLedger
+    switches: SwitchLedger
+    alerts: Alerts
+
+    def list_proposed(self) -> list[tuple[DriftEvent, Proposal]]:
+        """Return the newest undecided event of each table, with its current proposal."""
+        under_way = {switch.table for switch in self.switches.list_switches(self.source_name)}
+        asked = {table: events for table, events in self._undecided().items() if table not in under_way}
+        proposals = {table: self._refresh(table, events) for table, events in asked.items()}
+        return [
+            (replace(events[-1], proposal=proposal.text), proposal)
+            for table, events in asked.items()
+            if (proposal := proposals[table]) is not None
+        ]
+
+    def approve(self, event_id: int, by: str) -> InstanceSwitch:
+        """Start the switch that the event proposes.
+
+        Raises OperatorError where there is nothing to decide, or where the current proposal differs from the one that
+        the operator has read.
+        """
+        event = self._find(event_id)
+        table, events = self._asked_with(event)
+        proposal = self._refresh(table, events)
+        if proposal is None:
+            raise OperatorError(
+                f"drift event {event_id}",
+                f"{event.table} no longer has a new column that a second capture instance could capture.",
+                f"Close the event: floodmark drift reject {event_id}.",
+            )
+        if proposal.text != event.proposal:
+            raise OperatorError(
+                f"drift event {event_id}",
+                "the source has changed since this was proposed; nothing was done. The new "
+                f"proposal is:\n{proposal.text}",
+                "Read it and approve again.",
+            )
+        since = [entry.lsn for each in events for entry in each.explained.entries]
+        planned = PlannedSwitch(
+            source=self.source_name,
+            table=table,
+            old=proposal.old.identity,
+            name=proposal.name,
+            added=proposal.added,
+            columns=proposal.columns,
+            enabling=proposal.enabling,
+            drops=proposal.drops.identity.name if proposal.drops else "",
+            since=min(since, default=None) if all(each.explained.entries for each in events) else None,
+        )
+        switch = self.switches.open_switch(planned, [each.event_id for each in events], by)
+        for each in events:
+            self.alerts.end_alert(
+                alert_key(each.event_id),
+                f"{by} approved it: {table} switches to {switch.name}, with {', '.join(switch.added)}.",
+            )
+        return switch
+
+    def reject(self, event_id: int, by: str) -> list[DriftEvent]:
+        """Reject the columns that the event proposes to capture. Return the rejected events.
+
+        A later event is not rejected, because the operator has not read it.
+        """
+        event = self._find(event_id)
+        rejected = [each for each in self._asked_with(event)[1] if each.event_id <= event_id]
+        for each in rejected:
+            self.drift.reject(each.event_id, by)
+            column = each.explained.difference.column
+            self.alerts.end_alert(
+                alert_key(each.event_id), f"{by} rejected it: {each.table} continues without column {column}."
+            )
+        return rejected or [event]
+
+    def _undecided(self) -> dict[TableName, list[DriftEvent]]:
+        """Return the undecided events, the oldest first, by table as the source spells it: pipelines may use another
+        case."""
+        events = [
+            event
+            for event in self.drift.list_events(self.source_name)
+            if event.approved_at is None and event.proposal and DriftPolicy.PROPOSE in event.policies.values()
+        ]
+        living = self.drift_source().read_drift({}).instances if events else ()
+        undecided: dict[TableName, list[DriftEvent]] = {}
+        for event in events:
+            undecided.setdefault(spelled_by_server(event.table, living), []).append(event)
+        return undecided
+
+    def _asked_with(self, event: DriftEvent) -> tuple[TableName, list[DriftEvent]]:
+        """Return the event's table, with all events of it that are decided together."""
+        ids = {each.event_id: (table, events) for table, events in self._undecided().items() for each in events}
+        return ids.get(event.event_id, (event.table, []))
+
+    def _find(self, event_id: int) -> DriftEvent:
+        event = next((each for each in self.drift.list_events(self.source_name) if each.event_id == event_id), None)
+        if event is None:
+            raise OperatorError(
+                f"drift event {event_id}", f"source {self.source_name} has no such event.", "See: floodmark drift list."
+            )
+        if event.approved_at is not None:
+            decided = "rejected" if event.is_rejected else "approved"
+            raise OperatorError(
+                f"drift event {event_id}", f"{event.approved_by} has already {decided} it.", "Nothing is to be done."
+            )
+        if not event.proposal:
+            raise OperatorError(f"drift event {event_id}", "nothing is proposed about it.")
+        return event
+
+    def _refresh(self, table: TableName, events: Sequence[DriftEvent]) -> Proposal | None:
+        """Return the current proposal, None for none, and record it with the undecided events of the table."""
+        proposal = self._propose(table, events)
+        for event in events:
+            if proposal is not None and event.proposal != proposal.text:
+                self.drift.replace_proposal(event.event_id, proposal.text)
+        return proposal
+
+    def _propose(self, table: TableName, events: Sequence[DriftEvent]) -> Proposal | None:
+        asking = {name for event in events for name, policy in event.policies.items() if policy is DriftPolicy.PROPOSE}
+        read_drift = self.drift_source().read_drift
+        living = read_drift({}).instances
+        found = [
+            (settings, name)
+            for settings in self.pipelines
+            if settings.name in asking
+            for name in settings.sources
+            if spelled_by_server(name, living) == table
+        ]
+        if not found:
+            return None
+        settings, name = found[0]
+        pinned = pinned_instances(settings, self.ledger.read_tables(settings.name))
+        instance = self.source().read_snapshot([name], pinned).tables[0].instance
+        if instance is None:
+            return None
+        names = [each.identity.name for each in living if each.table == instance.table.name]
+        facts = read_drift(dict.fromkeys(names, instance.table.name))
+        mine = next((each for each in living if each.identity == instance.identity), None)
+        details = facts.details.get(instance.identity.name)
+        if mine is None or details is None:
+            return None
+        wanted = {
+            each.explained.difference.column
+            for each in events
+            if each.explained.difference.kind is DriftClass.COLUMN_ADDED
+        }
+        captured = [column.name for column in stored(instance.table, details.lost).columns]
+        added = [
+            column.name for column in details.uncaptured if column.name in wanted and not unsupported_reason(column)
+        ]
+        if not added:
+            return None
+        able = [
+            each
+            for each in living
+            if each.table == mine.table
+            and each != mine
+            and each.identity.name in facts.details
+            and facts.details[each.identity.name].captures([*captured, *added])
+        ]
+        proposal = build_proposal(mine, captured, added, living, able[0] if able else None)
+        return replace(
+            proposal, explained=tuple(each.explained for each in events if each.explained.difference.column in added)
+        )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The part of a pipeline in a switch of capture instances: it switches to the second one, and loads the values that no
+# window brings.
+
+
+@dataclass(frozen=True, slots=True)
+class SecondInstance:
+    """The second instance of a switch, with a fresh snapshot of its table alone."""
+
+    switch: InstanceSwitch
+    snapshot: SourceSnapshot
+
+    @property
+    def table_snapshot(self) -> TableSnapshot:
+        """The snapshot of the table."""
+        return self.snapshot.tables[0]
+
+    def without(self, lost: tuple[str, ...]) -> TableSnapshot:
+        """Return the table without some columns. lost: columns that the instance captures and the source has
+        dropped."""
+        return replace(self.table_snapshot, instance=replace(self.instance, table=stored(self.instance.table, lost)))
+
+    @property
+    def instance(self) -> CaptureInstance:
+        """The capture instance."""
+        assert self.table_snapshot.instance is not None  # noqa: S101  (checked by the caller)
+        return self.table_snapshot.instance
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchReaders:
+    """The pipelines that read the table of a switch."""
+
+    source: Callable[[], Source]
+    drift_source: Callable[[], DriftSource]
+    targets: Targets
+    open_load: Callable[[str, TableName, str], int]
+    """Opens or finds the load of the rows of a pipeline's table for which a condition is true; returns the window's
+    id."""
+    ledger: Ledger
+    switches: SwitchLedger
+
+    def go_on(self, settings: PipelineSettings, table: TableSettings, second: SecondInstance) -> str:
+        """Advance the pipeline as far as it can go now. Return what it still waits for, "" for nothing.
+
+        Raises OperatorError or ConfigError where the operator has to act first.
+        """
+        switch = second.switch
+        state = self.ledger.read_tables(settings.name).get(table.source)
+        if state is None or state.identity is None:
+            planned = [
+                each.source for window in self.ledger.list_unfinished(settings.name) for each in window.plan.tables
+            ]
+            return f"{settings.name} has not finished its first load." if table.source in planned else ""
+        if state.identity == switch.old:
+            if waits := self._switch_pipeline(settings, table, second, state):
+                return waits
+            _LOG.info("%s: %s reads %s after %s.", switch.table, settings.name, switch.name, state.watermark)
+        elif state.identity != switch.new:
+            return ""
+        return self._fill(settings, table, second)
+
+    def _switch_pipeline(
+        self, settings: PipelineSettings, table: TableSettings, second: SecondInstance, state: TableState
+    ) -> str:
+        switch, start = second.switch, second.table_snapshot.min_lsn
+        if table.capture_instance is not None:
+            raise OperatorError(
+                f"{settings.name}, {switch.table}",
+                f"its configuration names capture instance {table.capture_instance}.",
+                "Remove capture_instance from pipelines.yaml.",
+            )
+        if not second.table_snapshot.permitted:
+            raise OperatorError(
+                str(switch.table),
+                f"the login may not read the change table of {switch.name}.",
+                "Grant the same permissions as on the first one: SELECT on the change table, and the gating role if "
+                "there is one.",
+            )
+        if not isinstance(start, Position):
+            return f"the capture job has not reached {switch.name} yet."
+        if state.watermark is None or not may_switch(state.watermark, start):
+            return f"{settings.name} reads {switch.old.name} up to {start} first; its watermark is {state.watermark}."
+        # A target that could not take the new columns would stop every table of the pipeline from the next run on.
+        self._check_target(settings, self._plan(table, second, self._lost(second)))
+        if not self.switches.switch_pipeline(switch, settings.name, table.source, start):
+            return f"{settings.name} switches when {self._holding(settings, table)} has been published."
+        return ""
+
+    def _holding(self, settings: PipelineSettings, table: TableSettings) -> str:
+        """Name the unfinished windows with the table, and the commands that finish them.
+
+        An unfinished replay would hold the table until it is repeated.
+        """
+        plans = [
+            opened.plan
+            for opened in self.ledger.list_unfinished(settings.name)
+            if any(each.source == table.source for each in opened.plan.tables)
+        ]
+        named = [f"window {plan.window_id} ({finishing_command(settings.name, plan.lane)})" for plan in plans]
+        return " and ".join(named) or "its window"
+
+    def _fill(self, settings: PipelineSettings, table: TableSettings, second: SecondInstance) -> str:
+        """Load the values of the new columns that no window of the second instance brings. Return what to wait for."""
+        switch = second.switch
+        current = next(
+            each for each in self.switches.list_switches(switch.source) if each.switch_id == switch.switch_id
+        )
+        switched_away = current.of(settings.name)
+        if switched_away is None or (switched_away.is_filled and self._read_all_touched(switched_away, second)):
+            return ""
+        window_id = switched_away.window_id
+        if switched_away.window_state is None or switched_away.is_filled:
+            lost = self._lost(second)
+            left = tuple(name for name in switch.added if name not in lost)
+            if not left:
+                return ""
+            plan = self._plan(table, second, lost)
+            there = self._check_target(settings, plan)
+            where = (
+                filled_rows(left)
+                if switched_away.is_filled
+                else rows_to_fill(
+                    switch,
+                    left,
+                    plan.feed.table.key,
+                    table.backfill,
+                    there=there,
+                    has_all_changes=table.backfill is Backfill.TOUCHED and self._has_all_changes(second),
+                )
+            )
+            window_id = self.open_load(settings.name, table.source, where)
+            self.switches.record_backfill(switch.switch_id, settings.name, window_id)
+        return f"{settings.name} reads {switch.name}; window {window_id} loads {', '.join(switch.added)}."
+
+    def _read_all_touched(self, switched_away: SwitchedPipeline, second: SecondInstance) -> bool:
+        """Return whether the load has read all rows that were touched.
+
+        The load finds these rows by their changes. Cleanup may have deleted changes between its opening and its read.
+        """
+        assert switched_away.window_id is not None  # noqa: S101  (a window that is published has one)
+        (loaded,) = self.ledger.read_window(switched_away.window_id).plan.tables
+        return not asks_changes(loaded.where) or self._has_all_changes(second)
+
+    def _lost(self, second: SecondInstance) -> tuple[str, ...]:
+        name = second.instance.identity.name
+        details = self.drift_source().read_drift({name: second.instance.table.name}).details.get(name)
+        return details.lost if details else ()
+
+    def _plan(self, table: TableSettings, second: SecondInstance, lost: tuple[str, ...]) -> TablePlan:
+        """Plan a load by the second instance, with the columns of the coming windows. Raises ConfigError or
+        NoKeyError."""
+        return plan_table(table, second.without(lost), second.snapshot, None)
+
+    def _check_target(self, settings: PipelineSettings, plan: TablePlan) -> frozenset[str]:
+        """Return the columns of the target."""
+        try:
+            return self.targets.check_target(plan)
+        except ConfigError as error:
+            raise OperatorError(
+                f"{settings.name}, {plan.source}",
+                error.message,
+                "If the column belongs to a dropped column of the source, rename it or drop it in the warehouse; else "
+                "give it a type that holds the new values (ALTER TABLE ... ALTER COLUMN ... TYPE ... USING ...).",
+            ) from None
+
+    def _has_all_changes(self, second: SecondInstance) -> bool:
+        """Return whether both change tables still hold every change since the new columns were added."""
+        switch, start = second.switch, second.table_snapshot.min_lsn
+        first = self.source().read_snapshot([switch.table], {switch.table: switch.old.name}).tables[0]
+        if first.instance is None or first.instance.identity != switch.old:
+            return False
+        since = switch.since or first.instance.start_lsn
+        is_whole = isinstance(first.min_lsn, Position) and first.min_lsn <= since
+        return is_whole and isinstance(start, Position) and start <= second.instance.start_lsn
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The steps of a switch of capture instances. Any process may take a step when it is possible; steps can be repeated.
+#
+# The steps: create the second instance; switch a pipeline when its watermark has reached the start of that instance;
+# load the new columns of the rows that have them; drop the first instance when no pipeline reads it. Each time, the
+# progress is read from the source and the ledger, so that a process that dies between two steps leaves nothing to
+# repair.
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchSteps:
+    """The steps of the switches of one source."""
+
+    source_name: str
+    pipelines: Sequence[PipelineSettings]
+    """All pipelines that read the source."""
+    source: Callable[[], Source]
+    drift_source: Callable[[], DriftSource]
+    control: Callable[[], InstanceControl]
+    targets: Targets
+    open_load: Callable[[str, TableName, str], int]
+    """See ``SwitchReaders``."""
+    ledger: Ledger
+    switches: SwitchLedger
+    alerts: Alerts
+    elsewhere: Collection[str] = ()
+    """The pipelines of other sources. Their capture instances may have the same identities: restored copies."""
+
+    def take(self) -> list[str]:
+        """Advance every switch as far as it can go now. Return a sentence for each.
+
+        An alert is raised where the operator has to act.
+        """
+        with self.switches.hold_switches(self.source_name) as is_free:
+            if not is_free:
+                return ["another process is working on the switches."]
+            return [self._take(switch) for switch in self.switches.list_switches(self.source_name)]
+
+    def _take(self, switch: InstanceSwitch) -> str:
+        name = f"{switch.table}, {switch.old.name} to {switch.name}"
+        try:
+            state = self._step(switch)
+        except (WindowBusyError, TableBusyError) as error:
+            state = f"waits: {error}"
+        except TransientError:
+            raise
+        except FloodmarkError as error:
+            self.alerts.raise_alert(build_switch_alert(switch, str(error), error.hint))
+            _LOG.warning("Switch of %s: %s", name, error)
+            return f"{name}: {error}"
+        self.alerts.end_alert(switch_key(switch.switch_id))
+        _LOG.info("Switch of %s: %s", name, state)
+        return f"{name}: {state}"
+
+    def _step(self, switch: InstanceSwitch) -> str:
+        living = self.drift_source().read_drift({}).instances
+        if not any(each.identity == switch.old for each in living) and self._list_readers(switch.old):
+            self.switches.finish(switch.switch_id, given_up=True)
+            return f"given up, because {switch.old.name} no longer exists; the verdicts of its readers say what to do."
+        if switch.new is None and (gone := self._gone_columns(switch)):
+            self.switches.finish(switch.switch_id, given_up=True)
+            return f"given up, because {', '.join(gone)} was dropped or renamed; the other columns are proposed again."
+        if switch.new is None:
+            switch = replace(switch, new=self._make(switch, living), state=SwitchState.MADE)
+            living = self.drift_source().read_drift({}).instances
+        assert switch.new is not None  # noqa: S101  (it was just created)
+        second = SecondInstance(switch, self.source().read_snapshot([switch.table], {switch.table: switch.new.name}))
+        if second.table_snapshot.instance is None or second.table_snapshot.instance.identity != switch.new:
+            return self._remake(switch)
+        readers = SwitchReaders(
+            self.source, self.drift_source, self.targets, self.open_load, self.ledger, self.switches
+        )
+        waits, failed = [], []
+        for settings, table in self._readers(switch, living):
+            try:
+                waits.append(readers.go_on(settings, table, second))
+            except FloodmarkError as error:
+                # The other pipelines continue.
+                failed.append(error)
+        if failed:
+            raise failed[0]
+        return " ".join(filter(None, waits)) or self._finish(switch, living)
+
+    # -- the second instance ----------------------------------------------------------------------------------------
+
+    def _make(self, switch: InstanceSwitch, living: Sequence[LivingInstance]) -> InstanceIdentity:
+        """Create the second instance, or use an existing one: from an earlier attempt, or created by hand."""
+        found = self._able(switch, living)
+        if found is None:
+            self._make_room(switch, living)
+            self._change(
+                switch,
+                f"{switch.name} could not be created",
+                switch.enabling,
+                lambda control: control.make_instance(switch.enabling),
+            )
+            found = self._able(switch, self.drift_source().read_drift({}).instances)
+        if found is None:
+            raise OperatorError(
+                str(switch.table),
+                f"{switch.name} was created and does not capture {', '.join(switch.columns)}.",
+                "Check whether its columns were dropped or renamed; drop it to have it created again.",
+            )
+        self.switches.mark_made(switch.switch_id, found.identity)
+        _LOG.info("%s: capture instance %s exists.", switch.table, found.identity.name)
+        return found.identity
+
+    def _drop(self, switch: InstanceSwitch, name: str) -> None:
+        self._change(
+            switch,
+            f"{name} could not be dropped",
+            disable_instance(switch.table, name),
+            lambda control: control.drop_instance(switch.table, name),
+        )
+
+    def _change(
+        self, switch: InstanceSwitch, failed: str, statement: str, change: Callable[[InstanceControl], None]
+    ) -> None:
+        """Make or drop an instance. statement: the statement that a db_owner can run instead."""
+        try:
+            change(self.control())
+        except TransientError as error:
+            raise TableBusyError(
+                str(switch.table),
+                f"capture instance {failed} yet: {error.message}",
+                "The attempt waited only for seconds, because later transactions wait behind it. The next run of the "
+                "drift DAG tries again.",
+            ) from None
+        except FloodmarkError as error:
+            raise OperatorError(
+                str(switch.table),
+                f"capture instance {failed}: {error.message}",
+                f"Have a db_owner run this: {' '.join(statement.split())}",
+            ) from None
+
+    def _gone_columns(self, switch: InstanceSwitch) -> list[str]:
+        """Return the columns for the second instance that no longer exist. Its creation would always fail."""
+        details = self.drift_source().read_drift({switch.old.name: switch.table}).details.get(switch.old.name)
+        if details is None:
+            return []
+        left = {column.name for column in details.uncaptured}
+        # A new column may have the name of a column that the first instance has lost.
+        return [name for name in switch.columns if (name not in left if name in switch.added else name in details.lost)]
+
+    def _able(self, switch: InstanceSwitch, living: Sequence[LivingInstance]) -> LivingInstance | None:
+        """Return another instance of the table that captures all columns for the second one."""
+        others = [each for each in living if each.table == switch.table and each.identity != switch.old]
+        details = self.drift_source().read_drift({each.identity.name: each.table for each in others}).details
+        for each in others:
+            found = details.get(each.identity.name)
+            if found is not None and found.captures(switch.columns):
+                return each
+        return None
+
+    def _make_room(self, switch: InstanceSwitch, living: Sequence[LivingInstance]) -> None:
+        for other in living:
+            if other.table != switch.table or other.identity == switch.old:
+                continue
+            readers = self._list_readers(other.identity)
+            if readers or other.identity.name != switch.drops:
+                why = f"pipeline {readers[0]} reads it" if readers else "its removal has not been approved"
+                raise OperatorError(
+                    str(switch.table),
+                    "the table already has two capture instances, the maximum: "
+                    f"{switch.old.name} and {other.identity.name}. The latter is not dropped: {why}.",
+                    f"If {other.identity.name} is not needed, drop it (sys.sp_cdc_disable_table).",
+                )
+            self._drop(switch, other.identity.name)
+
+    def _remake(self, switch: InstanceSwitch) -> str:
+        if switch.pipelines:
+            raise OperatorError(
+                str(switch.table),
+                f"capture instance {switch.name} no longer exists, and {switch.pipelines[0].pipeline} reads it.",
+                "Follow the hint of its verdict; a reload restores the lost changes.",
+            )
+        self.switches.mark_made(switch.switch_id, None)
+        return f"{switch.name} no longer exists; it will be created again."
+
+    def _readers(
+        self, switch: InstanceSwitch, living: Sequence[LivingInstance]
+    ) -> list[tuple[PipelineSettings, TableSettings]]:
+        """Return the pipelines that read the table, in whatever case they spell its name."""
+        return [
+            (settings, table)
+            for settings in self.pipelines
+            for table in settings.tables
+            if spelled_by_server(table.source, living) == switch.table
+        ]
+
+    def _list_readers(self, instance: InstanceIdentity) -> list[str]:
+        return [name for name in self.switches.list_readers(instance) if name not in self.elsewhere]
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def _finish(self, switch: InstanceSwitch, living: Sequence[LivingInstance]) -> str:
+        readers = self._list_readers(switch.old)
+        if readers:
+            raise OperatorError(
+                str(switch.table),
+                f"pipeline {readers[0]} still reads {switch.old.name}, and the configuration does "
+                "not name it for this source.",
+                "Put the pipeline back into the configuration, or remove its tables from the ledger.",
+            )
+        if any(each.identity == switch.old for each in living):
+            self._drop(switch, switch.old.name)
+        self.switches.finish(switch.switch_id)
+        return f"done; {switch.old.name} was dropped."

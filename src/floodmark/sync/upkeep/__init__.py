@@ -1,1 +1,0 @@
-"""The upkeep of a source: its capture job and its retention."""

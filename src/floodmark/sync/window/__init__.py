@@ -1,1 +1,0 @@
-"""The common parts of every opening of a window: its result, the retry, and the second check of the source."""
