@@ -13,13 +13,14 @@ from warehouse_shop import ORDERS, PIPELINE, Shop
 
 from floodmark.core.position import Interval
 from floodmark.core.recovery import LocalSpan, MappedTimes
-from floodmark.sync.drift_ledger import DriftCheck
+from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sync.finish import advance_window, check_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
 from floodmark.sync.ports import Quality, Warehouse
+from floodmark.sync.records import DriftCheck
 from floodmark.sync.repair import LoadPlanner
-from floodmark.sync.replay import Replay, ReplayLedger
+from floodmark.sync.replay import Replay
 from floodmark.sync.window import OpenResult
 from lsns import lsn, number_of
 
@@ -61,7 +62,7 @@ def run_replay(
     source: SmallSource,
     interval: Interval,
     *,
-    ledger: ReplayLedger | None = None,
+    ledger: PostgresLedger | None = None,
     warehouse: Warehouse | None = None,
     quality: Quality | None = None,
     **chosen: Any,

@@ -36,8 +36,8 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.ledger.status import PostgresAlertLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.sync.alerts import AlertService
-from floodmark.sync.drift_ledger import DriftFacts, TableDetails
 from floodmark.sync.ports import Progress
+from floodmark.sync.records import DriftFacts, TableDetails
 from floodmark.wiring.adapters import PipelineWiring
 from floodmark.wiring.sources import CdcSourceWiring
 from lsns import lsn

@@ -22,9 +22,9 @@ from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.cdc.operations import SqlServerDriftSource
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.driver import SqlServerConnection
-from floodmark.sync.drift_ledger import DriftEvent, Examined
 from floodmark.sync.drift_watch import DriftWatch
 from floodmark.sync.open_window import open_window
+from floodmark.sync.records import DriftEvent, Examined
 from floodmark.sync.window import OpenResult
 from raised_alerts import RaisedAlerts
 

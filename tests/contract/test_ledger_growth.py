@@ -15,7 +15,7 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.ledger.status import PostgresStatusLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.sql import read_sql
-from floodmark.sync.ledger import RecordedTable
+from floodmark.sync.records import RecordedTable
 from lsns import lsn
 
 OF_TABLE = {"pipeline": PIPELINE, "source_schema": ORDERS.schema, "source_name": ORDERS.name, "at_most": 60}

@@ -15,9 +15,9 @@ from floodmark.postgres.ledger.drift import PostgresDriftLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.change_tracking.source import TRACKING_DRIFT_WORDS, TrackingDriftSource
-from floodmark.sync.drift_ledger import DriftEvent
 from floodmark.sync.drift_watch import DriftWatch
 from floodmark.sync.open_window import open_window
+from floodmark.sync.records import DriftEvent
 from floodmark.sync.window import OpenResult
 from raised_alerts import RaisedAlerts
 from tracking_rig import PIPELINE, TrackingRig, tracked_tables, tracking_rig

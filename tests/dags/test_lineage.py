@@ -17,7 +17,7 @@ from floodmark.core.position import Interval
 from floodmark.core.schema import TableName
 from floodmark.core.settings import Deletes, NetSource, TemporalPolicy
 from floodmark.orchestration.asset_lineage import _name_targets
-from floodmark.sync.ledger import OpenedWindow
+from floodmark.sync.records import OpenedWindow
 from floodmark.wiring.adapters import PostgresLedgerWiring
 from lsns import lsn
 from recorded_events import RecordedEvents

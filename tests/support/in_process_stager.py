@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from floodmark.core.plan import Bound, LoadChunk, MemberRead, WindowPlan
 from floodmark.spark.stage import CutTable, StageWriter, read_results, stage_at_once
-from floodmark.sync.ledger import noted
 from floodmark.sync.ports import OpenCut, OpenReader, StagedCut, StagedPart, StagedRows, StagingSink
+from floodmark.sync.records import noted
 
 
 @dataclass

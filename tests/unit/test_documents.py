@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -129,6 +129,36 @@ def test_every_document_is_referred_to() -> None:
     }
     pages = {path for path, _ in texts(REPOSITORY) if path.match("docs/*.md") or path.match("docs/reference/*.md")}
     assert sorted(page.relative_to(REPOSITORY).as_posix() for page in pages - cited) == []
+
+
+OF_OTHER_PROGRAMS = {"start-connect-server.sh"}
+_SOURCE_FILE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|sql|sh|toml))`")
+
+
+def missing_files(markdown: str, files: Collection[str]) -> list[str]:
+    """Return the source files that a document names by the end of their path and that do not exist."""
+    return [
+        name
+        for name in _SOURCE_FILE.findall(markdown)
+        if name not in OF_OTHER_PROGRAMS and not any(f"/{file}".endswith(f"/{name.lstrip('./')}") for file in files)
+    ]
+
+
+def test_each_source_file_that_a_document_names_exists() -> None:
+    """The changelog keeps the names of its time."""
+    files = [path.relative_to(REPOSITORY).as_posix() for path, _ in texts(REPOSITORY)]
+    missing = {
+        path.relative_to(REPOSITORY).as_posix(): found
+        for path, text in texts(REPOSITORY)
+        if path.suffix == ".md" and path.name != "CHANGELOG.md" and (found := missing_files(text, files))
+    }
+    assert missing == {}
+
+
+def test_source_file_that_does_not_exist_is_found() -> None:
+    files = ["src/floodmark/core/plan.py", "bin/setup.sh"]
+    assert missing_files("`core/plan.py`, `plan.py`, `../bin/setup.sh`, `x.md`", files) == []
+    assert missing_files("`plan/plan.py`, `lan.py` and `setup.sql`", files) == ["plan/plan.py", "lan.py", "setup.sql"]
 
 
 COMMANDS = REPOSITORY / "docs" / "reference" / "commands.md"

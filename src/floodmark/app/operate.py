@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from floodmark.core.recovery import Release
     from floodmark.core.schema import TableName
     from floodmark.core.status import QuarantinedKey, RuleCount
-    from floodmark.sync.drift_ledger import DriftEvent
+    from floodmark.sync.records import DriftEvent
 
 _LOG = logging.getLogger(__name__)
 
@@ -181,7 +181,7 @@ def list_keys(
 def release_rows(app: AppContext, pipeline: str, table: str) -> Release:
     """Merge the rows of a table in quarantine that break no rule of the configuration any more.
 
-    Raises ConfigError for an unknown pipeline or table, and the errors of ``Quarantine.release``.
+    Raises ConfigError for an unknown pipeline or table, and the errors of ``PostgresQuarantine.release``.
     """
     settings = find_table_settings(app, pipeline, table)
     found = wire(app.config, pipeline).warehouse.quarantine().release(pipeline, settings, getpass.getuser())

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from floodmark.core.alert import AlertMessage
     from floodmark.core.plan import AdvanceResult, WindowPlan
     from floodmark.sync.alerts import Channel, OpenAlert
-    from floodmark.sync.ledger import OpenedWindow
+    from floodmark.sync.records import OpenedWindow
     from floodmark.wiring.adapters import PipelineWiring
 
 _LOG = logging.getLogger(__name__)

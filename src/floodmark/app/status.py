@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from floodmark.app.upkeep import AppContext
     from floodmark.core.schema import TableName
     from floodmark.core.status import TableVerification
-    from floodmark.sync.drift_ledger import DriftEvent
+    from floodmark.sync.records import DriftEvent
 
 
 # --------------------------------------------------------------------------------------------------------------------

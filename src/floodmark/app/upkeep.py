@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from floodmark.core.drift.proposals import DriftWords
     from floodmark.core.settings import TableSettings
     from floodmark.sync.alerts import AlertNotes
-    from floodmark.sync.drift_ledger import DriftEvent
+    from floodmark.sync.records import DriftEvent
 
 _LOG = logging.getLogger(__name__)
 

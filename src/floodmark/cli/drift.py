@@ -19,7 +19,7 @@ from floodmark.sync.drift_watch import describe_shared_proposal, proposed_with
 
 if TYPE_CHECKING:
     from floodmark.core.drift.proposals import DriftWords, InstanceSwitch
-    from floodmark.sync.drift_ledger import DriftEvent
+    from floodmark.sync.records import DriftEvent
 
 
 # --------------------------------------------------------------------------------------------------------------------

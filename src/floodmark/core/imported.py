@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from floodmark.core.errors import ConfigError, OperatorError
 from floodmark.core.position import Lsn, Position
@@ -37,14 +37,8 @@ class ImportedPosition:
         return self.tables.get(table.folded, f"the state of {self.tool} does not list the table.")
 
 
-class ToolState(Protocol):
-    """The state of a tool, as it was read."""
-
-    def position_in(self, database: str) -> ImportedPosition:
-        """Return the position in the log of a database.
-
-        Raises OperatorError where the state does not say that the rows up to a position are complete.
-        """
+ToolState: TypeAlias = "DebeziumOffsets | AirbyteState | SsisState"
+"""The state of a tool, as it was read."""
 
 
 def unreadable(tool: str, problem: str, hint: str) -> ConfigError:
@@ -128,7 +122,10 @@ class DebeziumOffsets:
     tool: str = DEBEZIUM
 
     def position_in(self, database: str) -> ImportedPosition:
-        """Return the position in the log of a database. Raises OperatorError."""
+        """Return the position in the log of a database.
+
+        Raises OperatorError unless the state says that the rows up to a position are complete.
+        """
         return self._find(database).position(self.tool)
 
     def _find(self, database: str) -> DebeziumOffset:
@@ -268,7 +265,10 @@ class AirbyteState:
     """By the folded name of each table, why its rows are not complete; "" where they are."""
 
     def position_in(self, database: str) -> ImportedPosition:
-        """Return the position in the log of a database. Raises OperatorError."""
+        """Return the position in the log of a database.
+
+        Raises OperatorError unless the state says that the rows up to a position are complete.
+        """
         return replace(self.offsets.position_in(database), tables=self.streams)
 
 

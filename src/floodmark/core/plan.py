@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from floodmark.core.errors import ConfigError
 from floodmark.core.position import Interval, Position, parse_position
@@ -24,8 +24,11 @@ from floodmark.core.settings import (
     TemporalPolicy,
     UnstorablePolicy,
 )
-from floodmark.core.snapshot import CaptureInstance, Feed, LogEntry, MemberMark, Verdict
+from floodmark.core.snapshot import CaptureInstance, LogEntry, MemberMark, Verdict
 from floodmark.core.types import WarehouseType, warehouse_type
+
+if TYPE_CHECKING:
+    from floodmark.core.snapshot import CaptureInstance
 
 # --------------------------------------------------------------------------------------------------------------------
 # Lanes: windows of one pipeline run in parallel on several lanes, with at most one unfinished window on each.
@@ -112,7 +115,7 @@ class TablePlan:
     source: TableName
     target: TableName
     kind: LoadKind
-    feed: Feed
+    feed: CaptureInstance
     """What the changes are read from. ``feed.table.key`` is the key to merge by, the server's or a declared one."""
     interval: Interval | None
     """None for a first load, whose rows are stamped with ``WindowPlan.to_lsn``."""
@@ -164,7 +167,7 @@ class WindowPlan:
     to_lsn: Position
     tables: tuple[TablePlan, ...]
     attempt: int = 0
-    """How many loads of the window have begun. A load works on the plan that ``Loads.begin_load`` returned."""
+    """How many loads of the window have begun. A load works on the plan that ``PostgresLedger.begin_load`` returned."""
     lane: str = ""
     """See ``core.plan``; "" is the main one."""
     to_lsn_at: datetime | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from floodmark.core.errors import FloodmarkBugError
 from floodmark.core.plan import MAIN_LANE, LoadKind, TablePlan, WindowPlan
@@ -24,7 +24,10 @@ from floodmark.core.settings import (
     TemporalPolicy,
     UnstorablePolicy,
 )
-from floodmark.core.snapshot import CaptureInstance, Feed, InstanceIdentity, MemberMark
+from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, MemberMark
+
+if TYPE_CHECKING:
+    from floodmark.core.snapshot import CaptureInstance
 
 FORMAT = 1
 
@@ -137,7 +140,7 @@ def _instance_to_json(instance: CaptureInstance) -> dict[str, Any]:
     }
 
 
-def _feed_to_json(feed: Feed) -> dict[str, Any]:
+def _feed_to_json(feed: CaptureInstance) -> dict[str, Any]:
     if not isinstance(feed, CaptureInstance):
         raise FloodmarkBugError(str(feed.table.name), f"a plan cannot keep a feed of type {type(feed).__name__}.")
     return _instance_to_json(feed)

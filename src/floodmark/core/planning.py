@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from floodmark.core import errors
 from floodmark.core.capture import PlannedStop, bracket_table
@@ -23,7 +24,6 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import NetSource, OnGap, PipelineSettings, SecurityFiltered, TableSettings
 from floodmark.core.snapshot import (
     CaptureInstance,
-    Feed,
     InstanceIdentity,
     SourceSnapshot,
     TableSnapshot,
@@ -34,6 +34,9 @@ from floodmark.core.snapshot import (
 )
 from floodmark.core.types import warehouse_type
 from floodmark.core.verdicts import INCIDENTS, LEFT_OUT, classify, incident, is_quiet, is_unproven
+
+if TYPE_CHECKING:
+    from floodmark.core.snapshot import CaptureInstance
 
 # --------------------------------------------------------------------------------------------------------------------
 # The measures of the source when a window was planned, for the history of the window's tables.
@@ -354,7 +357,7 @@ def has_changed(table: TablePlan, snapshot: SourceSnapshot, settings: PipelineSe
     return _typed(instance) != _typed(table.feed)
 
 
-def _typed(instance: Feed) -> list[tuple[str, str]]:
+def _typed(instance: CaptureInstance) -> list[tuple[str, str]]:
     return [(column.name, column.declared_type) for column in instance.table.columns]
 
 

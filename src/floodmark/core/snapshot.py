@@ -6,14 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Protocol
 
 from floodmark.core.capture import literal
 from floodmark.core.position import LsnAbsence, Position
 from floodmark.core.schema import SourceTable, TableName
 
 # --------------------------------------------------------------------------------------------------------------------
-# ``Feed``: what the changes of a table are read from, and its identity.
+# ``CaptureInstance``: the feed that the changes of a table are read from, and its identity.
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,38 +41,6 @@ class MemberMark:
     member: str
     mark: str | None
     """None: no window with its rows has been published, or it is to be read as a whole again."""
-
-
-class Feed(Protocol):
-    """The changes of one table at a source: with CDC, a capture instance. Its kind of source knows more of it."""
-
-    @property
-    def identity(self) -> InstanceIdentity:
-        """The identity: it differs from that of a feed that takes its place under the same name."""
-
-    @property
-    def table(self) -> SourceTable:
-        """The table with the columns that are captured, and the key to merge by."""
-
-    @property
-    def delivers_net(self) -> bool:
-        """Whether each read returns one change per key, and deletes have the key alone."""
-
-    @property
-    def has_members(self) -> bool:
-        """Return whether the feed has members (``core.plan``), each with a mark of its own."""
-
-    @property
-    def member_column(self) -> str:
-        """The column that names the member that a row is of; "" for a feed whose rows are of no single member.
-
-        The rows of a member that was not read before come with the changes of the others: no load of the whole table
-        precedes them.
-        """
-
-    @property
-    def start_lsn(self) -> Position:
-        """The position from which on it has the changes."""
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from floodmark.core.capture import CaptureJobStatus, PlannedStop
 from floodmark.core.errors import (
@@ -33,7 +34,6 @@ from floodmark.core.errors import (
 from floodmark.core.position import LsnAbsence, Position
 from floodmark.core.schema import TableName
 from floodmark.core.snapshot import (
-    Feed,
     LogEntry,
     Sentences,
     SourceSnapshot,
@@ -46,6 +46,9 @@ from floodmark.core.snapshot import (
     explain_rewind,
     join_verdicts,
 )
+
+if TYPE_CHECKING:
+    from floodmark.core.snapshot import CaptureInstance
 
 # --------------------------------------------------------------------------------------------------------------------
 # The check whether capture is alive, with its evidence.
@@ -215,7 +218,7 @@ def classify(
 def classify_read(
     table_snapshot: TableSnapshot,
     snapshot: SourceSnapshot,
-    instance: Feed,
+    instance: CaptureInstance,
     after_lsn: Position,
     *,
     to_lsn: Position | None = None,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import psycopg
@@ -143,16 +143,8 @@ _TRUST_HINT = (
 )
 
 
-class Reachable(Protocol):
-    """A database that can be connected to, such as ``postgres.session.WarehouseConnection``."""
-
-    def conninfo(self) -> str:
-        """Return the connection string for libpq."""
-        ...
-
-
 @contextmanager
-def open_transaction(at: Reachable, subject: str = SUBJECT) -> Iterator[psycopg.Connection]:
+def open_transaction(at: WarehouseConnection, subject: str = SUBJECT) -> Iterator[psycopg.Connection]:
     """Open a session with one transaction: committed at the end of the block, rolled back when it raises.
 
     Within ``kept_sessions`` it is that of an earlier transaction, where there is one. Errors of psycopg are raised as
@@ -170,7 +162,7 @@ def open_transaction(at: Reachable, subject: str = SUBJECT) -> Iterator[psycopg.
 
 
 @contextmanager
-def open_session(at: Reachable, subject: str = SUBJECT) -> Iterator[psycopg.Connection]:
+def open_session(at: WarehouseConnection, subject: str = SUBJECT) -> Iterator[psycopg.Connection]:
     """Open a session of its own in autocommit mode, for locks that outlive a transaction.
 
     Errors as in ``open_transaction``.
@@ -183,7 +175,7 @@ def open_session(at: Reachable, subject: str = SUBJECT) -> Iterator[psycopg.Conn
             raise translate(error, subject) from error
 
 
-def refuse_shared_servers(at: Reachable, session: psycopg.Connection, subject: str = SUBJECT) -> None:
+def refuse_shared_servers(at: WarehouseConnection, session: psycopg.Connection, subject: str = SUBJECT) -> None:
     """Raise WarehouseAdminError where a pooler gives each transaction another of its server processes.
 
     A lock, or a setting, of a session would then be on a process that other sessions use. ``session``: an open one.
@@ -243,7 +235,7 @@ def _connect(conninfo: str, subject: str) -> psycopg.Connection:
     return session
 
 
-def read_encoding(at: Reachable) -> str:
+def read_encoding(at: WarehouseConnection) -> str:
     """Return the encoding of the database, such as UTF8."""
     with open_transaction(at) as session:
         return encoding_of(session)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import URL
 
-from floodmark.postgres.session import Reachable
+if TYPE_CHECKING:
+    from floodmark.postgres.session import WarehouseConnection
 
 
-def sqlalchemy_url(warehouse: Reachable) -> URL:
+def sqlalchemy_url(warehouse: WarehouseConnection) -> URL:
     """Return the address for SQLAlchemy.
 
     Its sessions show keys in UTC, as tombstones were written, and read the texts of rules as the gate does.

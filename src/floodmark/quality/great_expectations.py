@@ -230,7 +230,7 @@ class GreatExpectationsQuality:
     ) -> None:
         """Prepare the checks.
 
-        url: the warehouse, for SQLAlchemy. open_rows: see ``sync.ports.Merging``. kept_windows: the number of
+        url: the warehouse, for SQLAlchemy. open_rows: see ``sync.ports.Warehouse``. kept_windows: the number of
         windows per pipeline whose pages the report keeps.
         """
         self._url = url

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 from floodmark.core.plan import MemberRead, ValueColumn
 from floodmark.core.position import POSITION_BYTES
 from floodmark.core.schema import LSN_COLUMN, OPERATION_COLUMN, Operation, keep_column
-from floodmark.sync.ledger import format_members, parse_members
 from floodmark.sync.ports import RowShape
+from floodmark.sync.records import format_members, parse_members
 
 # --------------------------------------------------------------------------------------------------------------------
 # Net changes: all changes of a key in a window, reduced to one.

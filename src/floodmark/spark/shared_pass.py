@@ -36,9 +36,9 @@ from floodmark.spark.net import (
     pack_note,
 )
 from floodmark.spark.stage import MOST_BYTES, StageWriter, run_tasks
-from floodmark.sync.ledger import format_members, noted, parse_members
 from floodmark.sync.load import concerns_one_table
 from floodmark.sync.ports import SharedReader, StagedPart, StagedRows
+from floodmark.sync.records import format_members, noted, parse_members
 
 _LOG = logging.getLogger(__name__)
 MOST_CHANGES = 250_000

@@ -33,9 +33,9 @@ from floodmark.spark.net import (
     entries,
     stamp_first_load,
 )
-from floodmark.sync.ledger import format_members, noted
 from floodmark.sync.load import concerns_one_table
 from floodmark.sync.ports import Cut, CutReader, RowShape, StagedCut, StagedPart, StagedRows, StagingSink, TableReader
+from floodmark.sync.records import format_members, noted
 
 COUNTS_SCHEMA = "part int, read_rows long, staged_rows long, receipt string, members string"
 _COUNTS = pa.schema(

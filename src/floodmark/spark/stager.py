@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
@@ -35,10 +35,8 @@ from floodmark.spark.stage import (
     stage_cut_in_task,
     stage_small_tables,
 )
-from floodmark.sync.ledger import noted, parse_members
 from floodmark.sync.load import ReadSlots
 from floodmark.sync.ports import (
-    ChangeReader,
     OpenCut,
     OpenReader,
     OpenShared,
@@ -50,6 +48,10 @@ from floodmark.sync.ports import (
     TableParts,
     TableReader,
 )
+from floodmark.sync.records import noted, parse_members
+
+if TYPE_CHECKING:
+    from floodmark.sync.ports import TableReader
 
 _LOG = logging.getLogger(__name__)
 
@@ -187,7 +189,7 @@ class SparkStager:
         return self._open_engine().cores()
 
 
-def _read_packed(reader: ChangeReader, intervals: Sequence[tuple[int, Interval]]) -> Iterator[pa.RecordBatch]:
+def _read_packed(reader: TableReader, intervals: Sequence[tuple[int, Interval]]) -> Iterator[pa.RecordBatch]:
     shape = reader.shape
     for _, interval in intervals:
         members: list[MemberRead] = []

@@ -12,13 +12,15 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from floodmark.core.alert import Alert, AlertMessage, build_ended_message, build_raised_message
 from floodmark.core.errors import FloodmarkError
+
+if TYPE_CHECKING:
+    from floodmark.postgres.ledger.status import PostgresAlertLedger
 
 _LOG = logging.getLogger(__name__)
 _PATIENCE = 3
@@ -98,30 +100,6 @@ class Delivery:
     """How the event ended."""
 
 
-class AlertLedger(Protocol):
-    """A record of alerts and of the notified channels. While a delivery is open, no other process delivers the same
-    alert."""
-
-    def raised(self, alert: Alert) -> AbstractContextManager[Delivery]:
-        """Record the alert and, at the end of the block, the channels that were notified."""
-
-    def ended(self, event_key: str, outcome: str) -> AbstractContextManager[Delivery | None]:
-        """Record the end of an alert. Yields None where there is no such alert, where it has parts left, or where all
-        channels have been notified of its end."""
-
-    def end_part(self, kind: str, subject: str, part: str) -> Sequence[str]:
-        """Remove the part from every open alert that has it. Return the event keys of the alerts without a part."""
-
-    def list_open(self) -> Sequence[OpenAlert]:
-        """Return the open alerts, the oldest first."""
-
-    def list_owed(self, channels: Sequence[str]) -> Sequence[OwedAlert]:
-        """Return the alerts of whose beginning or end one of these channels has still to be notified."""
-
-    def owed(self, alert_id: int) -> AbstractContextManager[Delivery | None]:
-        """Deliver one of ``list_owed`` in its current state. Yields None where another process delivers it."""
-
-
 class AlertNotes(Protocol):
     """A record of the channels that were notified while the ledger could not be reached: few alerts, no history."""
 
@@ -171,7 +149,7 @@ class AlertService:
 
     def __init__(
         self,
-        ledger: Callable[[], AlertLedger],
+        ledger: Callable[[], PostgresAlertLedger],
         channels: Sequence[Channel],
         notes: AlertNotes | None = None,
         subjects: Collection[str] | None = None,

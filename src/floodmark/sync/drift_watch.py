@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from floodmark.core.alert import Alert
 from floodmark.core.alerts import COLUMNS_LEFT_OUT, columns_left_out, columns_left_out_key
@@ -57,19 +58,12 @@ from floodmark.core.snapshot import (
     Verdict,
 )
 from floodmark.sync.alerts import Alerts
-from floodmark.sync.drift_ledger import (
-    DriftEvent,
-    DriftFacts,
-    DriftFinding,
-    DriftLedger,
-    DriftSource,
-    Examined,
-    Hold,
-    KnownTable,
-    newest,
-)
 from floodmark.sync.ports import Source
+from floodmark.sync.records import DriftEvent, DriftFacts, DriftFinding, DriftSource, Examined, Hold, KnownTable, newest
 from floodmark.sync.window import require_origin
+
+if TYPE_CHECKING:
+    from floodmark.postgres.ledger.drift import PostgresDriftLedger
 
 _LOG = logging.getLogger(__name__)
 
@@ -91,7 +85,7 @@ class Findings:
     table: TableName
     names: Collection[TableName]
     """The names of the table in the configuration of the pipelines."""
-    ledger: DriftLedger
+    ledger: PostgresDriftLedger
     words: SourceWords = CDC_WORDS
 
     def of_absence(
@@ -350,7 +344,7 @@ class DriftWatch:
         pipelines: Sequence[PipelineSettings],
         *,
         source: Callable[[], DriftSource],
-        ledger: DriftLedger,
+        ledger: PostgresDriftLedger,
         alerts: Alerts,
         drop_staging: Callable[[int], None],
         details_seconds: float = DETAILS_SECONDS,

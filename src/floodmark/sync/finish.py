@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError, OperatorError
 from floodmark.core.plan import (
@@ -16,9 +17,11 @@ from floodmark.core.plan import (
     is_replay_lane,
 )
 from floodmark.core.schema import TableName
-from floodmark.sync.ledger import Ledger
 from floodmark.sync.load import refusal, refused_verdict
 from floodmark.sync.ports import Quality, Warehouse
+
+if TYPE_CHECKING:
+    from floodmark.postgres.ledger.ledger import PostgresLedger
 
 _LOG = logging.getLogger(__name__)
 
@@ -29,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 # A table that fails leaves the window with the verdict ``refused``, and its watermark does not move. The others go on.
 
 
-def check_window(window_id: int, ledger: Ledger, quality: Quality) -> bool:
+def check_window(window_id: int, ledger: PostgresLedger, quality: Quality) -> bool:
     """Run the checks of a window. Return False when it has passed them before.
 
     Raises the error about its tables where none of them passes.
@@ -75,7 +78,7 @@ def _check(
         }
 
 
-def _leave_out(plan: WindowPlan, errors: Mapping[TableName, FloodmarkError], ledger: Ledger) -> None:
+def _leave_out(plan: WindowPlan, errors: Mapping[TableName, FloodmarkError], ledger: PostgresLedger) -> None:
     """Remove the tables that failed from a merged window. Raises the error about them where no other table is left.
 
     As in a load, only windows of the main lane have tables that wait for each other. A window of another lane is
@@ -96,7 +99,7 @@ def _leave_out(plan: WindowPlan, errors: Mapping[TableName, FloodmarkError], led
 # The last step of a run: move the watermarks by compare-and-set, and drop staging. A replay moves no watermark.
 
 
-def advance_window(window_id: int, ledger: Ledger, warehouse: Warehouse) -> AdvanceResult:
+def advance_window(window_id: int, ledger: PostgresLedger, warehouse: Warehouse) -> AdvanceResult:
     """Publish a checked window and move the watermarks. Repeating it is harmless.
 
     Raises WatermarkConflictError when another run moved a watermark; then none moves.

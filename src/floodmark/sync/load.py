@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from floodmark.core.errors import (
     CaptureStoppedError,
@@ -46,10 +47,12 @@ from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.snapshot import LogEntry, Validity, Verdict
 from floodmark.core.verdicts import incident
-from floodmark.sync.ledger import Ledger
 from floodmark.sync.load_progress import LoadWatch, progress_reported
 from floodmark.sync.ports import LoggedProgress, Progress, Source, StagedCut, StagedRows, Stager, Warehouse
 from floodmark.sync.window import is_followed, verify_reads
+
+if TYPE_CHECKING:
+    from floodmark.postgres.ledger.ledger import PostgresLedger
 
 _LOG = logging.getLogger(__name__)
 
@@ -95,7 +98,7 @@ def slots_of(plan: WindowPlan) -> ReadSlots:
 
 
 def stage_first_load(
-    plan: WindowPlan, index: int, ledger: Ledger, warehouse: Warehouse, stager: Stager, *, slots: ReadSlots
+    plan: WindowPlan, index: int, ledger: PostgresLedger, warehouse: Warehouse, stager: Stager, *, slots: ReadSlots
 ) -> StagedRows:
     """Stage all chunks of a table. Chunks that are in staging already are not read again."""
     source = plan.tables[index].source
@@ -119,7 +122,7 @@ def stage_first_load(
 
 
 def _stored_chunks(
-    plan: WindowPlan, index: int, ledger: Ledger, warehouse: Warehouse, stager: Stager, *, slots: ReadSlots
+    plan: WindowPlan, index: int, ledger: PostgresLedger, warehouse: Warehouse, stager: Stager, *, slots: ReadSlots
 ) -> list[StoredChunk]:
     """Return the chunks of the ledger, after a comparison with staging."""
     source = plan.tables[index].source
@@ -137,7 +140,7 @@ def _stored_chunks(
     return list(stored)
 
 
-def forget_first_loads(plan: WindowPlan, ledger: Ledger, warehouse: Warehouse) -> None:
+def forget_first_loads(plan: WindowPlan, ledger: PostgresLedger, warehouse: Warehouse) -> None:
     """Discard the staged chunks, so that the next attempt reads all chunks again."""
     for index, table in enumerate(plan.tables):
         if table.kind is LoadKind.FIRST_LOAD:
@@ -204,7 +207,7 @@ def stage_cut(plan: WindowPlan, warehouse: Warehouse, stager: Stager) -> StagedC
 
 def stage_tables(
     plan: WindowPlan,
-    ledger: Ledger,
+    ledger: PostgresLedger,
     warehouse: Warehouse,
     stager: Stager,
     staged: Mapping[int, StagedRows | FloodmarkError],
@@ -273,7 +276,7 @@ def _report(plan: WindowPlan, index: int, rows: StagedRows) -> None:
 
 def load_window(
     window_id: int,
-    ledger: Ledger,
+    ledger: PostgresLedger,
     warehouse: Warehouse,
     source: Source,
     stager: Stager,
@@ -299,7 +302,7 @@ class _WindowLoad:
 
     plan: WindowPlan
     """The tables that are left."""
-    ledger: Ledger
+    ledger: PostgresLedger
     warehouse: Warehouse
     source: Source
     stager: Stager

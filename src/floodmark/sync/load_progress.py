@@ -7,13 +7,17 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.plan import LoadKind, LoadProgress, TablePlan, WindowPlan, is_replay_lane
 from floodmark.core.progress import ReadKind, ReadProgress, StepProgress
 from floodmark.core.schema import TableName
-from floodmark.sync.ledger import Chunks
-from floodmark.sync.ports import Progress, StagedNow, Staging
+from floodmark.sync.ports import Progress, StagedNow
+
+if TYPE_CHECKING:
+    from floodmark.postgres.ledger.ledger import PostgresLedger
+    from floodmark.sync.ports import Warehouse
 
 _LOG = logging.getLogger(__name__)
 
@@ -24,7 +28,7 @@ _NOTHING = StagedNow(0, 0)
 class LoadWatch:
     """The progress of the tables of a window, from one reading to the next."""
 
-    def __init__(self, plan: WindowPlan, ledger: Chunks, warehouse: Staging, progress: Progress) -> None:
+    def __init__(self, plan: WindowPlan, ledger: PostgresLedger, warehouse: Warehouse, progress: Progress) -> None:
         self._plan = plan
         self._ledger = ledger
         self._warehouse = warehouse
@@ -112,7 +116,9 @@ class LoadWatch:
 
 
 @contextmanager
-def progress_reported(plan: WindowPlan, ledger: Chunks, warehouse: Staging, progress: Progress) -> Iterator[LoadWatch]:
+def progress_reported(
+    plan: WindowPlan, ledger: PostgresLedger, warehouse: Warehouse, progress: Progress
+) -> Iterator[LoadWatch]:
     """Report the progress of the tables every few seconds while the block stages them."""
     ended, watch = threading.Event(), LoadWatch(plan, ledger, warehouse, progress)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from floodmark.core.capture import PlannedStop
 from floodmark.core.errors import ConfigError
@@ -30,10 +31,9 @@ from floodmark.core.snapshot import SourceSnapshot, TableState, Validity, Verdic
 from floodmark.core.types import list_losses
 from floodmark.core.verdicts import GAPS, INCIDENTS, LEFT_OUT, incident
 from floodmark.sync.alerts import Alerts, NoAlerts
-from floodmark.sync.drift_ledger import DriftCheck, Examined, NoDriftCheck
 from floodmark.sync.drift_watch import all_held, held_verdicts
-from floodmark.sync.ledger import Ledger
 from floodmark.sync.ports import Source
+from floodmark.sync.records import DriftCheck, Examined, NoDriftCheck
 from floodmark.sync.repair import Repairs
 from floodmark.sync.upkeep import report_lag
 from floodmark.sync.window import (
@@ -46,6 +46,9 @@ from floodmark.sync.window import (
     require_origin,
     retry_on_conflict,
 )
+
+if TYPE_CHECKING:
+    from floodmark.postgres.ledger.ledger import PostgresLedger
 
 _LOG = logging.getLogger(__name__)
 
@@ -62,7 +65,7 @@ class Opening:
 
     settings: PipelineSettings
     source: Source
-    ledger: Ledger
+    ledger: PostgresLedger
     drift: DriftCheck
     repairs: Repairs
 
@@ -223,7 +226,7 @@ GUARDS: tuple[PlanGuard, ...] = (leave_out_removed, leave_out_refused, leave_out
 def open_window(
     settings: PipelineSettings,
     source: Source,
-    ledger: Ledger,
+    ledger: PostgresLedger,
     drift: DriftCheck | None = None,
     planned_stop: PlannedStop | None = None,
     *,

@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from floodmark.core.capture import Beat
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.plan import Bound, LoadChunk, MemberRead, TableCounts, TablePlan, ValueColumn, WindowPlan
 from floodmark.core.position import Position
 from floodmark.core.progress import ReadProgress, StepProgress
-from floodmark.core.recovery import Release
 from floodmark.core.schema import TableName
-from floodmark.core.settings import TableSettings
 from floodmark.core.snapshot import LogEntry, MemberMark, SourceSnapshot
 
 if TYPE_CHECKING:
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
 
     from floodmark.core.plan import AdvanceResult
     from floodmark.core.position import Interval
-    from floodmark.core.status import TableMeasure, TableVerification
+    from floodmark.core.status import TableMeasure
 
 _LOG = logging.getLogger(__name__)
 
@@ -61,11 +58,8 @@ class RowShape:
         return tuple(column for column in self.values if column.is_optional)
 
 
-class ChangeReader(Protocol):
-    """The changes of a table. Every method raises from ``core.errors``.
-
-    Rows are read only from a copy of the source whose log has the end of the window; SourceBehindError for any other.
-    """
+class TableReader(Protocol):
+    """The changes and the rows of a table."""
 
     @property
     def shape(self) -> RowShape:
@@ -73,10 +67,6 @@ class ChangeReader(Protocol):
 
     def read(self, interval: Interval) -> Iterator[pa.RecordBatch]:
         """Yield the changes of an interval, in no order."""
-
-
-class SnapshotReader(Protocol):
-    """The rows of a table itself, for its first load."""
 
     def read_chunk_bounds(self) -> Sequence[Bound]:
         """Return the keys at which the server cuts the table into chunks, in its own order."""
@@ -86,10 +76,6 @@ class SnapshotReader(Protocol):
 
     def find_double_key(self) -> tuple[Bound, int] | None:
         """Return a key that several rows have, and their number; None where each key is unique."""
-
-
-class TableReader(ChangeReader, SnapshotReader, Protocol):
-    """The changes and the rows of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,8 +304,8 @@ class CheckedRows:
     """The staging table; None where it no longer exists, so that only the target is checked."""
 
 
-class Staging(Protocol):
-    """The staging tables of a window."""
+class Warehouse(Protocol):
+    """All that a run needs of a warehouse."""
 
     def prepare_window(self, plan: WindowPlan) -> None:
         """Create or widen the targets, and create the window's staging tables; those of a killed load are dropped.
@@ -353,10 +339,6 @@ class Staging(Protocol):
     def drop_staging(self, window_id: int) -> None:
         """Drop the staging tables of a window."""
 
-
-class Merging(Protocol):
-    """The tables that readers see."""
-
     @property
     def traits(self) -> WarehouseTraits:
         """Return the abilities of this kind of warehouse."""
@@ -380,26 +362,6 @@ class Merging(Protocol):
 
     def publish_window(self, plan: WindowPlan) -> None:
         """Make a checked window visible. Repeatable. Does nothing where the merge published it (``traits``)."""
-
-
-class Warehouse(Staging, Merging, Protocol):
-    """All that a run needs of a warehouse."""
-
-
-class RowComparer(Protocol):
-    """A comparison of values by the warehouse's own rules, in no order."""
-
-    def compare_rows(
-        self, table: TablePlan, batches: Iterable[pa.RecordBatch], listed_keys: int = DEFAULT_LISTED_KEYS
-    ) -> TableVerification:
-        """Compare all rows of a source table with its target.
-
-        batches: the stored columns; they are read until their end before the comparison begins. Raises from
-        ``core.errors``; OperatorError for a table that has not been loaded.
-        """
-
-    def estimate_rows(self, table: TablePlan) -> int | None:
-        """Return about how many rows the target of a table has, from statistics; None where there are none."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -506,31 +468,7 @@ class Quality(Protocol):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# ``Quarantine``: the rows of a warehouse that broke a rule, and the operator's decisions about them.
-#
-# Every method raises from ``core.errors``.
-
-
-class Quarantine(Protocol):
-    """The quarantine of a warehouse. Each method is one transaction."""
-
-    def release(self, pipeline: str, table: TableSettings, by: str) -> Release:
-        """Merge the rows of a table that break no rule any more, by the rules and the policy for texts in ``table``.
-
-        Of each key only the newest row is merged, and only where the target has no later change of it.
-        Raises OperatorError for a table that no window has merged, or whose rows belong to members;
-        WatermarkConflictError while the table is reloaded; TargetRefusedError for a constraint that Floodmark did not
-        create.
-        """
-
-    def discard(self, pipeline: str, table: TableName, rule: str | None, by: str) -> int:
-        """Settle the rows of a table without a merge. rule: only of this one. Return the number of entries."""
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# ``TargetAdoption``: targets that another tool has loaded become those of a pipeline.
-#
-# Adapter: ``postgres.warehouse.targets``.
+# Targets that another tool has loaded, and which ``postgres.warehouse.targets`` adopts for a pipeline.
 
 
 @dataclass(frozen=True, slots=True)
@@ -545,37 +483,3 @@ class RowsAge:
     """The newest LSN at that time."""
     read_lsn_at: datetime | None
     """The commit time of read_lsn."""
-
-
-class TargetAdoption(Protocol):
-    """The adoption of existing targets. Each call is one transaction."""
-
-    def check_adoption(self, plan: TablePlan) -> None:
-        """Raise ConfigError where the plan's target cannot be adopted, naming all its columns that do not fit.
-
-        plan: of a first load. Values that the target has lost, because a column is missing or too narrow, would be
-        missing for good.
-        """
-
-    def adopt(self, pipeline: str, plan: TablePlan, age: RowsAge) -> int:
-        """Add Floodmark's columns to the plan's target, and set its watermark. Return the window that records it.
-
-        Raises as ``check_adoption``, WatermarkConflictError where the table has a watermark, and WindowBusyError where
-        a window of the pipeline holds it. Nothing is written then.
-        """
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The port for the heartbeat of an event stream. Adapter: ``sources.event_stream.source``.
-#
-# Every method raises from ``core.errors``.
-
-
-class Beats(Protocol):
-    """The heartbeat table of a source."""
-
-    def read_beat(self, table: TableName) -> Beat:
-        """Return the last beat. Raises ConfigError where the table does not exist, or lacks its row."""
-
-    def write_beat(self, table: TableName) -> None:
-        """Write the next beat."""

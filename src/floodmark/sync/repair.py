@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from floodmark.core.alerts import MESSAGES_QUARANTINED, TABLE_LEFT_OUT, left_out, left_out_keys, messages_quarantined
 from floodmark.core.errors import (
@@ -36,11 +37,14 @@ from floodmark.core.settings import DriftClass, OnGap, PipelineSettings, TableSe
 from floodmark.core.snapshot import LogEntry, SourceSnapshot, TableSnapshot, TableState, Validity, Verdict
 from floodmark.core.verdicts import GAPS, classify, incident
 from floodmark.sync.alerts import Alerts, NoAlerts
-from floodmark.sync.drift_ledger import DriftCheck, NoDriftCheck
 from floodmark.sync.drift_watch import held_verdicts
-from floodmark.sync.ledger import Ledger, OpenedWindow
-from floodmark.sync.ports import RowsAge, Source, TargetAdoption, Warehouse
+from floodmark.sync.ports import RowsAge, Source, Warehouse
+from floodmark.sync.records import DriftCheck, NoDriftCheck, OpenedWindow
 from floodmark.sync.window import OpenResult, classify_reads, follow_database, require_origin, retry_on_conflict
+
+if TYPE_CHECKING:
+    from floodmark.postgres.ledger.ledger import PostgresLedger
+    from floodmark.postgres.warehouse.targets import PostgresAdoption
 
 _LOG = logging.getLogger(__name__)
 
@@ -58,7 +62,7 @@ class Repairs:
     """The repairs of one pipeline."""
 
     settings: PipelineSettings
-    ledger: Ledger
+    ledger: PostgresLedger
     alerts: Alerts = field(default_factory=NoAlerts)
 
     def list_loads(self) -> dict[TableName, OpenedWindow]:
@@ -198,12 +202,12 @@ def end_repair(plan: WindowPlan, alerts: Alerts) -> None:
 # an alert for each table, which lasts from the first such run until the table is in a window again or has been loaded.
 
 
-def find_stopped(settings: PipelineSettings, ledger: Ledger) -> FloodmarkError | None:
+def find_stopped(settings: PipelineSettings, ledger: PostgresLedger) -> FloodmarkError | None:
     """Return the error of the gravest verdict, which names all stopped tables; None where no table is stopped."""
     return incident(settings.name, _list_stopped(settings, ledger))
 
 
-def report_left_out(settings: PipelineSettings, ledger: Ledger, alerts: Alerts) -> tuple[str, ...]:
+def report_left_out(settings: PipelineSettings, ledger: PostgresLedger, alerts: Alerts) -> tuple[str, ...]:
     """Raise the alert about each table that is left out. Return the event keys."""
     found = [left_out(settings.name, validity) for validity in _list_stopped(settings, ledger)]
     for alert in found:
@@ -211,7 +215,7 @@ def report_left_out(settings: PipelineSettings, ledger: Ledger, alerts: Alerts) 
     return tuple(alert.event_key for alert in found)
 
 
-def update_left_out(settings: PipelineSettings, ledger: Ledger, alerts: Alerts) -> None:
+def update_left_out(settings: PipelineSettings, ledger: PostgresLedger, alerts: Alerts) -> None:
     """Raise the alert about each table that is left out, and end those about the others.
 
     For the end of a run, when the verdicts are those of the run. A table that is being loaded keeps its alert.
@@ -229,13 +233,13 @@ def end_left_out(plan: WindowPlan, alerts: Alerts) -> None:
             alerts.end_alert(key)
 
 
-def _list_stopped(settings: PipelineSettings, ledger: Ledger) -> tuple[Validity, ...]:
+def _list_stopped(settings: PipelineSettings, ledger: PostgresLedger) -> tuple[Validity, ...]:
     tables = [each for each in ledger.list_stopped(settings.name) if each.table in settings.sources]
     members = [each for table, each in ledger.list_stopped_members(settings.name) if table in settings.sources]
     return (*tables, *members)
 
 
-def resolve_repair_alerts(pipeline: str, ledger: Ledger, alerts: Alerts) -> None:
+def resolve_repair_alerts(pipeline: str, ledger: PostgresLedger, alerts: Alerts) -> None:
     """End the alerts about repairs where no load of the pipeline is unfinished.
 
     Such an alert was raised by a run that had checked before the end of the repair, or remains from a process that died
@@ -255,7 +259,7 @@ class LoadPlanner:
 
     settings: PipelineSettings
     source: Source
-    ledger: Ledger
+    ledger: PostgresLedger
     warehouse: Warehouse
     drift: DriftCheck = field(default_factory=NoDriftCheck)
     alerts: Alerts = field(default_factory=NoAlerts)
@@ -480,8 +484,8 @@ class Adopter:
 
     settings: PipelineSettings
     source: Source
-    ledger: Ledger
-    targets: TargetAdoption
+    ledger: PostgresLedger
+    targets: PostgresAdoption
 
     def adopt(
         self, state: ToolState, tables: Sequence[TableSettings], *, dry_run: bool = False
@@ -597,7 +601,7 @@ class _OneImport:
 # Messages of members that could not be read: they are in quarantine, and an alert lasts as long as they are.
 
 
-def update_quarantined(pipeline: str, ledger: Ledger, alerts: Alerts) -> None:
+def update_quarantined(pipeline: str, ledger: PostgresLedger, alerts: Alerts) -> None:
     """Raise the alert about messages in quarantine, or end it where there are none any more."""
     found = ledger.count_quarantined_messages(pipeline)
     if found.count:

@@ -11,19 +11,18 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from floodmark.core.errors import CdcNotEnabledError, InstanceReplacedError, SourceRewoundError, WindowExpiredError
 from floodmark.core.plan import TablePlan, WindowPlan, WindowState, is_load_lane, replay_lane
 from floodmark.core.planning import known_positions, pinned_instances
-from floodmark.core.position import Interval, Position
+from floodmark.core.position import Interval
 from floodmark.core.recovery import (
     LocalSpan,
     MappedTimes,
     NoInterval,
     ReplayPlan,
     ReplayRecords,
-    WholeLoad,
     covering_times,
     explain_stale,
     interval_of,
@@ -31,10 +30,13 @@ from floodmark.core.recovery import (
 )
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings
-from floodmark.sync.drift_ledger import DriftCheck, NoDriftCheck
-from floodmark.sync.ledger import Ledger, OpenedWindow
 from floodmark.sync.ports import Source
+from floodmark.sync.records import DriftCheck, NoDriftCheck, OpenedWindow
 from floodmark.sync.window import OpenResult, require_origin, retry_on_conflict, verify_reads
+
+if TYPE_CHECKING:
+    from floodmark.postgres.ledger.ledger import PostgresLedger
+    from floodmark.sync.ports import Warehouse
 
 _LOG = logging.getLogger(__name__)
 
@@ -56,20 +58,6 @@ class ReplaySource(Protocol):
         """Count the change rows by capture instance, each in its interval, and no further than a limit other than 0."""
 
 
-class ReplayLedger(Ledger, Protocol):
-    """The port of a replay to the ledger."""
-
-    def list_whole_loads(self, pipeline: str) -> Mapping[TableName, WholeLoad]:
-        """Return the newest published load of all rows of each table."""
-
-    def list_server_net_ends(self, pipeline: str, lsn: Position) -> Mapping[TableName, Position]:
-        """Return the end of the window that ``lsn`` lies inside of, for each table whose net changes the server
-        computed in it."""
-
-    def list_next_begins(self, pipeline: str, lsn: Position) -> Mapping[TableName, Position]:
-        """Return the beginning of the next window, for each table of which the ledger has no window around ``lsn``."""
-
-
 @dataclass(frozen=True, slots=True)
 class ReplayCount:
     """The number of change rows that a replay of one table would read."""
@@ -77,13 +65,6 @@ class ReplayCount:
     table: TableName
     interval: Interval
     rows: int
-
-
-class StagingOwner(Protocol):
-    """The port of a replay to the warehouse."""
-
-    def drop_staging(self, window_id: int) -> None:
-        """Drop the staging tables of a window."""
 
 
 class Replay:
@@ -94,8 +75,8 @@ class Replay:
         settings: PipelineSettings,
         source: Source,
         log: ReplaySource,
-        ledger: ReplayLedger,
-        warehouse: StagingOwner,
+        ledger: PostgresLedger,
+        warehouse: Warehouse,
         *,
         drift: DriftCheck | None = None,
     ) -> None:

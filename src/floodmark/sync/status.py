@@ -43,14 +43,17 @@ from floodmark.core.status import (
 from floodmark.core.upkeep import sizes_of
 from floodmark.core.verdicts import GAPS, incident
 from floodmark.sync.alerts import OpenAlert
-from floodmark.sync.drift_ledger import DriftEvent
-from floodmark.sync.ledger import Ledger, RecordedTable, StatusLedger
-from floodmark.sync.ports import DEFAULT_LISTED_KEYS, OpenReader, Progress, RowComparer, Source
+from floodmark.sync.ports import DEFAULT_LISTED_KEYS, OpenReader, Progress, Source
+from floodmark.sync.records import DriftEvent, RecordedTable
 from floodmark.sync.repair import describe_load
 from floodmark.sync.window import require_origin
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from floodmark.postgres.ledger.ledger import PostgresLedger
+    from floodmark.postgres.ledger.status import PostgresStatusLedger
+    from floodmark.postgres.warehouse.verify import PostgresRowComparer
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -89,7 +92,9 @@ class Limits:
 class StatusReader:
     """A reader of the status of one pipeline. It does not create a ledger."""
 
-    def __init__(self, settings: PipelineSettings, limits: Limits, ledger: Ledger, status_ledger: StatusLedger) -> None:
+    def __init__(
+        self, settings: PipelineSettings, limits: Limits, ledger: PostgresLedger, status_ledger: PostgresStatusLedger
+    ) -> None:
         self._settings = settings
         self._limits = limits
         self._record = status_ledger.read_status(settings.name, limits.source)
@@ -291,8 +296,8 @@ def verify_tables(
     settings: PipelineSettings,
     source: Source,
     open_reader: OpenReader,
-    ledger: Ledger,
-    comparer: RowComparer,
+    ledger: PostgresLedger,
+    comparer: PostgresRowComparer,
     *,
     progress: Progress,
     listed_keys: int = DEFAULT_LISTED_KEYS,
@@ -321,7 +326,7 @@ def rows_reported(
     progress.report_step(StepProgress(f"comparing {table}"))
 
 
-def _plan(settings: PipelineSettings, source: Source, ledger: Ledger) -> tuple[LogEntry, list[TablePlan]]:
+def _plan(settings: PipelineSettings, source: Source, ledger: PostgresLedger) -> tuple[LogEntry, list[TablePlan]]:
     """Return the newest entry of the log, and a plan of each table as for a first load.
 
     The columns are those of the capture instance that the pipeline reads: a newer one may have more. Where that one is

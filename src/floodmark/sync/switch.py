@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from floodmark.core.capture import disable_instance, filled_rows
 from floodmark.core.drift.proposals import (
@@ -38,10 +39,15 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import Backfill, DriftClass, DriftPolicy, PipelineSettings, TableSettings
 from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSnapshot, TableState
 from floodmark.sync.alerts import Alerts
-from floodmark.sync.drift_ledger import DriftEvent, DriftLedger, DriftSource, InstanceControl, SwitchLedger, Targets
 from floodmark.sync.drift_watch import alert_key
-from floodmark.sync.ledger import Ledger
 from floodmark.sync.ports import Source
+from floodmark.sync.records import DriftEvent, DriftSource
+
+if TYPE_CHECKING:
+    from floodmark.postgres.ledger.drift import PostgresDriftLedger, PostgresSwitchLedger
+    from floodmark.postgres.ledger.ledger import PostgresLedger
+    from floodmark.postgres.warehouse.targets import PostgresTargets
+    from floodmark.sources.cdc.source import SqlServerInstances
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,9 +69,9 @@ class SwitchPlanner:
     """All pipelines that read the source."""
     source: Callable[[], Source]
     drift_source: Callable[[], DriftSource]
-    ledger: Ledger
-    drift: DriftLedger
-    switches: SwitchLedger
+    ledger: PostgresLedger
+    drift: PostgresDriftLedger
+    switches: PostgresSwitchLedger
     alerts: Alerts
 
     def list_proposed(self) -> list[tuple[DriftEvent, Proposal]]:
@@ -262,12 +268,12 @@ class SwitchReaders:
 
     source: Callable[[], Source]
     drift_source: Callable[[], DriftSource]
-    targets: Targets
+    targets: PostgresTargets
     open_load: Callable[[str, TableName, str], int]
     """Opens or finds the load of the rows of a pipeline's table for which a condition is true; returns the window's
     id."""
-    ledger: Ledger
-    switches: SwitchLedger
+    ledger: PostgresLedger
+    switches: PostgresSwitchLedger
 
     def go_on(self, settings: PipelineSettings, table: TableSettings, second: SecondInstance) -> str:
         """Advance the pipeline as far as it can go now. Return what it still waits for, "" for nothing.
@@ -422,12 +428,12 @@ class SwitchSteps:
     """All pipelines that read the source."""
     source: Callable[[], Source]
     drift_source: Callable[[], DriftSource]
-    control: Callable[[], InstanceControl]
-    targets: Targets
+    control: Callable[[], SqlServerInstances]
+    targets: PostgresTargets
     open_load: Callable[[str, TableName, str], int]
     """See ``SwitchReaders``."""
-    ledger: Ledger
-    switches: SwitchLedger
+    ledger: PostgresLedger
+    switches: PostgresSwitchLedger
     alerts: Alerts
     elsewhere: Collection[str] = ()
     """The pipelines of other sources. Their capture instances may have the same identities: restored copies."""
@@ -520,7 +526,7 @@ class SwitchSteps:
         )
 
     def _change(
-        self, switch: InstanceSwitch, failed: str, statement: str, change: Callable[[InstanceControl], None]
+        self, switch: InstanceSwitch, failed: str, statement: str, change: Callable[[SqlServerInstances], None]
     ) -> None:
         """Make or drop an instance. statement: the statement that a db_owner can run instead."""
         try:

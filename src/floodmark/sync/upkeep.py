@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from floodmark.core.alerts import (
     CHANGE_TABLES_LARGE,
@@ -34,7 +34,6 @@ from floodmark.core.errors import (
     SourcePermissionError,
     WarehouseUnavailableError,
 )
-from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.snapshot import Validity, Verdict
 from floodmark.core.upkeep import (
@@ -54,8 +53,12 @@ from floodmark.core.upkeep import (
 )
 from floodmark.core.verdicts import Heartbeat, Liveness, judge_liveness
 from floodmark.sync.alerts import Alerts
-from floodmark.sync.ledger import CaptureControl, Ledger, StopLedger
-from floodmark.sync.ports import Beats
+
+if TYPE_CHECKING:
+    from floodmark.postgres.ledger.ledger import PostgresLedger, PostgresUpkeepLedger
+    from floodmark.postgres.ledger.status import PostgresMarkLedger
+    from floodmark.sources.cdc.operations import SqlServerJobs, SqlServerRetention
+    from floodmark.sources.event_stream.source import StreamBeats
 
 _LOG = logging.getLogger(__name__)
 
@@ -73,8 +76,8 @@ def keep_capture(
     stop: PlannedStop | None,
     now: datetime,
     *,
-    control: CaptureControl,
-    ledger: StopLedger,
+    control: SqlServerJobs,
+    ledger: PostgresUpkeepLedger,
     alerts: Alerts,
 ) -> Step:
     """Bring the job to the wanted state. Return what was done and why. stop: the planned stop that is current at
@@ -108,7 +111,7 @@ def keep_capture(
 
 
 def _beat(
-    source: str, settings: CaptureSettings, step: Step, control: CaptureControl, *, wanted: bool
+    source: str, settings: CaptureSettings, step: Step, control: SqlServerJobs, *, wanted: bool
 ) -> Heartbeat | None:
     """Return the state of the earlier beats, and write the next one.
 
@@ -142,7 +145,7 @@ def _require_job(source: str, status: CaptureJobStatus) -> None:
         )
 
 
-def _read_ended(source: str, stop: PlannedStop | None, ledger: StopLedger) -> str:
+def _read_ended(source: str, stop: PlannedStop | None, ledger: PostgresUpkeepLedger) -> str:
     if stop is None:
         return ""
     try:
@@ -152,7 +155,7 @@ def _read_ended(source: str, stop: PlannedStop | None, ledger: StopLedger) -> st
         return ""
 
 
-def _take(source: str, step: Step, status: CaptureJobStatus, control: CaptureControl, alerts: Alerts) -> None:
+def _take(source: str, step: Step, status: CaptureJobStatus, control: SqlServerJobs, alerts: Alerts) -> None:
     """Carry out a step.
 
     Parameters are changed after the stop and before the start, so that a running job uses the recorded ones. The start
@@ -170,7 +173,7 @@ def _take(source: str, step: Step, status: CaptureJobStatus, control: CaptureCon
         _LOG.warning("Newest error of a log scan: %s", status.error)
 
 
-def _start(source: str, control: CaptureControl, alerts: Alerts) -> None:
+def _start(source: str, control: SqlServerJobs, alerts: Alerts) -> None:
     try:
         control.start_capture()
     except FloodmarkError as error:
@@ -199,7 +202,9 @@ def _report_liveness(source: str, step: Step, liveness: Liveness, alerts: Alerts
 # So the end of each run checks that the last beat has arrived, and writes the next one.
 
 
-def keep_heartbeat(pipeline: str, settings: HeartbeatSettings, *, beats: Beats, ledger: Ledger, alerts: Alerts) -> None:
+def keep_heartbeat(
+    pipeline: str, settings: HeartbeatSettings, *, beats: StreamBeats, ledger: PostgresLedger, alerts: Alerts
+) -> None:
     """Raise or end the alert about the heartbeat, and write the next beat where it is due.
 
     A heartbeat that cannot be read or written never fails the run. Nothing is judged before the first load of the
@@ -249,42 +254,13 @@ _THRESHOLD = 5000
 """The server's own default."""
 
 
-class RetentionControl(Protocol):
-    """The cleanup of one source. It needs db_owner there. Every method raises from ``core.errors``."""
-
-    def read_retention(self) -> RetentionStatus:
-        """Return the current status of the cleanup job and the change tables."""
-
-    def read_time_at(self, position: Position) -> datetime | None:
-        """Return the commit time of the newest log entry up to a position, or else of the oldest; None without any."""
-
-    def change_cleanup(self, changes: Mapping[str, int]) -> None:
-        """Change parameters of sys.sp_cdc_change_job, by name. The job uses them in its next run."""
-
-    def read_low_water_mark(self, watermark: Position, margin_seconds: float) -> Position | None:
-        """Return the newest log entry that is older than the watermark by the margin; None where there is none."""
-
-    def clean_instance(self, instance: str, low_water_mark: Position, threshold: int) -> bool:
-        """Delete the changes below the mark. Return False where some rows are left for the next time."""
-
-
-class MarkLedger(Protocol):
-    """The watermarks in the ledger."""
-
-    def read_marks(self, pipelines: Collection[str]) -> Sequence[Mark]:
-        """Return the mark of every table that has a watermark or is being loaded."""
-
-    def record_sizes(self, pipeline: str, sizes: Mapping[TableName, tuple[int | None, int | None]]) -> None:
-        """Record rows and bytes of the change tables in the newest window of each table."""
-
-
 def keep_retention(
     source: str,
     settings: RetentionSettings,
     readers: Mapping[str, Collection[TableName]],
     *,
-    control: RetentionControl,
-    ledger: MarkLedger,
+    control: SqlServerRetention,
+    ledger: PostgresMarkLedger,
     alerts: Alerts,
 ) -> RetentionStep:
     """Bring the retention to the wanted value. Return what was done and why.
@@ -319,7 +295,7 @@ def keep_retention(
     return step
 
 
-def _change(step: RetentionStep, control: RetentionControl) -> None:
+def _change(step: RetentionStep, control: SqlServerRetention) -> None:
     wanted = {"retention": step.retention_minutes, "threshold": step.threshold}
     changes = {name: value for name, value in wanted.items() if value is not None}
     if changes:
@@ -358,7 +334,7 @@ def _clean(
     settings: RetentionSettings,
     marks: Sequence[Mark],
     status: RetentionStatus,
-    control: RetentionControl,
+    control: SqlServerRetention,
 ) -> None:
     """Clean up the instances that our pipelines read, none beyond the slowest watermark of all."""
     assert settings.margin_seconds is not None  # noqa: S101  (checked by keep_retention)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from floodmark.core.errors import WatermarkConflictError
 from floodmark.core.plan import LoadKind, WindowPlan, WindowState
@@ -22,8 +22,10 @@ from floodmark.core.snapshot import (
     explain_other_database,
 )
 from floodmark.core.verdicts import classify_read, incident
-from floodmark.sync.ledger import Databases, Verdicts
 from floodmark.sync.ports import Source
+
+if TYPE_CHECKING:
+    from floodmark.postgres.ledger.ledger import PostgresLedger
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,7 +62,7 @@ def require_origin(
     settings: PipelineSettings,
     snapshot: SourceSnapshot,
     states: Mapping[TableName, TableState],
-    ledger: Verdicts | None = None,
+    ledger: PostgresLedger | None = None,
 ) -> None:
     """Raise OtherDatabaseError where another database answered than the pipeline follows, and SourceBehindError where
     a replica answered that lacks what the pipeline has read.
@@ -74,7 +76,7 @@ def require_origin(
         raise error
 
 
-def follow_database(pipeline: str, snapshot: SourceSnapshot, ledger: Databases) -> None:
+def follow_database(pipeline: str, snapshot: SourceSnapshot, ledger: PostgresLedger) -> None:
     """Record which database the pipeline follows, after ``require_origin`` has accepted the snapshot."""
     known, found = ledger.read_database(pipeline), snapshot.identity
     if found is None or found == known:

@@ -32,13 +32,19 @@ if TYPE_CHECKING:
     from floodmark.core.settings import PipelineSettings
     from floodmark.core.status import TableMark, TableMeasure
     from floodmark.core.types import WarehouseType
+    from floodmark.postgres.ledger.drift import PostgresDriftLedger, PostgresSwitchLedger
+    from floodmark.postgres.ledger.ledger import PostgresLedger, PostgresUpkeepLedger
+    from floodmark.postgres.ledger.status import PostgresAlertLedger, PostgresMarkLedger, PostgresStatusLedger
     from floodmark.postgres.session import WarehouseConnection
-    from floodmark.sync.alerts import AlertLedger, AlertNotes, Alerts, Channel
-    from floodmark.sync.drift_ledger import DriftLedger, SwitchLedger, Targets
-    from floodmark.sync.ledger import Ledger, StatusLedger, StopLedger
-    from floodmark.sync.ports import Quality, Quarantine, RowComparer, TargetAdoption, Warehouse
-    from floodmark.sync.replay import ReplayLedger
-    from floodmark.sync.upkeep import MarkLedger
+    from floodmark.postgres.warehouse.release import PostgresQuarantine
+    from floodmark.postgres.warehouse.targets import PostgresAdoption, PostgresTargets
+    from floodmark.postgres.warehouse.verify import PostgresRowComparer
+    from floodmark.sync.alerts import AlertNotes, Alerts, Channel
+
+    pass
+    from floodmark.sync.ports import Quality, Warehouse
+
+    pass
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -180,42 +186,42 @@ class PostgresLedgerWiring:
 
         return kept_sessions()
 
-    def windows(self) -> Ledger:
+    def windows(self) -> PostgresLedger:
         from floodmark.postgres.ledger.ledger import PostgresLedger
 
         return PostgresLedger(self.connection())
 
-    def replays(self) -> ReplayLedger:
+    def replays(self) -> PostgresLedger:
         from floodmark.postgres.ledger.ledger import PostgresLedger
 
         return PostgresLedger(self.connection())
 
-    def alerts(self) -> AlertLedger:
+    def alerts(self) -> PostgresAlertLedger:
         from floodmark.postgres.ledger.status import PostgresAlertLedger
 
         return PostgresAlertLedger(self.connection())
 
-    def drift(self) -> DriftLedger:
+    def drift(self) -> PostgresDriftLedger:
         from floodmark.postgres.ledger.drift import PostgresDriftLedger
 
         return PostgresDriftLedger(self.connection())
 
-    def switches(self) -> SwitchLedger:
+    def switches(self) -> PostgresSwitchLedger:
         from floodmark.postgres.ledger.drift import PostgresSwitchLedger
 
         return PostgresSwitchLedger(self.connection())
 
-    def stops(self) -> StopLedger:
+    def stops(self) -> PostgresUpkeepLedger:
         from floodmark.postgres.ledger.ledger import PostgresUpkeepLedger
 
         return PostgresUpkeepLedger(self.connection())
 
-    def marks(self) -> MarkLedger:
+    def marks(self) -> PostgresMarkLedger:
         from floodmark.postgres.ledger.status import PostgresMarkLedger
 
         return PostgresMarkLedger(self.connection())
 
-    def status(self) -> StatusLedger:
+    def status(self) -> PostgresStatusLedger:
         from floodmark.postgres.ledger.status import PostgresStatusLedger
 
         return PostgresStatusLedger(self.connection())
@@ -295,22 +301,22 @@ class PostgresWarehouseWiring:
 
         return read_encoding(self.connection())
 
-    def comparer(self) -> RowComparer:
+    def comparer(self) -> PostgresRowComparer:
         from floodmark.postgres.warehouse.verify import PostgresRowComparer
 
         return PostgresRowComparer(self.connection())
 
-    def quarantine(self) -> Quarantine:
+    def quarantine(self) -> PostgresQuarantine:
         from floodmark.postgres.warehouse.release import PostgresQuarantine
 
         return PostgresQuarantine(self.connection())
 
-    def adoption(self) -> TargetAdoption:
+    def adoption(self) -> PostgresAdoption:
         from floodmark.postgres.warehouse.targets import PostgresAdoption
 
         return PostgresAdoption(self.connection())
 
-    def targets(self) -> Targets:
+    def targets(self) -> PostgresTargets:
         from floodmark.postgres.warehouse.targets import PostgresTargets
 
         return PostgresTargets(self.connection())
@@ -395,7 +401,7 @@ def wire_alerts(config: Config, notes: AlertNotes) -> Alerts:
     No connection is opened before an alert is raised or ended.
     """
 
-    def ledger() -> AlertLedger:
+    def ledger() -> PostgresAlertLedger:
         return wire_ledger(config).alerts()
 
     return AlertService(ledger, wire_channels(config), notes, {*config.pipelines, *config.sources})

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from floodmark.core.schema import TableName
     from floodmark.core.settings import PipelineSettings
     from floodmark.core.snapshot import MemberMark, SourceSnapshot, Survey
+    from floodmark.sources.cdc.operations import SqlServerJobs, SqlServerRetention
+    from floodmark.sources.cdc.source import SqlServerInstances
     from floodmark.sources.compact.reader import Fleet
-    from floodmark.sources.event_stream.source import StreamConnection
+    from floodmark.sources.event_stream.source import StreamBeats, StreamConnection
     from floodmark.sources.sqlserver.driver import SqlServerConnection
-    from floodmark.sync.drift_ledger import DriftSource, InstanceControl
-    from floodmark.sync.ledger import CaptureControl
-    from floodmark.sync.ports import Beats, OpenReader, Source
+    from floodmark.sync.ports import OpenReader, Source
+    from floodmark.sync.records import DriftSource
     from floodmark.sync.replay import ReplaySource
-    from floodmark.sync.upkeep import RetentionControl
 
     Marks = Mapping[TableName, Sequence[MemberMark]]
 
@@ -106,19 +106,19 @@ class SourceWiring(ABC):
             "Reload the table instead: floodmark reload, or the DAG cdc_load_<pipeline>.",
         )
 
-    def instances(self) -> InstanceControl:
+    def instances(self) -> SqlServerInstances:
         """Return the control of capture instances."""
         raise self._lacks("there are no capture instances")
 
-    def jobs(self) -> CaptureControl:
+    def jobs(self) -> SqlServerJobs:
         """Return the control of the capture job."""
         raise self._lacks("there is no capture job")
 
-    def retention(self) -> RetentionControl:
+    def retention(self) -> SqlServerRetention:
         """Return the control of the cleanup job."""
         raise self._lacks("there is no cleanup job")
 
-    def beats(self) -> Beats:
+    def beats(self) -> StreamBeats:
         """Return the heartbeat table of a stream."""
         raise self._lacks("there is no stream")
 
@@ -183,17 +183,17 @@ class CdcSourceWiring(SourceWiring):
 
         return CDC_DRIFT_WORDS
 
-    def instances(self) -> InstanceControl:
+    def instances(self) -> SqlServerInstances:
         from floodmark.sources.cdc.source import SqlServerInstances
 
         return SqlServerInstances(self.connection())
 
-    def jobs(self) -> CaptureControl:
+    def jobs(self) -> SqlServerJobs:
         from floodmark.sources.cdc.operations import SqlServerJobs
 
         return SqlServerJobs(self.connection())
 
-    def retention(self) -> RetentionControl:
+    def retention(self) -> SqlServerRetention:
         from floodmark.sources.cdc.operations import SqlServerRetention
 
         return SqlServerRetention(self.connection())
@@ -373,7 +373,7 @@ class EventStreamSourceWiring(SourceWiring):
 
         return STREAM_DRIFT_WORDS
 
-    def beats(self) -> Beats:
+    def beats(self) -> StreamBeats:
         from floodmark.sources.event_stream.source import StreamBeats
 
         return StreamBeats(self.connection())

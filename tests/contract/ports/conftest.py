@@ -11,7 +11,6 @@ from floodmark.core.schema import TableName, quote_table
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sync.ledger import Ledger
 from memory_warehouse import MemoryWarehouse
 
 WAREHOUSES = ["postgres", "memory"]
@@ -32,7 +31,7 @@ def rig(request: pytest.FixtureRequest, database: WarehouseConnection, ledger: P
 
 
 @pytest.fixture(params=LEDGERS)
-def any_ledger(ledger: PostgresLedger) -> Ledger:
+def any_ledger(ledger: PostgresLedger) -> PostgresLedger:
     """A ledger of each kind, with its tables made."""
     return ledger
 

@@ -17,7 +17,7 @@ from floodmark.core.position import Interval, Position, Version
 from floodmark.core.snapshot import LogEntry, MemberMark
 from floodmark.sources.compact.reader import CompactReader, Fleet, plan_compact_parts
 from floodmark.sources.compact.source import CompactSource
-from floodmark.sync.ledger import noted
+from floodmark.sync.records import noted
 
 TABLES = (
     "CREATE TABLE Orders (Id int NOT NULL PRIMARY KEY, Amount decimal(18,2), Note text)",

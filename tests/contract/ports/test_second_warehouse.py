@@ -1,10 +1,10 @@
 """Whole runs over a second kind of warehouse, with a crash between any two calls.
 
-Nothing of the steps in ``sync.run`` knows which warehouse it has. What a new one, say of Iceberg tables, would add or
+Nothing of the steps in ``sync`` knows which warehouse it has. What a new one, say of Iceberg tables, would add or
 change:
 
-* its package ``src/floodmark/<name>/``: a class that implements ``sync.ports.Warehouse``, a picklable
-  ``StagingSink``, and where ``floodmark verify`` is wanted, a ``RowComparer``;
+* its package ``src/floodmark/<name>/``: a class that implements ``sync.ports.Warehouse``, and a picklable
+  ``StagingSink``;
 * ``config/models.py``: its kind and settings under ``warehouse:``;
 * ``wiring/adapters.py`` (and ``wiring/connections.py`` for its Airflow connection) and the load job's entry point,
   ``spark/job.py``: how it is made;

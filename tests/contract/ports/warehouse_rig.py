@@ -10,7 +10,7 @@ from warehouse_shop import ORDERS, PIPELINE, TARGET, Row, staged_batch
 
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, plan_chunks
 from floodmark.core.schema import TableName
-from floodmark.sync.ledger import Ledger
+from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sync.ports import StagedPart, StagedRows, Warehouse
 from lsns import lsn
 
@@ -23,7 +23,7 @@ BOUNDS = [(2,), (4,)]
 class WarehouseRig:
     """Plans come from a real ledger, rows go through sinks."""
 
-    ledger: Ledger
+    ledger: PostgresLedger
     warehouse: Warehouse
     read: ReadRows
     """Reads the living rows of a target or of a table of ``open_rows``."""

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.rows import DictRow
@@ -21,8 +21,11 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import GONE, DriftClass, DriftPolicy
 from floodmark.core.snapshot import InstanceIdentity
 from floodmark.postgres.ledger.schema import ensure_schema, list_readers
-from floodmark.postgres.session import Reachable, open_session, open_transaction, query
-from floodmark.sync.drift_ledger import DriftEvent, DriftFinding, Hold, KnownTable
+from floodmark.postgres.session import open_session, open_transaction, query
+from floodmark.sync.records import DriftEvent, DriftFinding, Hold, KnownTable
+
+if TYPE_CHECKING:
+    from floodmark.postgres.session import WarehouseConnection
 
 # --------------------------------------------------------------------------------------------------------------------
 # The conversion of drift events to rows of ``floodmark.drift_events`` and back. No I/O.
@@ -100,12 +103,13 @@ _BACK = "the source: the table is back"
 
 
 class PostgresDriftLedger:
-    """``sync.drift_ledger.DriftLedger``. It holds no session: each method is one transaction of its own."""
+    """The shapes of tables, the drift events and the holds. It holds no session: each method is a transaction."""
 
-    def __init__(self, connection: Reachable) -> None:
+    def __init__(self, connection: WarehouseConnection) -> None:
         self._at = connection
 
     def read_known(self, source: str) -> Mapping[tuple[TableName, str], KnownTable]:
+        """Return the recorded tables, by table (see ``core.drift.shapes``) and name of the capture instance."""
         ensure_schema(self._at)
         with open_transaction(self._at, source) as session:
             rows = query(session, "read_known_shapes", source=source)
@@ -119,6 +123,10 @@ class PostgresDriftLedger:
         seen: KnownTable,
         findings: Sequence[DriftFinding],
     ) -> bool:
+        """Replace the known shape by the seen one, record the events, and hold the tables that they hold.
+
+        Return False, and write nothing, where another process has recorded a new shape meanwhile.
+        """
         named = {"source": source, **_names(table), "instance_name": seen.shape.identity.name}
         with open_transaction(self._at, str(table)) as session:
             if not _replace(session, known, seen, named):
@@ -128,13 +136,16 @@ class PostgresDriftLedger:
         return True
 
     def record_unchanged(self, source: str, table: TableName, instance: str) -> None:
+        """Record that the details of a table were read, and that it is as it was known."""
         with open_transaction(self._at, str(table)) as session:
             query(session, "record_shape_unchanged", source=source, **_names(table), instance_name=instance)
 
     def list_readers(self, instance: InstanceIdentity) -> Sequence[str]:
+        """Return the pipelines whose watermarks belong to a capture instance."""
         return list_readers(self._at, instance)
 
     def explain_later(self, source: str, identity: InstanceIdentity, entry: DdlEntry) -> bool:
+        """Add the statement to events that were found before the history had it. Return False where there is none."""
         with open_transaction(self._at, identity.name) as session:
             rows = query(
                 session,
@@ -151,15 +162,18 @@ class PostgresDriftLedger:
         return bool(found)
 
     def mark_reported(self, event_id: int) -> None:
+        """Record that the alert about an event has been raised."""
         with open_transaction(self._at, f"drift event {event_id}") as session:
             query(session, "mark_drift_reported", event_id=event_id)
 
     def list_events(self, source: str | None = None) -> Sequence[DriftEvent]:
+        """Return the events, the oldest first."""
         ensure_schema(self._at)
         with open_transaction(self._at) as session:
             return [event_of(row) for row in query(session, "list_drift_events", source=source, event_id=None)]
 
     def list_holds(self, pipeline: str) -> Mapping[TableName, Hold]:
+        """Return the held tables; of a table with several holds, the oldest hold."""
         ensure_schema(self._at)
         holds: dict[TableName, Hold] = {}
         with open_transaction(self._at, pipeline) as session:
@@ -170,6 +184,7 @@ class PostgresDriftLedger:
         return holds
 
     def approve(self, event_id: int, by: str) -> DriftEvent:
+        """Approve an event and end its holds. Raises OperatorError for an unknown event."""
         ensure_schema(self._at)
         with open_transaction(self._at, f"drift event {event_id}") as session:
             event = _one_event(session, event_id)
@@ -178,15 +193,18 @@ class PostgresDriftLedger:
         return event
 
     def reject(self, event_id: int, by: str) -> None:
+        """Reject the proposal of an event. Nothing is written where the event is already decided."""
         with open_transaction(self._at, f"drift event {event_id}") as session:
             if query(session, "reject_drift_event", event_id=event_id, by=by):
                 query(session, "release_event_holds", event_id=event_id, by=by)
 
     def replace_proposal(self, event_id: int, proposal: str) -> None:
+        """Replace the proposal of an undecided event."""
         with open_transaction(self._at, f"drift event {event_id}") as session:
             query(session, "replace_proposal", event_id=event_id, proposal=proposal)
 
     def release(self, pipeline: str, table: TableName, by: str) -> Sequence[int]:
+        """End every hold on a table of a pipeline. Events without another hold count as approved; return them."""
         ensure_schema(self._at)
         with open_transaction(self._at, str(table)) as session:
             rows = query(session, "release_table_holds", pipeline=pipeline, **_names(table), by=by)
@@ -198,6 +216,7 @@ class PostgresDriftLedger:
         return ended
 
     def end_absence(self, source: str, table: TableName, instance: str) -> Sequence[int]:
+        """End the holds of the events that removed a table which exists again. Return these events."""
         kinds = [kind.value for kind in GONE]
         with open_transaction(self._at, str(table)) as session:
             rows = query(
@@ -262,12 +281,13 @@ _STEPS_LOCK = 0x46_4C_53_57
 
 
 class PostgresSwitchLedger:
-    """``sync.drift_ledger.SwitchLedger``. It holds no session: each method is one transaction of its own."""
+    """The switches of capture instances. It holds no session: each method is one transaction of its own."""
 
-    def __init__(self, connection: Reachable) -> None:
+    def __init__(self, connection: WarehouseConnection) -> None:
         self._at = connection
 
     def open_switch(self, planned: PlannedSwitch, event_ids: Sequence[int], by: str) -> InstanceSwitch:
+        """Record a switch and approve its events. Raises OperatorError where a switch of the table is in progress."""
         ensure_schema(self._at)
         with open_transaction(self._at, str(planned.table)) as session:
             try:
@@ -297,13 +317,14 @@ class PostgresSwitchLedger:
             return switch_of(query(session, "list_switches", source=planned.source, switch_id=row["switch_id"])[0])
 
     def list_switches(self, source: str) -> Sequence[InstanceSwitch]:
+        """Return the switches in progress, the oldest first."""
         ensure_schema(self._at)
         with open_transaction(self._at, source) as session:
             return [switch_of(row) for row in query(session, "list_switches", source=source, switch_id=None)]
 
     @contextmanager
     def hold_switches(self, source: str) -> Iterator[bool]:
-        """Hold a session's advisory lock, which the server releases as soon as this process ends."""
+        """Keep other processes from taking steps during the block. Yields False where another process does so."""
         with open_session(self._at, source) as session:
             row = session.execute("SELECT pg_try_advisory_lock(%s, hashtext(%s))", (_STEPS_LOCK, source)).fetchone()
             if row is None or not row[0]:
@@ -316,11 +337,17 @@ class PostgresSwitchLedger:
                     session.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", (_STEPS_LOCK, source))
 
     def mark_made(self, switch_id: int, new: InstanceIdentity | None) -> None:
+        """Record the second instance. new: None where it no longer exists."""
         state = SwitchState.APPROVED if new is None else SwitchState.MADE
         with open_transaction(self._at, f"switch {switch_id}") as session:
             query(session, "mark_switch_made", switch_id=switch_id, state=state.value, **_identity("new", new))
 
     def switch_pipeline(self, switch: InstanceSwitch, pipeline: str, table: TableName, start: Position) -> bool:
+        """Make the pipeline's next window of the table read the second instance. table: as the pipeline spells it.
+
+        Return False, and write nothing, while a window with the table is unfinished, or while its watermark is below
+        ``start``.
+        """
         named = {"pipeline": pipeline, **_names(table)}
         with open_transaction(self._at, str(switch.table)) as session:
             # In a separate statement: the next one sees every window that was opened before the lock was free.
@@ -331,13 +358,19 @@ class PostgresSwitchLedger:
         return bool(switched)
 
     def record_backfill(self, switch_id: int, pipeline: str, window_id: int) -> None:
+        """Record the window that loads the new columns for a pipeline."""
         with open_transaction(self._at, f"switch {switch_id}") as session:
             query(session, "record_backfill", switch_id=switch_id, pipeline=pipeline, window_id=window_id)
 
     def list_readers(self, instance: InstanceIdentity) -> Sequence[str]:
+        """Return the pipelines that read the instance, or an instance of another source with the same identity.
+
+        Pipelines that are no longer in a configuration are included.
+        """
         return list_readers(self._at, instance)
 
     def finish(self, switch_id: int, *, given_up: bool = False) -> None:
+        """End a switch. given_up: its events become undecided again."""
         state = SwitchState.GIVEN_UP if given_up else SwitchState.DONE
         with open_transaction(self._at, f"switch {switch_id}") as session:
             query(session, "finish_switch", switch_id=switch_id, state=state.value)

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg.rows import DictRow, dict_row
@@ -43,16 +44,12 @@ from floodmark.postgres.ledger.steps import (
     insert_window,
     with_marks,
 )
-from floodmark.postgres.session import (
-    Reachable,
-    open_session,
-    open_transaction,
-    query,
-    source_arrays,
-    source_parameters,
-)
+from floodmark.postgres.session import open_session, open_transaction, query, source_arrays, source_parameters
 from floodmark.postgres.sql import read_sql
-from floodmark.sync.ledger import OpenedWindow
+from floodmark.sync.records import OpenedWindow
+
+if TYPE_CHECKING:
+    from floodmark.postgres.session import WarehouseConnection
 
 # --------------------------------------------------------------------------------------------------------------------
 # ``DatabaseRecords``: the database that each pipeline follows. Part of ``PostgresLedger``.
@@ -61,20 +58,26 @@ from floodmark.sync.ledger import OpenedWindow
 class DatabaseRecords:
     """The part of ``PostgresLedger`` for the followed databases. Each method is one transaction of its own."""
 
-    _at: Reachable
+    _at: WarehouseConnection
 
     def read_database(self, pipeline: str) -> DatabaseIdentity | None:
+        """Return the database that a pipeline follows; None where none is recorded."""
         with open_transaction(self._at, pipeline) as session:
             cursor = session.cursor(row_factory=dict_row)
             row = cursor.execute(read_sql("read_database"), {"pipeline": pipeline}).fetchone()
         return database_of(row) if row else None
 
     def record_database(self, pipeline: str, known: DatabaseIdentity | None, found: DatabaseIdentity) -> None:
+        """Record the database of a pipeline.
+
+        Where another one than ``known`` is recorded, and a watermark was read from it, nothing happens.
+        """
         before = {f"known_{name}": value for name, value in _named(known).items()}
         with open_transaction(self._at, pipeline) as session:
             session.execute(read_sql("record_database"), {"pipeline": pipeline, **before, **_named(found)})
 
     def confirm_database(self, pipeline: str, found: DatabaseIdentity, confirmed_by: str) -> None:
+        """Record the decision of an operator that a pipeline follows this database from now on."""
         named = {"pipeline": pipeline, "confirmed_by": confirmed_by, **_named(found)}
         with open_transaction(self._at, pipeline) as session:
             session.execute(read_sql("confirm_database"), named)
@@ -129,26 +132,30 @@ OF_A_TARGET = ("tables", "tombstones", "quarantine")
 
 
 class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, DatabaseRecords):
-    """``sync.ledger.Ledger``. It holds no session: each method is one transaction of its own."""
+    """The record of windows and watermarks. It holds no session: each method is one transaction of its own."""
 
-    def __init__(self, connection: Reachable) -> None:
+    def __init__(self, connection: WarehouseConnection) -> None:
         self._at = connection
 
     def ensure_schema(self) -> None:
+        """Create the ledger's tables where they are missing. Several processes may do so at once."""
         ensure_schema(self._at)
 
     def read_tables(self, pipeline: str) -> Mapping[TableName, TableState]:
+        """Return the states of the tables that runs of the pipeline have registered."""
         with open_transaction(self._at, pipeline) as session:
             rows = query(session, "read_tables", pipeline=pipeline)
             states = [_table_state(row, find_readable_fault(session, pipeline, row)) for row in rows]
         return {state.source: state for state in states}
 
     def unfinished_window(self, pipeline: str, lane: str = MAIN_LANE) -> OpenedWindow | None:
+        """Return the unfinished window of a lane; None where all windows are finished."""
         with open_transaction(self._at, pipeline) as session:
             rows = query(session, "unfinished_window", pipeline=pipeline, lane=lane)
         return opened_window(rows[0]) if rows else None
 
     def list_unfinished(self, pipeline: str) -> Sequence[OpenedWindow]:
+        """Return the unfinished windows of all lanes, the oldest first."""
         with open_transaction(self._at, pipeline) as session:
             return [opened_window(row) for row in query(session, "list_unfinished", pipeline=pipeline)]
 
@@ -162,18 +169,27 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
         *,
         measures: PlanMeasures = NO_MEASURES,
     ) -> WindowPlan:
+        """Write the plan of a new window, before any row is read.
+
+        Raises WatermarkConflictError when a window of the lane is unfinished, and WindowBusyError when a window of
+        another lane holds a table whose watermark this window will move.
+        to_lsn_at: commit time of to_lsn, server local time. measures: for the history alone.
+        """
         with open_transaction(self._at, pipeline) as session:
             return insert_window(session, pipeline, lane, LogEntry(to_lsn, to_lsn_at), tables, measures=measures)
 
     def record_run(self, window_id: int, dag_id: str, run_id: str) -> None:
+        """Record the run of Airflow that works on a window, in place of an earlier one."""
         with open_transaction(self._at, f"window {window_id}") as session:
             query(session, "record_run", window_id=window_id, dag_id=dag_id, run_id=run_id)
 
     def read_window(self, window_id: int) -> OpenedWindow:
+        """Return a window. Raises OperatorError for an unknown one."""
         with open_transaction(self._at, f"window {window_id}") as session:
             return one_window(session, "read_window", window_id)
 
     def replace_rules(self, window_id: int, rules: Mapping[TableName, tuple[Rule, ...]]) -> WindowPlan:
+        """Replace the rules of a window that is still PLANNED by those given; other tables keep their rules."""
         with open_transaction(self._at, f"window {window_id}") as session:
             window = one_window(session, "lock_window", window_id)
             tables = tuple(
@@ -186,6 +202,10 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
         return plan
 
     def leave_out(self, window_id: int, tables: Collection[TableName]) -> WindowPlan | None:
+        """Remove tables from a window that is still PLANNED; their watermarks do not move.
+
+        A running load of the window can no longer merge. Return None where no table was left; the window is deleted.
+        """
         with open_transaction(self._at, f"window {window_id}") as session:
             window = one_window(session, "lock_window", window_id)
             kept = tuple(table for table in window.plan.tables if table.source not in tables)
@@ -204,7 +224,11 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
 
     @contextmanager
     def hold_load(self, window_id: int) -> Iterator[None]:
-        """Hold a session's advisory lock, which the server releases as soon as this process ends."""
+        """Keep other processes from loading the window during the block, as long as this process lives.
+
+        Raises WindowBusyError when another process loads it. A hold that is lost with its connection does no harm:
+        attempts still fence loads off from each other.
+        """
         subject = f"window {window_id}"
         with open_session(self._at, subject) as session:
             row = session.execute("SELECT pg_try_advisory_lock(%s, %s)", _load_lock(window_id)).fetchone()
@@ -222,6 +246,10 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
                     session.execute("SELECT pg_advisory_unlock(%s, %s)", _load_lock(window_id))
 
     def begin_load(self, window_id: int) -> OpenedWindow:
+        """Start a new attempt at a PLANNED window; loads with the plan of an earlier attempt can no longer merge.
+
+        A window in a later state is returned unchanged.
+        """
         with open_transaction(self._at, f"window {window_id}") as session:
             window = one_window(session, "lock_window", window_id)
             if window.state is not WindowState.PLANNED:
@@ -231,10 +259,12 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
         return OpenedWindow(plan, window.state)
 
     def read_counts(self, window_id: int) -> Mapping[TableName, TableCounts]:
+        """Return the counts of a merged window."""
         with open_transaction(self._at, f"window {window_id}") as session:
             return _counts(session, window_id)
 
     def mark_checked(self, window_id: int) -> None:
+        """Set a MERGED window to CHECKED; a later state is kept. Raises OperatorError for a PLANNED window."""
         with open_transaction(self._at, f"window {window_id}") as session:
             window = one_window(session, "lock_window", window_id)
             if window.state is WindowState.PLANNED:
@@ -243,6 +273,11 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
                 query(session, "mark_checked", window_id=window_id)
 
     def advance(self, window_id: int) -> Mapping[TableName, TableCounts]:
+        """Move every table's watermark from the planned one to ``to_lsn`` and finish the window, in one transaction.
+
+        A replay and a reload of some rows move none. Repeating it is harmless. Raises WatermarkConflictError when a
+        watermark is neither the planned one nor to_lsn.
+        """
         with open_transaction(self._at, f"window {window_id}") as session:
             window = one_window(session, "lock_window", window_id)
             if window.state in (WindowState.PLANNED, WindowState.MERGED):
@@ -260,6 +295,11 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
             return _counts(session, window_id)
 
     def rename_pipeline(self, name: str, to: str) -> Sequence[TableName]:
+        """Give all that is recorded of a pipeline another name, and return its tables.
+
+        Raises OperatorError for a pipeline without tables or a name that has tables, WindowBusyError while a load of
+        the pipeline runs.
+        """
         with open_transaction(self._at, name) as session:
             found = query(session, "lock_pipeline", pipeline=name)
             tables = [TableName(row["source_schema"], row["source_name"]) for row in found]
@@ -278,6 +318,11 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
         return tables
 
     def rename_target(self, pipeline: str, source: TableName, to: TableName) -> TableName:
+        """Give all that is recorded of a table's target another name, and return the one before.
+
+        The target itself has it already, or gets it before the next merge. Raises OperatorError for a table that is not
+        known or has the name, and for the target of another table; WindowBusyError while a load of the pipeline runs.
+        """
         named = {"pipeline": pipeline, **source_parameters(source)}
         target = {"target_schema": to.schema, "target_name": to.name}
         with open_transaction(self._at, str(source)) as session:
@@ -302,6 +347,10 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
         return known
 
     def delete_old_windows(self, pipeline: str, keep_seconds: float, at_most: int) -> int:
+        """Delete some published windows that are older, with their counts. Return how many.
+
+        The totals of a table stay, and so do the newest window of each table and the loads of whole tables.
+        """
         with open_transaction(self._at, pipeline) as session:
             named = {"pipeline": pipeline, "keep_seconds": keep_seconds, "at_most": at_most}
             return session.execute(read_sql("delete_old_windows"), named).rowcount
@@ -314,6 +363,12 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
         to_lsn_at: datetime | None = None,
         instances: Mapping[TableName, InstanceIdentity] | None = None,
     ) -> None:
+        """Move watermarks over an interval of the log without changes of these tables, without a window.
+
+        instances: the capture instances that have no change there; another instance may have some.
+        Raises WatermarkConflictError when a watermark is not the given one, a table has left its capture instance, or a
+        window of the main lane is unfinished, and WindowBusyError when a load lane holds one of the tables.
+        """
         with open_transaction(self._at, pipeline) as session:
             lock_watermarks(session, pipeline, watermarks)
             if instances is not None:
@@ -376,9 +431,9 @@ def _counts(session: psycopg.Connection, window_id: int) -> Mapping[TableName, T
 
 
 class PostgresUpkeepLedger:
-    """``sync.ledger.StopLedger``. It creates the ledger's tables when it first writes to them."""
+    """The stops of capture jobs that ended early. It creates the ledger's tables when it first writes to them."""
 
-    def __init__(self, connection: Reachable) -> None:
+    def __init__(self, connection: WarehouseConnection) -> None:
         self._at = connection
 
     def read_ended_stop(self, source: str, since: datetime) -> str:
@@ -391,6 +446,7 @@ class PostgresUpkeepLedger:
         return str(row[0]) if row else ""
 
     def record_ended_stop(self, source: str, since: datetime, reason: str) -> None:
+        """Record why a stop was ended early. Repeating it is harmless: the first reason is kept."""
         ensure_schema(self._at)
         with open_transaction(self._at, source) as session:
             session.execute(read_sql("record_ended_stop"), {"source": source, "since": since, "reason": reason})
@@ -400,7 +456,7 @@ class PostgresUpkeepLedger:
 # Measures of a pipeline's progress from the ledger, for alerts and metrics.
 
 
-def list_table_marks(at: Reachable, pipeline: str) -> Sequence[TableMark]:
+def list_table_marks(at: WarehouseConnection, pipeline: str) -> Sequence[TableMark]:
     """Return the marks of the tables that a run has included. The ledger must exist."""
     with open_transaction(at, pipeline) as session:
         cursor = session.cursor(row_factory=dict_row)
@@ -416,7 +472,9 @@ def list_table_marks(at: Reachable, pipeline: str) -> Sequence[TableMark]:
     ]
 
 
-def record_sizes(at: Reachable, pipeline: str, sizes: Mapping[TableName, tuple[int | None, int | None]]) -> None:
+def record_sizes(
+    at: WarehouseConnection, pipeline: str, sizes: Mapping[TableName, tuple[int | None, int | None]]
+) -> None:
     """Record rows and bytes of the change tables in the newest window of each table, for its history."""
     measured = [sizes[table] for table in sorted(sizes)]
     with open_transaction(at, pipeline) as session:
@@ -430,7 +488,7 @@ def record_sizes(at: Reachable, pipeline: str, sizes: Mapping[TableName, tuple[i
         )
 
 
-def read_window_seconds(at: Reachable, window_id: int) -> float | None:
+def read_window_seconds(at: WarehouseConnection, window_id: int) -> float | None:
     """Return the time from planning to publication, failed runs included; None while the window is unfinished."""
     with open_transaction(at) as session:
         row = session.execute(read_sql("read_window_seconds"), {"window_id": window_id}).fetchone()

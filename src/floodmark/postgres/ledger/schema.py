@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.rows import DictRow, dict_row
@@ -26,7 +26,6 @@ from floodmark.core.schema import WINDOW_COLUMN, TableName, quote, quote_table
 from floodmark.core.snapshot import InstanceIdentity
 from floodmark.postgres.session import (
     SUBJECT,
-    Reachable,
     encoding_of,
     open_transaction,
     query,
@@ -36,7 +35,10 @@ from floodmark.postgres.session import (
     translated,
 )
 from floodmark.postgres.sql import read_sql
-from floodmark.sync.ledger import OpenedWindow
+from floodmark.sync.records import OpenedWindow
+
+if TYPE_CHECKING:
+    from floodmark.postgres.session import WarehouseConnection
 
 # --------------------------------------------------------------------------------------------------------------------
 # The creation of the ledger's tables, once, also when several processes start it at the same time.
@@ -47,7 +49,7 @@ VERSION = 14
 _ADVISORY_LOCK = 0x_F100_D3A2
 
 
-def ensure_schema(at: Reachable) -> None:
+def ensure_schema(at: WarehouseConnection) -> None:
     """Create the ledger's tables, or upgrade those of an earlier version.
 
     A ledger of this version is not touched, so that daily runs need no right to create objects.
@@ -88,7 +90,7 @@ def _version(connection: psycopg.Connection) -> int:
 # The readers of a capture instance, for the drift watch and for switches of instances.
 
 
-def list_readers(at: Reachable, instance: InstanceIdentity) -> Sequence[str]:
+def list_readers(at: WarehouseConnection, instance: InstanceIdentity) -> Sequence[str]:
     """Return the pipelines with a table whose watermark is a position in this instance."""
     named = {
         "instance_name": instance.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.rows import DictRow, dict_row
@@ -21,10 +21,13 @@ from floodmark.core.upkeep import PACE_SECONDS, Mark, pace_of
 from floodmark.postgres.ledger.drift import event_of, switch_of
 from floodmark.postgres.ledger.ledger import record_sizes
 from floodmark.postgres.ledger.schema import ensure_schema
-from floodmark.postgres.session import Reachable, open_transaction, query, source_parameters
+from floodmark.postgres.session import open_transaction, query, source_parameters
 from floodmark.postgres.sql import read_sql
 from floodmark.sync.alerts import Delivery, OpenAlert, OwedAlert
-from floodmark.sync.ledger import RecordedHold, RecordedTable, StatusRecord
+from floodmark.sync.records import RecordedHold, RecordedTable, StatusRecord
+
+if TYPE_CHECKING:
+    from floodmark.postgres.session import WarehouseConnection
 
 # --------------------------------------------------------------------------------------------------------------------
 # ``PostgresAlertLedger``: the alerts in the ledger, table ``floodmark.alerts``.
@@ -35,13 +38,14 @@ from floodmark.sync.ledger import RecordedHold, RecordedTable, StatusRecord
 
 
 class PostgresAlertLedger:
-    """``sync.alerts.AlertLedger``. It creates the ledger's tables when it is the first to need them."""
+    """The alerts and their messages. It creates the ledger's tables when it is the first to need them."""
 
-    def __init__(self, connection: Reachable) -> None:
+    def __init__(self, connection: WarehouseConnection) -> None:
         self._at = connection
 
     @contextmanager
     def raised(self, alert: Alert) -> Iterator[Delivery]:
+        """Record the alert and, at the end of the block, the channels that were notified."""
         ensure_schema(self._at)
         with open_transaction(self._at, alert.subject) as session:
             row = query(session, "raise_alert", **_parameters(alert))[0]
@@ -51,6 +55,8 @@ class PostgresAlertLedger:
 
     @contextmanager
     def ended(self, event_key: str, outcome: str) -> Iterator[Delivery | None]:
+        """Record the end of an alert. Yields None where there is no such alert, where it has parts left, or where all
+        channels have been notified of its end."""
         ensure_schema(self._at)
         with open_transaction(self._at, event_key) as session:
             rows = query(session, "end_alert", event_key=event_key, outcome=outcome)
@@ -62,6 +68,7 @@ class PostgresAlertLedger:
             _record(session, rows[0], delivery)
 
     def end_part(self, kind: str, subject: str, part: str) -> Sequence[str]:
+        """Remove the part from every open alert that has it. Return the event keys of the alerts without a part."""
         ensure_schema(self._at)
         with open_transaction(self._at, subject) as session:
             rows = query(session, "end_alert_part", kind=kind, subject=subject, part=part)
@@ -75,12 +82,14 @@ class PostgresAlertLedger:
         return [row["part"] for row in rows]
 
     def list_open(self) -> Sequence[OpenAlert]:
+        """Return the open alerts, the oldest first."""
         ensure_schema(self._at)
         with open_transaction(self._at) as session:
             rows = query(session, "list_open_alerts")
         return [open_alert_of(row) for row in rows]
 
     def list_owed(self, channels: Sequence[str]) -> Sequence[OwedAlert]:
+        """Return the alerts of whose beginning or end one of these channels has still to be notified."""
         ensure_schema(self._at)
         with open_transaction(self._at) as session:
             rows = query(session, "list_owed_alerts", channels=list(channels))
@@ -88,6 +97,7 @@ class PostgresAlertLedger:
 
     @contextmanager
     def owed(self, alert_id: int) -> Iterator[Delivery | None]:
+        """Deliver one of ``list_owed`` in its current state. Yields None where another process delivers it."""
         with open_transaction(self._at) as session:
             rows = query(session, "lock_alert", alert_id=alert_id)
             if not rows:
@@ -174,12 +184,13 @@ _COPIED = (
 
 
 class PostgresStatusLedger:
-    """``sync.ledger.StatusLedger``."""
+    """The records about a pipeline, read in one transaction."""
 
-    def __init__(self, connection: Reachable) -> None:
+    def __init__(self, connection: WarehouseConnection) -> None:
         self._at = connection
 
     def read_status(self, pipeline: str, source: str) -> StatusRecord:
+        """Return the record of a pipeline. source: the name of its source in the configuration."""
         if self._exists():
             # The ledger may be of an earlier version of Floodmark that no run has upgraded yet.
             ensure_schema(self._at)
@@ -199,6 +210,7 @@ class PostgresStatusLedger:
         )
 
     def read_history(self, pipeline: str, table: TableName, at_most: int) -> TableHistory:
+        """Return the last windows, gaps and quarantined rules of a table, without its drift. Empty without a ledger."""
         if not self._exists():
             return TableHistory()
         ensure_schema(self._at)
@@ -219,12 +231,14 @@ class PostgresStatusLedger:
         )
 
     def list_quarantined(self, pipeline: str) -> list[RuleCount]:
+        """Return what is in quarantine, the newest first. Empty without a ledger."""
         with open_transaction(self._at, pipeline) as session:
             return _list_quarantined(session, pipeline)
 
     def list_quarantined_keys(
         self, pipeline: str, table: TableName, rule: str | None, *, skipped: int, at_most: int
     ) -> list[QuarantinedKey]:
+        """Return rows of a table in quarantine, the newest first. rule: only of this one. Empty without a ledger."""
         named = {"pipeline": pipeline, "rule": rule, "skipped": skipped, "at_most": at_most, **source_parameters(table)}
         with open_transaction(self._at, pipeline) as session:
             rows = _read_rows(session, "quarantine", "list_quarantined_keys", **named)
@@ -288,12 +302,13 @@ def _recorded_hold(row: DictRow) -> RecordedHold:
 
 
 class PostgresMarkLedger:
-    """``sync.upkeep.MarkLedger``. It creates the ledger's tables when it is the first to need them."""
+    """The watermarks that cleanup must not pass. It creates the ledger's tables when it is the first to need them."""
 
-    def __init__(self, connection: Reachable) -> None:
+    def __init__(self, connection: WarehouseConnection) -> None:
         self._at = connection
 
     def read_marks(self, pipelines: Collection[str]) -> Sequence[Mark]:
+        """Return the mark of every table that has a watermark or is being loaded."""
         ensure_schema(self._at)
         with open_transaction(self._at) as session:
             cursor = session.cursor(row_factory=dict_row)
@@ -302,6 +317,7 @@ class PostgresMarkLedger:
         return [_mark(row) for row in rows]
 
     def record_sizes(self, pipeline: str, sizes: Mapping[TableName, tuple[int | None, int | None]]) -> None:
+        """Record rows and bytes of the change tables in the newest window of each table."""
         record_sizes(self._at, pipeline, sizes)
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.rows import DictRow, dict_row
@@ -46,9 +46,12 @@ from floodmark.postgres.ledger.schema import (
     refuse_loads,
     refuse_other_lanes,
 )
-from floodmark.postgres.session import Reachable, open_transaction, query, source_arrays, source_parameters
+from floodmark.postgres.session import open_transaction, query, source_arrays, source_parameters
 from floodmark.postgres.sql import read_sql
 from floodmark.sync.ports import StagedPart
+
+if TYPE_CHECKING:
+    from floodmark.postgres.session import WarehouseConnection
 
 # --------------------------------------------------------------------------------------------------------------------
 # ``MemberRecords``: the marks and the verdicts of members in the ledger. Part of ``PostgresLedger``.
@@ -59,9 +62,10 @@ from floodmark.sync.ports import StagedPart
 class MemberRecords:
     """The part of ``PostgresLedger`` for members. It holds no session: each method is one transaction of its own."""
 
-    _at: Reachable
+    _at: WarehouseConnection
 
     def list_stopped_members(self, pipeline: str) -> Sequence[tuple[TableName, Validity]]:
+        """Return the verdicts of the last loads that leave a member out, each with the table that it is a member of."""
         with open_transaction(self._at, pipeline) as session:
             rows = query(session, "list_stopped_members", pipeline=pipeline, stops=[each.value for each in LEFT_OUT])
         found = []
@@ -72,20 +76,27 @@ class MemberRecords:
         return found
 
     def count_quarantined_messages(self, pipeline: str) -> QuarantinedMessages:
+        """Return how many messages of the pipeline are in quarantine, by reason."""
         with open_transaction(self._at, pipeline) as session:
             rows = query(session, "count_quarantined_messages", pipeline=pipeline)
         return QuarantinedMessages(tuple((row["reason"], row["messages"]) for row in rows))
 
     def list_marks(self, pipeline: str) -> Mapping[TableName, Sequence[MemberMark]]:
+        """Return the marks of the members of each table that has members."""
         with open_transaction(self._at, pipeline) as session:
             return _list_marks(session, pipeline)
 
     def seconds_since_change(self, pipeline: str, source: TableName) -> float | None:
+        """Return how long ago the newest window that brought a change of a table, or loaded it, was published.
+
+        None while there is no such window.
+        """
         with open_transaction(self._at, pipeline) as session:
             rows = query(session, "seconds_since_change", pipeline=pipeline, **source_parameters(source))
         return rows[0]["seconds"] if rows else None
 
     def forget_mark(self, pipeline: str, source: TableName, member: str) -> None:
+        """Let the next window read all rows of a member. Raises OperatorError for one that no load has examined."""
         with open_transaction(self._at, pipeline) as session:
             named = {"pipeline": pipeline, **source_parameters(source), "member": member}
             if not session.execute(read_sql("forget_mark"), named).rowcount:
@@ -193,7 +204,7 @@ def insert_window(
     *,
     measures: PlanMeasures = NO_MEASURES,
 ) -> WindowPlan:
-    """Claim the tables and write the plan of a new window. Raises as ``sync.ledger.Windows.open_window``."""
+    """Claim the tables and write the plan of a new window. Raises as ``PostgresLedger.open_window``."""
     # All runs lock tables in the same order, so that two runs queue up instead of deadlocking.
     for table in sorted(tables, key=lambda table: table.source):
         claim_table(session, pipeline, table)
@@ -284,13 +295,18 @@ def _bytes(lsn: Position | None) -> bytes | None:
 class LoadRecords:
     """The part of ``PostgresLedger`` for loads. It holds no session: each method is one transaction of its own."""
 
-    _at: Reachable
+    _at: WarehouseConnection
 
     def list_chunks(self, window_id: int, source: TableName) -> Sequence[StoredChunk]:
+        """Return the chunks of a first load by number; [] where none are planned."""
         with open_transaction(self._at, str(source)) as session:
             return _list_chunks(session, window_id, source)
 
     def store_chunks(self, plan: WindowPlan, source: TableName, chunks: Sequence[LoadChunk]) -> Sequence[StoredChunk]:
+        """Store the chunks of a first load, once per window: existing chunks are kept and returned.
+
+        Refuses all attempts but the latest.
+        """
         with open_transaction(self._at, str(source)) as session:
             fence(session, plan)
             if stored := _list_chunks(session, plan.window_id, source):
@@ -309,6 +325,7 @@ class LoadRecords:
             return [StoredChunk(chunk) for chunk in chunks]
 
     def reset_chunks(self, plan: WindowPlan, source: TableName, numbers: Collection[int]) -> None:
+        """Mark chunks to be read again. Refuses all attempts but the latest."""
         with open_transaction(self._at, str(source)) as session:
             fence(session, plan)
             session.execute(
@@ -317,6 +334,10 @@ class LoadRecords:
             )
 
     def extend_window(self, plan: WindowPlan, end: LogEntry) -> WindowPlan:
+        """Move the end of a PLANNED window without first loads up to what its load has read. Return the plan.
+
+        Refuses all attempts but the latest.
+        """
         extended = plan.extended_to(end)
         with open_transaction(self._at, f"window {plan.window_id}") as session:
             fence(session, plan)
@@ -340,6 +361,15 @@ class LoadRecords:
         *,
         members: Mapping[TableName, Sequence[MemberRead]] | None = None,
     ) -> None:
+        """Record the rows read per table, before the merge. Refuses all attempts but the latest.
+
+        members: the examined members of feeds that have some. Their verdicts count at once, their marks move when the
+        window advances.
+
+        read_finished_at: the server local time after which no row was committed that was read, for the consistency of
+        first loads; None where no row is newer than read_lsn. read_lsn: the newest LSN at that time. read_lsn_at: its
+        commit time.
+        """
         with open_transaction(self._at, f"window {plan.window_id}") as session:
             fence(session, plan)
             record_members(session, plan, members or {})
@@ -356,6 +386,10 @@ class LoadRecords:
                 )
 
     def record_staged(self, plan: WindowPlan, source: TableName, parts: Sequence[StagedPart]) -> None:
+        """Record chunks that are in staging, where the warehouse has not done so itself.
+
+        Refuses all attempts but the latest.
+        """
         with open_transaction(self._at, str(source)) as session:
             fence(session, plan)
             for part in parts:
@@ -370,11 +404,19 @@ class LoadRecords:
     def record_merge(
         self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]
     ) -> Mapping[TableName, TableCounts]:
+        """Set a window to MERGED, with its counts, where the warehouse has not done so itself.
+
+        Return the counts with the recorded number of rows read. Refuses all attempts but the latest.
+        """
         with open_transaction(self._at, f"window {plan.window_id}") as session:
             fence(session, plan)
             return mark_merged(session, plan, counts)
 
     def record_gap(self, pipeline: str, gap: Gap, watermark: Position | None) -> None:
+        """Record a gap. It is kept until a load of the whole table has closed it. A table has one gap at a time.
+
+        watermark: the watermark of the table at the check. Nothing is recorded where it has moved since.
+        """
         with open_transaction(self._at, pipeline) as session:
             query(
                 session,
@@ -391,6 +433,7 @@ class LoadRecords:
             )
 
     def read_load_progress(self, window_id: int) -> Mapping[TableName, LoadProgress]:
+        """Return the progress of the tables of a window whose chunks are planned."""
         with open_transaction(self._at, f"window {window_id}") as session:
             rows = query(session, "read_load_progress", window_id=window_id)
         return {
@@ -469,19 +512,23 @@ def _dump(document: object) -> str | None:
 class ReplayQueries:
     """The part of ``PostgresLedger`` for replays. It holds no session: each method is one transaction of its own."""
 
-    _at: Reachable
+    _at: WarehouseConnection
 
     def list_whole_loads(self, pipeline: str) -> Mapping[TableName, WholeLoad]:
+        """Return the newest published load of all rows of each table."""
         rows = self._replay_rows(pipeline, "list_whole_loads")
         return {
             _source(row): WholeLoad(row["window_id"], read_position(row["to_lsn"]), row["to_lsn_at"]) for row in rows
         }
 
     def list_server_net_ends(self, pipeline: str, lsn: Position) -> Mapping[TableName, Position]:
+        """Return the end of the window that ``lsn`` lies inside of, for each table whose net changes the server
+        computed in it."""
         rows = self._replay_rows(pipeline, "list_server_net_ends", lsn=lsn.value)
         return {_source(row): read_position(row["to_lsn"]) for row in rows}
 
     def list_next_begins(self, pipeline: str, lsn: Position) -> Mapping[TableName, Position]:
+        """Return the beginning of the next window, for each table of which the ledger has no window around ``lsn``."""
         rows = self._replay_rows(pipeline, "list_next_begins", lsn=lsn.value)
         return {_source(row): read_position(row["after_lsn"]) for row in rows}
 
@@ -502,13 +549,20 @@ def _source(row: DictRow) -> TableName:
 class VerdictRecords:
     """The part of ``PostgresLedger`` for verdicts. It holds no session: each method is one transaction of its own."""
 
-    _at: Reachable
+    _at: WarehouseConnection
 
     def record_verdicts(self, pipeline: str, validities: Sequence[Validity]) -> None:
+        """Record the verdict on each table, with its cause and its hint."""
         with open_transaction(self._at, pipeline) as session:
             _record(session, pipeline, validities)
 
     def refuse_merged(self, window_id: int, refused: Sequence[Validity]) -> WindowPlan | None:
+        """Record the verdicts on tables that the checks refuse, and remove them from their MERGED window, in one
+        transaction.
+
+        Return the plan that is left; None where no other table is left: the window then stays as it is, so that it can
+        be checked again. A window in another state is returned unchanged.
+        """
         with open_transaction(self._at, f"window {window_id}") as session:
             window = one_window(session, "lock_window", window_id)
             if window.state is not WindowState.MERGED:
@@ -520,10 +574,12 @@ class VerdictRecords:
             return _remove_merged(session, window.plan, out)
 
     def mark_refused(self, window_id: int) -> None:
+        """Record that the checks refused a window of another lane than the main one, which is still MERGED."""
         with open_transaction(self._at, f"window {window_id}") as session:
             query(session, "mark_refused", window_id=window_id)
 
     def drop_merged(self, window_id: int) -> None:
+        """Delete a window that is still MERGED and whose tables have all been refused; no watermark moves."""
         with open_transaction(self._at, f"window {window_id}") as session:
             window = one_window(session, "lock_window", window_id)
             if window.state is WindowState.MERGED:
@@ -531,6 +587,11 @@ class VerdictRecords:
                 query(session, "drop_merged_window", window_id=window_id)
 
     def refuse_tables(self, plan: WindowPlan, refused: Sequence[Validity]) -> WindowPlan | None:
+        """Record the verdicts on tables that a load refuses, and remove them from its window, in one transaction.
+
+        The attempt stays the same, so that what it has staged of the others is merged. Return the plan that is left;
+        None where no other table is left: the window then stays as it is. Refuses all attempts but the latest.
+        """
         out = {validity.table for validity in refused}
         kept = tuple(table for table in plan.tables if table.source not in out)
         with open_transaction(self._at, f"window {plan.window_id}") as session:
@@ -545,6 +606,7 @@ class VerdictRecords:
         return left
 
     def list_stopped(self, pipeline: str) -> Sequence[Validity]:
+        """Return the recorded verdicts that leave a table out, without tables that are being reloaded or have been."""
         with open_transaction(self._at, pipeline) as session:
             rows = query(session, "list_stopped", pipeline=pipeline, stops=[verdict.value for verdict in LEFT_OUT])
         return [

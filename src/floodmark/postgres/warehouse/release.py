@@ -9,7 +9,7 @@ a row that was gone by then has left no tombstone where it was never in the targ
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -28,7 +28,7 @@ from floodmark.postgres.ledger.schema import (
     refuse_loads,
     refuse_lost_targets,
 )
-from floodmark.postgres.session import Reachable, open_transaction, query, source_parameters
+from floodmark.postgres.session import open_transaction, query, source_parameters
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.merge import (
     Merge,
@@ -46,16 +46,26 @@ from floodmark.postgres.warehouse.staging import create_staging
 from floodmark.postgres.warehouse.targets import LockLimit, column_types, lock_targets
 from floodmark.postgres.warehouse.warehouse import constraint_refused, key_rules, run_merge, text_rules
 
+if TYPE_CHECKING:
+    from floodmark.postgres.session import WarehouseConnection
+
 _NO_INTERVAL = {"after_lsn": None, "margin_seconds": None}
 
 
 class PostgresQuarantine:
-    """``sync.ports.Quarantine``. It holds no session: each method is one transaction of its own."""
+    """The rows in quarantine. It holds no session: each method is one transaction of its own."""
 
-    def __init__(self, connection: Reachable) -> None:
+    def __init__(self, connection: WarehouseConnection) -> None:
         self._at = connection
 
     def release(self, pipeline: str, table: TableSettings, by: str) -> Release:
+        """Merge the rows of a table that break no rule any more, by the rules and the policy for texts in ``table``.
+
+        Of each key only the newest row is merged, and only where the target has no later change of it.
+        Raises OperatorError for a table that no window has merged, or whose rows belong to members;
+        WatermarkConflictError while the table is reloaded; TargetRefusedError for a constraint that Floodmark did not
+        create.
+        """
         ensure_schema(self._at)
         with open_transaction(self._at, str(table.source)) as session:
             last = _last_plan(session, pipeline, table.source)
@@ -79,6 +89,7 @@ class PostgresQuarantine:
                 return _Release(session, plan, planned, merge_of(plan, 0, has_tombstones=True), by).run()
 
     def discard(self, pipeline: str, table: TableName, rule: str | None, by: str) -> int:
+        """Settle the rows of a table without a merge. rule: only of this one. Return the number of entries."""
         ensure_schema(self._at)
         with open_transaction(self._at, str(table)) as session:
             named = {"pipeline": pipeline, "rule": rule, "by": by, **source_parameters(table)}

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import psycopg
@@ -39,7 +40,6 @@ from floodmark.postgres.ledger.schema import record_target
 from floodmark.postgres.ledger.steps import finish_table, insert_window, mark_merged
 from floodmark.postgres.session import (
     CANCELED_HINT,
-    Reachable,
     open_session,
     open_transaction,
     query,
@@ -48,6 +48,9 @@ from floodmark.postgres.session import (
 )
 from floodmark.postgres.sql import read_sql
 from floodmark.sync.ports import RowsAge
+
+if TYPE_CHECKING:
+    from floodmark.postgres.session import WarehouseConnection
 
 # --------------------------------------------------------------------------------------------------------------------
 # PostgreSQL's names for the warehouse types, and which type can be widened to which without losing a value.
@@ -156,12 +159,16 @@ class TargetColumn:
 
 
 class PostgresTargets:
-    """``sync.drift_ledger.Targets``. It holds no session."""
+    """The targets as the watch for schema drift needs them. It holds no session."""
 
-    def __init__(self, connection: Reachable) -> None:
+    def __init__(self, connection: WarehouseConnection) -> None:
         self._at = connection
 
     def check_target(self, plan: TablePlan) -> frozenset[str]:
+        """Return the columns of the plan's target, none where the table does not exist yet.
+
+        Raises ConfigError where a window with this plan could not be merged into it.
+        """
         wanted = column_types(plan)
         with open_transaction(self._at, str(plan.source)) as session:
             found = read_columns(session, [plan.target]).get(plan.target, {})
@@ -357,7 +364,9 @@ class LockLimit:
     it opens when the block lasts longer than the time between two snapshots.
     """
 
-    def __init__(self, session: psycopg.Connection, at: Reachable, lane: str, seconds: float | None = None) -> None:
+    def __init__(
+        self, session: psycopg.Connection, at: WarehouseConnection, lane: str, seconds: float | None = None
+    ) -> None:
         """Prepare the limit. seconds: MERGE_LOCK_SECONDS if None."""
         self._session = session
         self._at = at
@@ -435,16 +444,26 @@ _INSERT = 2
 
 
 class PostgresAdoption:
-    """``sync.ports.TargetAdoption``. It holds no session."""
+    """The adoption of a target that another tool has filled. It holds no session."""
 
-    def __init__(self, connection: Reachable) -> None:
+    def __init__(self, connection: WarehouseConnection) -> None:
         self._at = connection
 
     def check_adoption(self, plan: TablePlan) -> None:
+        """Raise ConfigError where the plan's target cannot be adopted, naming all its columns that do not fit.
+
+        plan: of a first load. Values that the target has lost, because a column is missing or too narrow, would be
+        missing for good.
+        """
         with open_transaction(self._at, str(plan.source)) as session:
             _check(session, plan)
 
     def adopt(self, pipeline: str, plan: TablePlan, age: RowsAge) -> int:
+        """Add Floodmark's columns to the plan's target, and set its watermark. Return the window that records it.
+
+        Raises as ``check_adoption``, WatermarkConflictError where the table has a watermark, and WindowBusyError where
+        a window of the pipeline holds it. Nothing is written then.
+        """
         with open_transaction(self._at, str(plan.source)) as session:
             session.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS:g}s'")
             window = insert_window(session, pipeline, import_lane(plan.source), age.at, [plan])

@@ -28,7 +28,7 @@ _DIFFERENCES = "row_differences"
 
 
 class PostgresRowComparer:
-    """``sync.ports.RowComparer``."""
+    """The comparison of a target with its source's rows."""
 
     def __init__(self, connection: WarehouseConnection) -> None:
         self._at = connection
@@ -36,6 +36,11 @@ class PostgresRowComparer:
     def compare_rows(
         self, table: TablePlan, batches: Iterable[pa.RecordBatch], listed_keys: int = DEFAULT_LISTED_KEYS
     ) -> TableVerification:
+        """Compare all rows of a source table with its target.
+
+        batches: the stored columns; they are read until their end before the comparison begins. Raises from
+        ``core.errors``; OperatorError for a table that has not been loaded.
+        """
         columns = value_columns(table.feed.table, table.temporal)
         schema = pa.schema([(column.name, staging_type(column.type)) for column in columns])
         rows = (
@@ -47,6 +52,7 @@ class PostgresRowComparer:
         return _compare(self._at, table, schema, rows, listed_keys)
 
     def estimate_rows(self, table: TablePlan) -> int | None:
+        """Return about how many rows the target of a table has, from statistics; None where there are none."""
         with open_transaction(self._at, str(table.source)) as session:
             found = session.execute(read_sql("estimate_rows"), {"target": quote_table(table.target)}).fetchone()
         return found[0] if found else None

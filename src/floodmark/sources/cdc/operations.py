@@ -40,7 +40,7 @@ from floodmark.sources.sqlserver.driver import (
     list_truncating,
 )
 from floodmark.sources.sqlserver.tables import Row, change_table, read_source_column, read_sql, round_to_tick
-from floodmark.sync.drift_ledger import DriftFacts, TableDetails
+from floodmark.sync.records import DriftFacts, TableDetails
 
 # --------------------------------------------------------------------------------------------------------------------
 # ``SqlServerDriftSource``: the details of capture instances, for schema drift.
@@ -55,7 +55,7 @@ _HISTORY_COMMAND, _HISTORY_LSN, _HISTORY_AT = 4, 5, 6
 
 
 class SqlServerDriftSource:
-    """``sync.drift_ledger.DriftSource`` for SQL Server 2016 and later and Azure SQL."""
+    """``sync.records.DriftSource`` for SQL Server 2016 and later and Azure SQL."""
 
     def __init__(self, connection: SqlServerConnection) -> None:
         self._connection = connection
@@ -179,26 +179,31 @@ _POLL_SECONDS = 0.2
 
 
 class SqlServerJobs:
-    """``sync.ledger.CaptureControl``. Each call opens and closes one connection."""
+    """The CDC jobs of a database. Each call opens and closes one connection."""
 
     def __init__(self, connection: SqlServerConnection) -> None:
         self._connection = connection
 
     def read_capture(self) -> CaptureJobStatus:
+        """Return the current status of the capture job."""
         with self._connect() as session:
             return _read_capture(session)
 
     def start_capture(self) -> None:
+        """Start the job and return when it runs. Harmless where it already runs."""
         self._switch_to(running=True)
 
     def stop_capture(self) -> None:
+        """Stop the job and return when it no longer runs. Harmless where it does not run."""
         self._switch_to(running=False)
 
     def change_capture(self, changes: Mapping[str, int]) -> None:
+        """Change parameters of sys.sp_cdc_change_job, by name. A running job uses them after its next start."""
         with self._connect() as session:
             change_job(session, _CAPTURE, changes)
 
     def read_heartbeat(self, table: TableName) -> Heartbeat:
+        """Return the heartbeat. Raises CdcNotEnabledError where the table does not exist or is not captured."""
         name = bracket_table(table)
         with self._connect() as session:
             instance = session.fetch(read_sql("read_heartbeat_instance"), (name, name))[0]
@@ -213,6 +218,7 @@ class SqlServerJobs:
         return Heartbeat(*rows[0])
 
     def beat(self, table: TableName, *, afresh: bool) -> None:
+        """Write the next beat. afresh: all earlier beats have arrived or no longer count."""
         with self._connect() as session:
             session.fetch_sets(read_sql("beat").format(table=bracket_table(table)), (int(afresh),))
 
@@ -346,12 +352,13 @@ _CLEANUP_TIMEOUT_SECONDS = 1800
 
 
 class SqlServerRetention:
-    """``sync.upkeep.RetentionControl``. Each call opens and closes one connection."""
+    """The retention of a database with CDC. Each call opens and closes one connection."""
 
     def __init__(self, connection: SqlServerConnection) -> None:
         self._connection = connection
 
     def read_retention(self) -> RetentionStatus:
+        """Return the current status of the cleanup job and the change tables."""
         with self._connect() as session:
             newest, jobs = session.fetch_sets(read_sql("read_retention"))
             sizes = read_sizes(session)
@@ -365,21 +372,25 @@ class SqlServerRetention:
         )
 
     def read_time_at(self, position: Position) -> datetime | None:
+        """Return the commit time of the newest log entry up to a position, or else of the oldest; None without any."""
         with self._connect() as session:
             found: datetime | None = session.fetch(read_sql("read_time_at"), (position.value,))[0][0]
         return found
 
     def change_cleanup(self, changes: Mapping[str, int]) -> None:
+        """Change parameters of sys.sp_cdc_change_job, by name. The job uses them in its next run."""
         with self._connect() as session:
             change_job(session, _CLEANUP, changes)
 
     def read_low_water_mark(self, watermark: Position, margin_seconds: float) -> Position | None:
+        """Return the newest log entry that is older than the watermark by the margin; None where there is none."""
         parameters = (watermark.value, int(margin_seconds), watermark.value)
         with self._connect() as session:
             found = read_lsn(session.fetch(read_sql("read_low_water_mark"), parameters)[0][0])
         return found if isinstance(found, Position) else None
 
     def clean_instance(self, instance: str, low_water_mark: Position, threshold: int) -> bool:
+        """Delete the changes below the mark. Return False where some rows are left for the next time."""
         with self._connect(_CLEANUP_TIMEOUT_SECONDS) as session:
             parameters = (instance, low_water_mark.value, threshold)
             sets = session.fetch_sets(read_sql("cleanup_change_table"), parameters)

@@ -387,16 +387,18 @@ use it, and all later readers and writers wait behind them."""
 
 
 class SqlServerInstances:
-    """``sync.drift_ledger.InstanceControl``."""
+    """The creation and the removal of capture instances."""
 
     def __init__(self, connection: SqlServerConnection, lock_wait_seconds: int = LOCK_WAIT_SECONDS) -> None:
         self._connection = connection
         self._lock_wait_seconds = lock_wait_seconds
 
     def make_instance(self, enabling: str) -> None:
+        """Create an instance. enabling: the approved call of sys.sp_cdc_enable_table."""
         self._run(enabling)
 
     def drop_instance(self, table: TableName, instance: str) -> None:
+        """Drop an instance."""
         self._run(read_sql("drop_instance"), table.schema, table.name, instance)
 
     def _run(self, text: str, *parameters: object) -> None:

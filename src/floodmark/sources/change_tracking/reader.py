@@ -196,11 +196,11 @@ class TrackingCutReader:
                 return
             session.fetch_sets("SET TRANSACTION ISOLATION LEVEL SNAPSHOT; BEGIN TRANSACTION")
             # Closing the session ends the transaction, which has changed nothing.
-            yield TrackingCut(session, self.source, require_version(session, self.end, self.pipeline))
+            yield _TrackingCut(session, self.source, require_version(session, self.end, self.pipeline))
 
 
 @dataclass(frozen=True)
-class TrackingCut:
+class _TrackingCut:
     """``sync.ports.Cut``."""
 
     session: SourceSession

@@ -40,7 +40,7 @@ from floodmark.sources.sqlserver.tables import (
     read_sql,
     round_to_tick,
 )
-from floodmark.sync.drift_ledger import DriftFacts, TableDetails
+from floodmark.sync.records import DriftFacts, TableDetails
 
 # --------------------------------------------------------------------------------------------------------------------
 # The name of a table's change tracking, which changes when its history is lost.
@@ -337,7 +337,7 @@ def read_tracking_facts(connection: SqlServerConnection) -> TrackingFacts:
 
 
 class TrackingDriftSource:
-    """``sync.drift_ledger.DriftSource`` for change tracking."""
+    """``sync.records.DriftSource`` for change tracking."""
 
     def __init__(self, connection: SqlServerConnection) -> None:
         self._connection = connection

@@ -57,8 +57,8 @@ from floodmark.sources.compact.tables import (
     open_file,
     table_name,
 )
-from floodmark.sync.ledger import attach_members
 from floodmark.sync.ports import RowShape, TableParts
+from floodmark.sync.records import attach_members
 
 _LOG = logging.getLogger(__name__)
 

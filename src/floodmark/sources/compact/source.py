@@ -29,7 +29,7 @@ from floodmark.core.snapshot import (
 )
 from floodmark.sources.compact.reader import Fleet, is_fleet_quiet
 from floodmark.sources.compact.tables import DEVICE_COLUMN, DeviceTable, join_tables, read_device_tables, table_name
-from floodmark.sync.drift_ledger import DriftFacts, TableDetails
+from floodmark.sync.records import DriftFacts, TableDetails
 
 _LOG = logging.getLogger(__name__)
 
@@ -217,7 +217,7 @@ def _may_write(file: Path) -> bool:
 
 
 class CompactDriftSource:
-    """``sync.drift_ledger.DriftSource`` for edge databases."""
+    """``sync.records.DriftSource`` for edge databases."""
 
     def read_drift(self, asked: Mapping[str, TableName]) -> DriftFacts:
         return DriftFacts({name: TableDetails() for name in asked}, ())

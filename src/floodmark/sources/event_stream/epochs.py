@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 from floodmark.core.progress import Unread
 from floodmark.core.schema import TableName
@@ -42,17 +42,8 @@ from floodmark.sources.event_stream.usual_form import UNUSUAL, USUAL_BYTES, Usua
 _NO_LSN = bytes(10)
 
 
-class Dated(Protocol):
-    """An event, as far as it shows its epoch."""
-
-    @property
-    def guid(self) -> str: ...
-
-    @property
-    def commit_lsn(self) -> bytes: ...
-
-    @property
-    def committed_at(self) -> datetime: ...
+Dated: TypeAlias = "EventRow | TailEvent"
+"""An event, as far as it shows its epoch: by ``guid``, ``commit_lsn`` and ``committed_at``."""
 
 
 @dataclass(slots=True)

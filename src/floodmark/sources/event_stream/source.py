@@ -70,7 +70,7 @@ from floodmark.sources.sqlserver.tables import (
     read_source_column,
     read_sql,
 )
-from floodmark.sync.drift_ledger import DriftFacts, TableDetails
+from floodmark.sync.records import DriftFacts, TableDetails
 
 # --------------------------------------------------------------------------------------------------------------------
 # ``StreamConnection``: the database whose changes are streamed, and the topic that has them.
@@ -530,7 +530,7 @@ def _read_server(session: SourceSession, tables: Collection[int]) -> ServerStrea
 
 
 class StreamDriftSource:
-    """``sync.drift_ledger.DriftSource`` for event streams."""
+    """``sync.records.DriftSource`` for event streams."""
 
     def read_drift(self, asked: Mapping[str, TableName]) -> DriftFacts:
         return DriftFacts({name: TableDetails() for name in asked}, ())
@@ -545,12 +545,13 @@ class StreamDriftSource:
 
 
 class StreamBeats:
-    """``sync.ports.Beats``, with one connection to the database per call."""
+    """The heartbeats of an event stream, with one connection to the database per call."""
 
     def __init__(self, connection: SqlServerConnection) -> None:
         self._connection = connection
 
     def read_beat(self, table: TableName) -> Beat:
+        """Return the last beat. Raises ConfigError where the table does not exist, or lacks its row."""
         name = bracket_table(table)
         with self._connect() as session:
             [(object_id,)] = session.fetch("SELECT OBJECT_ID(?, N'U')", (name,))
@@ -565,6 +566,7 @@ class StreamBeats:
         return Beat(number, max(float(age_seconds), 0.0), bool(may_write))
 
     def write_beat(self, table: TableName) -> None:
+        """Write the next beat."""
         with self._connect() as session:
             session.fetch_sets(read_sql("write_stream_beat").format(table=bracket_table(table)))
 

@@ -43,7 +43,7 @@ from floodmark.sources.event_stream.rows import (
     TableRows,
 )
 from floodmark.sources.event_stream.transport import EventStream, RawMessage, StreamGapError
-from floodmark.sync.ledger import attach_members
+from floodmark.sync.records import attach_members
 
 # --------------------------------------------------------------------------------------------------------------------
 # The state of a table in one pass over a stream: where it begins, what is set aside, and its marks at the end.

@@ -507,7 +507,7 @@ _OWN_ARROW_TYPES = {"binary": pa.binary(), "int": pa.int32()}
 
 @dataclass(frozen=True)
 class SqlServerReader(ABC):
-    """``sync.ports.SnapshotReader``, and the base of each kind's ``TableReader``."""
+    """``sync.ports.TableReader``, and the base of each kind's ``TableReader``."""
 
     plan: TablePlan
     source: SqlServerConnection

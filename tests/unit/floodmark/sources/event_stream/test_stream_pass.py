@@ -24,7 +24,7 @@ from floodmark.sources.event_stream.epochs import CarriedSegment, PartitionMark
 from floodmark.sources.event_stream.rows import TableRows
 from floodmark.sources.event_stream.stream_pass import StreamPass
 from floodmark.sources.event_stream.transport import PartitionEnds, RawMessage
-from floodmark.sync.ledger import noted
+from floodmark.sync.records import noted
 from sqlserver_emulator.event_stream.encoding import MessageForm
 
 COLUMNS = (("Id", "int", 0), ("W", "int", 1))
