@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import standing_servers
 from emulator_process import Emulator, running_emulator
@@ -20,6 +21,9 @@ from server_folders import server_folder
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.import_plugin("suite_seconds")
+    # An example that takes long on a busy machine shows no fault.
+    settings.register_profile("unhurried", settings.default, deadline=None)
+    settings.load_profile("unhurried")
     logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
