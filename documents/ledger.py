@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import sqlglot
 from sqlglot import exp
 
-from documents.source_text import REPOSITORY, table
-
-_SCHEMA = REPOSITORY / "src/floodmark/postgres/sql/schema/ensure_schema.sql"
+from documents.source_text import table
+from floodmark.postgres.sql import read_sql
 
 
 @dataclass
@@ -42,7 +41,7 @@ def ledger_page() -> str:
 def _tables() -> dict[str, _Table]:
     """Return the tables as the statements leave them, in their order."""
     # Blocks of PL/pgSQL change what older versions made: a new ledger has the same without them.
-    text = re.sub(r"DO \$\$.*?\$\$;", "", _SCHEMA.read_text(), flags=re.DOTALL)
+    text = re.sub(r"DO \$\$.*?\$\$;", "", read_sql("ensure_schema"), flags=re.DOTALL)
     found: dict[str, _Table] = {}
     for statement in sqlglot.parse(text, read="postgres"):
         if isinstance(statement, exp.Create) and statement.kind == "TABLE":

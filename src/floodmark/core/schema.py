@@ -151,7 +151,7 @@ class Operation(IntEnum):
     MERGE = 5
     """Only in net changes with ``all with merge``: an insert or an update."""
     MOVED = 6
-    """Floodmark's own: an UPDATE that gave the row another key. The server writes 4 for it (``spark.statements``)."""
+    """Floodmark's own: an UPDATE that gave the row another key. The server writes 4 for it (``spark.net``)."""
 
 
 def bits_by_byte(ordinals: Iterable[int]) -> tuple[tuple[int, int], ...]:

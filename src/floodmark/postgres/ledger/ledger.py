@@ -1,7 +1,7 @@
 """``PostgresLedger``: the ledger in the warehouse's own database, so that a merge and its record are one transaction.
 
 This module decides which steps a window takes and when; the first and the last are in ``ledger.steps``. The tables are
-in ``postgres/sql/schema/ensure_schema.sql``. The merge writes the step to MERGED (``ledger.loads.mark_merged``).
+in ``postgres/sql/schema.sql``. The merge writes the step to MERGED (``ledger.steps.mark_merged``).
 """
 
 from __future__ import annotations

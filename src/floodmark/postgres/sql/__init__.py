@@ -1,23 +1,34 @@
-"""The SQL of the ledger and the warehouse: one statement per file, one folder per subject, as data of this package.
+"""The SQL of the ledger and the warehouse, as data of this package: one file for each subject.
 
-A file is named like the method that runs it. Names are unique over all folders.
+A statement begins with the line ``-- name: <name>``. Its name is unique, and is that of the method that runs it.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 
 @cache
 def read_sql(name: str) -> str:
-    """Return the text of ``<name>.sql``. Raises FileNotFoundError for a name that has no file."""
+    """Return the text of a statement. Raises KeyError for a name that no statement has."""
     try:
-        return _paths()[name].read_text(encoding="utf-8")
+        return _statements()[name]
     except KeyError:
-        raise FileNotFoundError(f"{name}.sql not found below {Path(__file__).parent}") from None
+        raise KeyError(f"no statement {name} below {Path(__file__).parent}") from None
+
+
+def list_statements() -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each statement."""
+    for path in sorted(Path(__file__).parent.glob("*.sql")):
+        _, *parts = _NAME.split(path.read_text(encoding="utf-8"))
+        yield from zip(parts[::2], (text.strip("\n") + "\n" for text in parts[1::2]), strict=True)
 
 
 @cache
-def _paths() -> dict[str, Path]:
-    return {path.stem: path for path in Path(__file__).parent.rglob("*.sql")}
+def _statements() -> dict[str, str]:
+    return dict(list_statements())

@@ -65,7 +65,7 @@ class Merge:
     """Read the staged rows in key order, so that a B-tree target touches neighbouring index pages. This nearly halves
     the time of a big merge. A lakehouse has no use for it."""
     overwrites: bool = False
-    """Every staged row wins (see ``warehouse.sweep``)."""
+    """Every staged row wins (see ``warehouse.warehouse``)."""
     deletes_have_keys_only: bool = False
     """A staged delete has no values: a row that is marked as deleted keeps its last ones."""
     not_null: tuple[str, ...] = ()

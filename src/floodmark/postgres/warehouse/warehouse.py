@@ -124,7 +124,7 @@ def _nullable_key(planned: TablePlan) -> list[str]:
 
 
 def text_rules(planned: TablePlan) -> tuple[Rule, ...]:
-    """Return the rule for rows with a text that cannot be stored (``warehouse.unstorable``)."""
+    """Return the rule for rows with a text that cannot be stored (``warehouse.sink``)."""
     is_text = any(column.type.kind is Kind.TEXT for column in value_columns(planned.feed.table, planned.temporal))
     return (Rule(TEXT_RULE, f"{quote(UNSTORABLE_COLUMN)} IS NULL", OnFailure.QUARANTINE),) if is_text else ()
 

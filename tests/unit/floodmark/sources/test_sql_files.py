@@ -17,15 +17,15 @@ def test_sql_files_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.M
     assert "cdc." in tables.read_sql("read_snapshot")
 
 
-def test_sql_file_that_does_not_exist_is_named() -> None:
-    with pytest.raises(FileNotFoundError, match=r"nothing\.sql"):
+def test_statement_that_does_not_exist_is_named() -> None:
+    with pytest.raises(KeyError, match="no statement nothing below"):
         sql.read_sql("nothing")
     with pytest.raises(FileNotFoundError, match=r"nothing\.sql"):
         tables.read_sql("nothing")
 
 
-def test_names_of_sql_files_are_unique_over_their_folders() -> None:
-    names = Counter(path.name for path in Path(sql.__file__).parent.rglob("*.sql"))
+def test_names_of_statements_are_unique_over_their_files() -> None:
+    names = Counter(name for name, _ in sql.list_statements())
     assert names
     assert not [name for name, times in names.items() if times > 1]
 

@@ -1,1 +1,0 @@
-UPDATE floodmark.alerts SET ended_to = %(channels)s WHERE alert_id = %(alert_id)s

@@ -1,1 +1,0 @@
-UPDATE floodmark.drift_events SET told_at = coalesce(told_at, now()) WHERE event_id = %(event_id)s

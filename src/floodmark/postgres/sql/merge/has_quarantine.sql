@@ -1,3 +1,0 @@
-SELECT EXISTS (
-    SELECT FROM floodmark.quarantine WHERE target_schema = %(target_schema)s AND target_name = %(target_name)s
-)

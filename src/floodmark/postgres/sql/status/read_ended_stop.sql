@@ -1,1 +1,0 @@
-SELECT reason FROM floodmark.ended_stops WHERE source = %(source)s AND since = %(since)s

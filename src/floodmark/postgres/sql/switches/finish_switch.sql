@@ -1,1 +1,0 @@
-UPDATE floodmark.instance_switches SET state = %(state)s, finished_at = now() WHERE switch_id = %(switch_id)s

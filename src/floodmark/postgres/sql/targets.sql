@@ -1,0 +1,124 @@
+-- name: count_staged
+-- About how many rows staging tables have, without reading them: PostgreSQL's counters have the rows of finished
+-- transactions, soon after their end, and the progress of COPY has the rows of those that are running.
+SELECT c.relname, pg_catalog.pg_stat_get_live_tuples(c.oid) AS rows,
+    coalesce((
+        SELECT sum(p.tuples_processed)
+        FROM pg_catalog.pg_stat_progress_copy AS p
+        WHERE p.relid = c.oid AND p.datname = current_database()
+    ), 0)::bigint AS unfinished_rows
+FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE n.nspname = %(schema)s AND c.relname = ANY(%(names)s)
+
+-- name: estimate_rows
+-- About how many rows a target has: by the counters, which a crash empties, or by the last ANALYZE (-1 before the first).
+SELECT coalesce(
+    nullif(pg_catalog.pg_stat_get_live_tuples(c.oid), 0), nullif(c.reltuples, -1)::bigint
+) AS rows
+FROM pg_catalog.pg_class AS c
+WHERE c.oid = to_regclass(%(target)s)
+
+-- name: has_deleted_row
+-- Whether the target has a row as it was before it was deleted. The names in braces are filled in, quoted.
+SELECT EXISTS (
+    SELECT FROM floodmark.tombstones AS d
+    JOIN {target} ON jsonb_hash_extended(d.key, 0) = jsonb_hash_extended({key}, 0) AND d.key = {key}
+    WHERE d.target_schema = %(target_schema)s AND d.target_name = %(target_name)s AND d.lsn > t.__lsn
+)
+
+-- name: has_written_target
+SELECT target_window_id FROM floodmark.tables
+WHERE pipeline = %(pipeline)s AND source_schema = %(source_schema)s AND source_name = %(source_name)s
+  AND target_window_id IS NOT NULL
+
+-- name: keep_target_mark
+-- The rows were compared: the target is the one that the ledger means, in another file.
+UPDATE floodmark.tables AS t SET target_mark = m.mark
+FROM floodmark.target_marks AS m
+WHERE m.pipeline = t.pipeline AND m.source_schema = t.source_schema AND m.source_name = t.source_name
+  AND t.pipeline = %(pipeline)s AND t.source_schema = %(source_schema)s AND t.source_name = %(source_name)s
+
+-- name: list_staging
+-- The staging tables of a window, and those left over from windows that are finished or given up: the process that had
+-- to drop them was killed, or another session still used them.
+SELECT tablename
+FROM pg_catalog.pg_tables
+WHERE schemaname = %(schema)s
+  AND (
+      starts_with(tablename::text, %(prefix)s)
+      OR (
+          tablename ~ '^w[0-9]+_'
+          AND NOT EXISTS (
+              SELECT FROM floodmark.windows AS w
+              WHERE starts_with(tablename::text, 'w' || w.window_id || '_') AND w.state <> 'advanced'
+          )
+      )
+  )
+
+-- name: list_views_of_column
+-- The views, materialized or not, that use a column of a table. Parameters: schema, name, column.
+SELECT DISTINCT view_space.nspname || '.' || view.relname
+FROM pg_catalog.pg_class AS c
+JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid
+JOIN pg_catalog.pg_depend AS d ON d.refobjid = c.oid AND d.refobjsubid = a.attnum
+    AND d.refclassid = 'pg_class'::regclass AND d.classid = 'pg_rewrite'::regclass
+JOIN pg_catalog.pg_rewrite AS r ON r.oid = d.objid
+JOIN pg_catalog.pg_class AS view ON view.oid = r.ev_class
+JOIN pg_catalog.pg_namespace AS view_space ON view_space.oid = view.relnamespace
+WHERE n.nspname = %(schema)s AND c.relname = %(name)s AND a.attname = %(column)s
+ORDER BY 1
+
+-- name: read_columns
+SELECT n.nspname,
+    c.relname,
+    a.attname,
+    format_type(a.atttypid, a.atttypmod),
+    NOT a.attnotnull OR a.atthasdef OR a.attidentity <> '' OR a.attgenerated <> '',
+    a.attnum = ANY (coalesce(k.indkey::smallint[], '{}'))
+FROM unnest(%(schemas)s::text[], %(names)s::text[]) AS wanted (schema_name, table_name)
+JOIN pg_catalog.pg_namespace AS n ON n.nspname = wanted.schema_name
+JOIN pg_catalog.pg_class AS c ON c.relnamespace = n.oid AND c.relname = wanted.table_name
+JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+LEFT JOIN pg_catalog.pg_index AS k ON k.indrelid = c.oid AND k.indisprimary
+ORDER BY c.oid, a.attnum
+
+-- name: read_plain_primary_key
+-- The name and definition of a table's primary key, where ALTER TABLE … ADD CONSTRAINT restores it as it was: no option
+-- of its index and nothing that depends on it would be lost. Parameters: schema, name.
+SELECT pg_constraint.conname, pg_get_constraintdef(pg_constraint.oid)
+FROM pg_constraint
+JOIN pg_class ON pg_class.oid = pg_constraint.conrelid
+JOIN pg_namespace ON pg_namespace.oid = pg_class.relnamespace
+JOIN pg_class AS key_index ON key_index.oid = pg_constraint.conindid
+JOIN pg_index ON pg_index.indexrelid = pg_constraint.conindid
+WHERE pg_namespace.nspname = %(schema)s AND pg_class.relname = %(name)s AND pg_constraint.contype = 'p'
+  AND pg_class.relkind = 'r' AND NOT pg_class.relispartition
+  AND key_index.reloptions IS NULL AND key_index.reltablespace = 0
+  AND NOT pg_index.indisclustered AND NOT pg_index.indisreplident
+  AND obj_description(pg_constraint.oid, 'pg_constraint') IS NULL
+  AND obj_description(key_index.oid, 'pg_class') IS NULL
+
+-- name: read_primary_key
+-- The name of a table's primary key, as PostgreSQL stores it. Parameters: schema, name.
+SELECT pg_constraint.conname
+FROM pg_constraint
+JOIN pg_class ON pg_class.oid = pg_constraint.conrelid
+JOIN pg_namespace ON pg_namespace.oid = pg_class.relnamespace
+WHERE pg_namespace.nspname = %(schema)s AND pg_class.relname = %(name)s AND pg_constraint.contype = 'p'
+
+-- name: read_relation
+-- The kind of a relation, and whether the user may change its columns. Parameters: schema, name.
+SELECT c.relkind IN ('r', 'p') AND NOT c.relispartition AS is_table, pg_has_role(c.relowner, 'USAGE') AS is_owned
+FROM pg_catalog.pg_class AS c
+JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE n.nspname = %(schema)s AND c.relname = %(name)s
+
+-- name: record_target
+-- In the transaction of a merge. has_written: some row of the target has the window's number now.
+UPDATE floodmark.tables AS t
+SET target_mark = m.mark, target_columns = %(columns)s::text[],
+    target_window_id = CASE WHEN %(has_written)s THEN %(window_id)s::bigint ELSE t.target_window_id END
+FROM floodmark.target_marks AS m
+WHERE m.pipeline = t.pipeline AND m.source_schema = t.source_schema AND m.source_name = t.source_name
+  AND t.pipeline = %(pipeline)s AND t.source_schema = %(source_schema)s AND t.source_name = %(source_name)s

@@ -1,4 +1,0 @@
-SELECT window_id, lane, attempt, state, plan, to_lsn_at, checked_at
-FROM floodmark.windows
-WHERE pipeline = %(pipeline)s AND state <> 'advanced'
-ORDER BY window_id
