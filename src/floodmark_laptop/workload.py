@@ -50,14 +50,14 @@ class Workload:
         self._random = random.Random(self.seed)  # noqa: S311  (sample data, reproducible on purpose)
 
     def fill(self, customers: int = 200, products: int = 100, orders: int = 300) -> None:
-        """Insert the first rows, in a few transactions."""
-        for _ in range(customers):
+        """Insert the first rows, in a few transactions. A second call inserts what an error of the first has left."""
+        for _ in range(customers - len(self._customers)):
             self._insert_customer()
         self._commit()
-        for _ in range(products):
+        for _ in range(products - len(self._products)):
             self._insert_product()
         self._commit()
-        for _ in range(orders):
+        for _ in range(orders - len(self._orders)):
             self._insert_order()
         self._commit()
 

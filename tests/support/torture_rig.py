@@ -372,13 +372,16 @@ class TortureRig(KillableRig):
 
     def _write(self) -> None:
         """On a connection for as long as that lives. What a killed server has not committed is simply not there."""
+        is_filled = False
         while not self._ended.is_set():
             self._up.wait()
             with contextlib.suppress(pymssql.Error), self.source.connect_pymssql(shop.DATABASE) as connection:
                 if self.workload is None:
                     self.workload = Workload(connection, seed=self._seed)
-                    self.workload.fill()
                 self.workload.connection = connection
+                if not is_filled:
+                    self.workload.fill()
+                    is_filled = True
                 self.workload.run(self._quiet, PER_SECOND)
             while self._quiet.is_set() and not self._ended.is_set():
                 self._is_quiet.set()

@@ -12,8 +12,7 @@ from airflow.plugins_manager import AirflowPlugin
 import floodmark.orchestration.asset_lineage
 import floodmark.orchestration.dags.every  # noqa: F401  (see above)
 from floodmark.orchestration import pools
-from floodmark.orchestration.pages.content import PAGES_PREFIX, external_views
-from floodmark.orchestration.pages.routes import STATUS_PATH, status_app
+from floodmark.orchestration.pages.routes import PAGES_PREFIX, STATUS_PATH, external_views, status_app
 
 
 class FloodmarkPlugin(AirflowPlugin):  # type: ignore[misc]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import threading
 import time
@@ -12,9 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlencode, urlsplit
-
-from airflow.configuration import conf
+from urllib.parse import urlencode
 
 from floodmark.app.operate import can_replay, list_keys, list_quarantined
 from floodmark.app.status import changed_text, duration_text, json_text, read_history, read_status, remarks
@@ -534,32 +531,3 @@ def _key_text(key: QuarantinedKey) -> str:
     if len(key.key) == 1 and isinstance(key.key[0], str):
         return key.key[0]
     return ", ".join(json.dumps(value, ensure_ascii=False) for value in key.key)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The entries of Floodmark in Airflow's menu *Browse*: its status page, and the data docs where they are served.
-
-
-DATA_DOCS_URL_VARIABLE = "FLOODMARK_DATA_DOCS_URL"
-PAGES_PREFIX = "/floodmark"
-"""The path of Floodmark's own pages at Airflow's API server."""
-
-
-def external_views(status_path: str) -> list[dict[str, Any]]:
-    """Return the entries for ``AirflowPlugin.external_views``.
-
-    The data docs are included where FLOODMARK_DATA_DOCS_URL gives the address at which they are served: a browser
-    cannot open a folder of the server.
-    """
-    # Airflow may be served below a path, which a plugin's link must include.
-    below = urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
-    status = {
-        "name": "Floodmark status",
-        "href": f"{below}{PAGES_PREFIX}{status_path}",
-        "destination": "nav",
-        "category": "browse",
-        "url_route": "floodmark_status",
-    }
-    url = os.environ.get(DATA_DOCS_URL_VARIABLE)
-    docs = {"name": "Data quality", "href": url, "destination": "nav", "category": "browse"}
-    return [status, *([docs] if url else [])]

@@ -6,10 +6,14 @@ Airflow's own server. They are done in the API server, at the first request.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+from airflow.configuration import conf
 
 STATUS_PATH = "/status"
 QUARANTINE_PATH = "/quarantine"
@@ -28,7 +32,6 @@ def _made() -> Any:
     from airflow.api_fastapi.app import get_auth_manager  # noqa: PLC0415
     from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, ConnectionDetails  # noqa: PLC0415
     from airflow.api_fastapi.core_api.security import get_user, requires_access_view  # noqa: PLC0415
-    from airflow.configuration import conf  # noqa: PLC0415
     from airflow.models.connection import Connection  # noqa: PLC0415
     from fastapi import Depends, FastAPI, Response  # noqa: PLC0415
     from fastapi.staticfiles import StaticFiles  # noqa: PLC0415
@@ -105,3 +108,32 @@ def _made() -> Any:
     app.get(f"{QUARANTINE_PATH}/{{pipeline}}/{{table:path}}", dependencies=[may_see])(quarantined)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
     return app
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The entries of Floodmark in Airflow's menu *Browse*: its status page, and the data docs where they are served.
+
+
+DATA_DOCS_URL_VARIABLE = "FLOODMARK_DATA_DOCS_URL"
+PAGES_PREFIX = "/floodmark"
+"""The path of Floodmark's own pages at Airflow's API server."""
+
+
+def external_views(status_path: str) -> list[dict[str, Any]]:
+    """Return the entries for ``AirflowPlugin.external_views``.
+
+    The data docs are included where FLOODMARK_DATA_DOCS_URL gives the address at which they are served: a browser
+    cannot open a folder of the server.
+    """
+    # Airflow may be served below a path, which a plugin's link must include.
+    below = urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
+    status = {
+        "name": "Floodmark status",
+        "href": f"{below}{PAGES_PREFIX}{status_path}",
+        "destination": "nav",
+        "category": "browse",
+        "url_route": "floodmark_status",
+    }
+    url = os.environ.get(DATA_DOCS_URL_VARIABLE)
+    docs = {"name": "Data quality", "href": url, "destination": "nav", "category": "browse"}
+    return [status, *([docs] if url else [])]
