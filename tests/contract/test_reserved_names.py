@@ -49,7 +49,7 @@ def test_column_that_only_begins_like_the_servers_own_arrives_and_the_mask_is_re
 def list_aliases() -> list[str]:
     """Return the names that statements of the merge and of the release give to their tables and values, and others."""
     folder = Path(floodmark.postgres.sql.__file__).parent
-    files = [*folder.glob("merge/*.sql"), *folder.glob("quarantine/*.sql")]
+    files = (folder / "merge.sql", folder / "quarantine.sql")
     found = {alias for file in files for alias in re.findall(r"\bAS ([a-z_]+)", file.read_text())}
     others = {"s", "t", "d", "g", "target", "staged", "batch", "tombstone", "excluded", "source_rows", "row_data"}
     return sorted(found | others)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -64,10 +65,11 @@ class TriedTwice:
     stager: InProcessStager
     order: Order
     between: Callable[[], None]
-    """Called once, after the first try has read and before the second does."""
+    """Called after the first try of a table has read and before the second does."""
     spoils: str = ""
     """A column of texts in which the try that the driver does not hear of writes 'unheard'."""
     is_between: bool = field(default=False, init=False)
+    _alone: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def stage_cut(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> StagedCut | None:
         if self.stager.open_cut is None:
@@ -91,6 +93,11 @@ class TriedTwice:
     ) -> Sequence[StagedPart]:
         return self.stager.stage_chunks(plan, index, chunks, parallel_reads, sink)
 
+    def _let_change(self) -> None:
+        # Tables are staged by several threads, and a client of the source has one connection.
+        with self._alone:
+            self.between()
+
     def _twice(
         self, sinks: Mapping[int, StagingSink], attempt: Callable[[Mapping[int, StagingSink]], _Result]
     ) -> _Result:
@@ -98,7 +105,7 @@ class TriedTwice:
         if self.order is not Order.FIRST_WAKES_UP:
             is_lost = self.order is Order.FIRST_IS_LOST
             first = attempt(unheard if is_lost else sinks)
-            self.between()
+            self._let_change()
             second = attempt(sinks if is_lost else unheard)
             return second if is_lost else first
         heard: list[_Result] = []
@@ -106,7 +113,7 @@ class TriedTwice:
         def meanwhile() -> None:
             if not self.is_between:
                 self.is_between = True
-                self.between()
+                self._let_change()
                 heard.append(attempt(sinks))
 
         first = attempt({index: _PausedSink(sink, meanwhile) for index, sink in unheard.items()})
