@@ -35,11 +35,11 @@ from floodmark.core.upkeep import ChangeTableSize
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.ledger.status import PostgresAlertLedger
 from floodmark.postgres.session import WarehouseConnection
+from floodmark.sources.cdc.kind import CdcKind
 from floodmark.sync.alerts import AlertService
 from floodmark.sync.ports import Progress
 from floodmark.sync.records import DriftFacts, TableDetails
 from floodmark.wiring.adapters import PipelineWiring
-from floodmark.wiring.sources import CdcSourceWiring
 from lsns import lsn
 
 ORDERS = TableName("dbo", "Orders")
@@ -103,12 +103,12 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: WarehouseConn
 
 @pytest.fixture
 def idle_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CdcSourceWiring, "snapshots", lambda self: IdleSource())
-    monkeypatch.setattr(CdcSourceWiring, "drift", lambda self: IdleSource())
+    monkeypatch.setattr(CdcKind, "snapshots", lambda self: IdleSource())
+    monkeypatch.setattr(CdcKind, "drift", lambda self: IdleSource())
     monkeypatch.setattr(PipelineWiring, "job_secrets", lambda self: {})
     sizes = (ChangeTableSize("dbo_Orders", ORDERS, 1234, 5 << 20),)
     monkeypatch.setattr(
-        CdcSourceWiring,
+        CdcKind,
         "read_progress",
         lambda self, found, marks: SourceProgress(dict.fromkeys(found, 2), 4320, sizes),
     )

@@ -12,16 +12,13 @@ from floodmark.config import Config, load_config
 from floodmark.core.errors import ConfigError
 from floodmark.core.settings import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
 from floodmark.orchestration.load_operator import LoadHook
+from floodmark.sources.cdc.kind import CdcKind
+from floodmark.sources.compact.kind import CompactKind
+from floodmark.sources.event_stream.kind import EventStreamKind
 from floodmark.sources.event_stream.source import StreamConnection
 from floodmark.sources.event_stream.transport import CaptureFolder, KafkaTopic
 from floodmark.wiring.adapters import config_path, data_docs_dir, wire
-from floodmark.wiring.connections import (
-    fleet_connection,
-    source_connection,
-    spark_target,
-    stream_connection,
-    warehouse_connection,
-)
+from floodmark.wiring.connections import spark_target, warehouse_connection
 
 SOURCE = {"conn_type": "mssql", "host": "h", "login": "u", "password": "s3cret-s3cret", "schema": "Shop"}
 WAREHOUSE = {"conn_type": "postgres", "host": "w", "login": "u", "password": "s3cret-s3cret", "schema": "dwh"}
@@ -41,7 +38,7 @@ def define(monkeypatch: pytest.MonkeyPatch) -> Define:
 
 def test_source_is_encrypted_and_checked_unless_the_connection_says_otherwise(define: Define) -> None:
     define("shop", SOURCE)
-    found = source_connection("shop")
+    found = CdcKind("shop").database()
     assert (found.host, found.port, found.database, found.user) == ("h", 1433, "Shop", "u")
     assert (found.encrypt, found.trust_server_certificate, found.ca_file) == ("yes", False, "")
     assert "s3cret" not in repr(found)
@@ -52,7 +49,7 @@ def test_extras_of_the_source_may_come_from_a_form(define: Define, written: obje
     define(
         "shop", SOURCE, port=14330, extra={"encrypt": "strict", "trust_server_certificate": written, "ca_file": "/c"}
     )
-    found = source_connection("shop")
+    found = CdcKind("shop").database()
     assert (found.port, found.encrypt, found.trust_server_certificate, found.ca_file) == (
         14330,
         "strict",
@@ -94,7 +91,7 @@ def test_a_source_connection_that_lacks_something_is_named(
 ) -> None:
     define("shop", SOURCE, **changes)
     with pytest.raises(ConfigError, match=message) as caught:
-        source_connection("shop")
+        CdcKind("shop").database()
     assert "s3cret" not in str(caught.value)
 
 
@@ -106,7 +103,7 @@ def test_extras_of_the_source_may_be_spelled_as_the_driver_spells_them(define: D
         "TrustServerCertificate": "no",
     }
     define("shop", SOURCE, extra=extra)
-    found = source_connection("shop")
+    found = CdcKind("shop").database()
     assert (found.application_intent, found.multi_subnet_failover) == ("ReadOnly", True)
     assert (found.encrypt, found.trust_server_certificate) == ("strict", False)
 
@@ -117,7 +114,7 @@ def test_extras_of_the_source_may_be_spelled_as_the_driver_spells_them(define: D
 )
 def test_encryption_has_the_words_of_the_driver(define: Define, written: object, encrypt: str) -> None:
     define("shop", SOURCE, extra={"Encrypt": written})
-    assert source_connection("shop").encrypt == encrypt
+    assert CdcKind("shop").database().encrypt == encrypt
 
 
 def test_extras_of_the_provider_of_a_source_stay_valid(define: Define) -> None:
@@ -131,7 +128,7 @@ def test_extras_of_the_provider_of_a_source_stay_valid(define: Define) -> None:
         "read_only": True,
     }
     define("shop", SOURCE, extra=extra)
-    assert source_connection("shop").application_intent == "ReadOnly"
+    assert CdcKind("shop").database().application_intent == "ReadOnly"
 
 
 def test_extras_of_the_provider_of_a_warehouse_stay_valid(define: Define) -> None:
@@ -173,7 +170,7 @@ def test_an_extra_of_the_warehouse_without_effect_is_refused(
 def test_stream_is_a_folder_or_a_topic_and_travels_as_json(define: Define) -> None:
     define("shop", SOURCE)
     define("hub", {"conn_type": "fs", "extra": {"path": "/captures/ns/hub"}})
-    found = stream_connection("shop", "hub")
+    found = EventStreamKind("shop", "hub").connection()
     assert found.stream == CaptureFolder("/captures/ns/hub")
     assert StreamConnection.from_json(found.to_json()) == found
     extra = {
@@ -185,7 +182,7 @@ def test_stream_is_a_folder_or_a_topic_and_travels_as_json(define: Define) -> No
         "sasl.password": "Endpoint=sb://s3cret",
     }
     define("hub", {"conn_type": "kafka", "extra": extra})
-    found = stream_connection("shop", "hub")
+    found = EventStreamKind("shop", "hub").connection()
     assert isinstance(found.stream, KafkaTopic)
     assert (found.stream.topic, found.stream.password) == ("orders", "Endpoint=sb://s3cret")
     assert found.hosts == {"source": "h", "stream": "ns.servicebus.windows.net"}
@@ -216,12 +213,12 @@ def test_stream_that_lacks_something_is_named(define: Define, fields: dict[str, 
     define("shop", SOURCE)
     define("hub", fields)
     with pytest.raises(ConfigError, match=message):
-        stream_connection("shop", "hub")
+        EventStreamKind("shop", "hub").connection()
 
 
 def test_fleet_takes_a_folder_or_a_list_and_its_settings(define: Define) -> None:
     define("vans", {"conn_type": "fs", "extra": {"path": "/data"}})
-    found = fleet_connection("vans")
+    found = CompactKind("vans").connection()
     assert (found.paths, found.is_shipped, found.consumer, found.purge_after_days) == (
         ("/data",),
         False,
@@ -230,7 +227,7 @@ def test_fleet_takes_a_folder_or_a_list_and_its_settings(define: Define) -> None
     )
     extra = {"paths": ["/a", "/b/*.db"], "shipped": "yes", "consumer": "dev", "purge_after_days": "0"}
     define("vans", {"conn_type": "fs", "extra": extra})
-    found = fleet_connection("vans")
+    found = CompactKind("vans").connection()
     assert (found.paths, found.is_shipped) == (("/a", "/b/*.db"), True)
     assert (found.consumer, found.purge_after_days) == ("dev", 0)
 
@@ -251,7 +248,7 @@ def test_a_fleet_connection_that_lacks_something_is_named(
 ) -> None:
     define("vans", fields)
     with pytest.raises(ConfigError, match=message):
-        fleet_connection("vans")
+        CompactKind("vans").connection()
 
 
 def test_a_connection_that_is_not_defined_says_how_to_define_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,10 +287,10 @@ def test_warehouse_is_verified_unless_it_is_on_this_machine_or_the_extras_choose
 
 def test_source_takes_its_availability_group_settings_from_the_extras(define: Define) -> None:
     define("shop", SOURCE)
-    found = source_connection("shop")
+    found = CdcKind("shop").database()
     assert (found.application_intent, found.multi_subnet_failover) == ("ReadWrite", False)
     define("shop", SOURCE, extra={"application_intent": "ReadOnly", "multi_subnet_failover": "true"})
-    found = source_connection("shop")
+    found = CdcKind("shop").database()
     assert (found.application_intent, found.multi_subnet_failover) == ("ReadOnly", True)
 
 

@@ -64,9 +64,8 @@ if "scheduler" in sys.argv:
     import floodmark.orchestration.tasks
     import floodmark.postgres.ledger.ledger
     import floodmark.postgres.warehouse.warehouse
+    import floodmark.sources.cdc.kind
     import floodmark.sources.cdc.source
-    import floodmark.wiring.adapters
-    import floodmark.wiring.sources
     import floodmark.wiring.adapters
 """
 _WITHOUT_QUALITY = """

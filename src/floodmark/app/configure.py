@@ -115,7 +115,7 @@ def _wire_cdc(app: AppContext, pipeline: str) -> PipelineWiring:
     if not wiring.source.has_log:
         raise ConfigError(
             pipeline,
-            f"its source is of kind {wiring.source.kind}, and positions of other tools are those of change data "
+            f"its source is of kind {wiring.source.name}, and positions of other tools are those of change data "
             "capture.",
             "Run the pipeline, which loads its tables.",
         )

@@ -36,7 +36,7 @@ from floodmark.core.snapshot import SurveyedTable
 from floodmark.spark.launch.processes import record_classes, server_command, server_environment
 from floodmark.spark.launch.target import DEFAULT_MASTER, SparkTarget
 from floodmark.wiring.adapters import config_path
-from floodmark.wiring.sources import survey
+from floodmark.wiring.connections import survey
 
 # --------------------------------------------------------------------------------------------------------------------
 # ``floodmark init``: the first configuration, from the tables of a source.

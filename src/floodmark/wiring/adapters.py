@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import floodmark
+from floodmark.airflow_connections import read_connection, read_flag, required_field
 from floodmark.config.models import AppriseConfig, ChannelConfig, EmailConfig, WebhookConfig
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import Dataset, table_dataset
 from floodmark.core.settings import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
+from floodmark.sources.kind import SourceKind, find_kind
 from floodmark.sync.alerts import AlertService
-from floodmark.wiring.connections import read_connection, read_flag, required_field, warehouse_connection
-from floodmark.wiring.sources import SOURCES, SourceWiring
+from floodmark.wiring.connections import warehouse_connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -337,15 +338,15 @@ class PipelineWiring:
     settings: PipelineSettings
     freshness_seconds: float
     """The age of the newest rows above which the pipeline counts as late."""
-    source: SourceWiring
+    source: SourceKind
     ledger: PostgresLedgerWiring
     warehouse: PostgresWarehouseWiring
 
     def job_secrets(self) -> Mapping[str, str]:
         """Return the kind of the source, and connections as JSON with their passwords, by the load job's variables."""
         return {
-            KIND_VARIABLE: self.source.kind,
-            SOURCE_VARIABLE: self.source.connection_json(),
+            KIND_VARIABLE: self.source.name,
+            SOURCE_VARIABLE: self.source.connection().to_json(),
             LEDGER_VARIABLE: self.ledger.connection().to_json(),
             WAREHOUSE_VARIABLE: self.warehouse.connection().to_json(),
         }
@@ -372,13 +373,13 @@ def wire(config: Config, pipeline: str) -> PipelineWiring:
     )
 
 
-def wire_source(config: Config, source: str, conn_id: str | None = None) -> SourceWiring:
+def wire_source(config: Config, source: str, conn_id: str | None = None) -> SourceKind:
     """Return the adapters of a source by its name in the configuration.
 
     conn_id: the connection for its upkeep, where it is not that of the source.
     """
     found = config.sources[source]
-    return SOURCES[found.kind](conn_id or found.conn_id, found.stream_conn_id or "")
+    return find_kind(found.kind)(conn_id or found.conn_id, found.stream_conn_id or "")
 
 
 def wire_ledger(config: Config) -> PostgresLedgerWiring:

@@ -15,7 +15,7 @@ from floodmark.core.capture import HeartbeatSettings
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName
 from floodmark.core.settings import ALLOWED, DriftClass, DriftPolicy, KeySpelling, NetSource
-from floodmark.wiring.sources import SOURCES
+from floodmark.sources import kind as registry
 
 Write = Callable[..., Path]
 CONFIG = """
@@ -99,7 +99,7 @@ def test_dumped_configuration_loads_to_the_same_settings(write: Write, tmp_path:
 
 
 def test_every_kind_has_its_rules_and_its_adapters() -> None:
-    assert set(get_args(SourceConfig.model_fields["kind"].annotation)) == set(KINDS) == set(SOURCES)
+    assert set(get_args(SourceConfig.model_fields["kind"].annotation)) == set(KINDS) == set(registry.KINDS)
 
 
 def test_event_stream_needs_the_connection_of_its_stream_and_no_other_kind_has_one(write: Write) -> None:

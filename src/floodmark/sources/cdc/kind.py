@@ -1,0 +1,99 @@
+"""The kind ``cdc``: a database with change data capture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from floodmark.sources.sqlserver.kind import SqlServerKind
+
+if TYPE_CHECKING:
+    from floodmark.core.doctor.server import DiagnosisInput, Finding
+    from floodmark.core.drift.proposals import DriftWords
+    from floodmark.core.position import Position
+    from floodmark.core.progress import SourceProgress
+    from floodmark.core.schema import TableName
+    from floodmark.core.settings import PipelineSettings
+    from floodmark.core.snapshot import SourceSnapshot
+    from floodmark.sources.cdc.operations import SqlServerJobs, SqlServerRetention
+    from floodmark.sources.cdc.source import SqlServerInstances
+    from floodmark.sources.kind import Marks
+    from floodmark.sync.ports import OpenReader, Source
+    from floodmark.sync.records import DriftSource
+    from floodmark.sync.replay import ReplaySource
+
+
+@dataclass(frozen=True)
+class CdcKind(SqlServerKind):
+    """A source of kind ``cdc``."""
+
+    name: ClassVar[str] = "cdc"
+    method: ClassVar[str] = "SQL Server's own change data capture"
+    has_instances: ClassVar[bool] = True
+    has_history: ClassVar[bool] = True
+    has_log: ClassVar[bool] = True
+
+    def snapshots(self) -> Source:
+        from floodmark.sources.cdc.source import SqlServerSource
+
+        return SqlServerSource(self.database())
+
+    def reader(self) -> OpenReader:
+        from floodmark.sources.cdc.reader import CdcReader
+
+        connection = self.database()
+        return lambda plan, end: CdcReader(plan, connection, end)
+
+    def replays(self) -> ReplaySource:
+        from floodmark.sources.cdc.operations import SqlServerReplaySource
+
+        return SqlServerReplaySource(self.database())
+
+    def drift(self) -> DriftSource:
+        from floodmark.sources.cdc.operations import SqlServerDriftSource
+
+        return SqlServerDriftSource(self.database())
+
+    def drift_words(self) -> DriftWords:
+        from floodmark.core.drift.proposals import CDC_DRIFT_WORDS
+
+        return CDC_DRIFT_WORDS
+
+    def instances(self) -> SqlServerInstances:
+        from floodmark.sources.cdc.source import SqlServerInstances
+
+        return SqlServerInstances(self.database())
+
+    def jobs(self) -> SqlServerJobs:
+        from floodmark.sources.cdc.operations import SqlServerJobs
+
+        return SqlServerJobs(self.database())
+
+    def retention(self) -> SqlServerRetention:
+        from floodmark.sources.cdc.operations import SqlServerRetention
+
+        return SqlServerRetention(self.database())
+
+    def read_state(self, table: TableName, name: str | None) -> str:
+        from floodmark.sources.cdc.source import read_state
+
+        return read_state(self.database(), table, name)
+
+    def read_progress(self, watermarks: Iterable[Position], marks: Marks) -> SourceProgress:
+        from floodmark.sources.cdc.source import read_progress
+
+        return read_progress(self.database(), watermarks)
+
+    def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
+        from floodmark.core.doctor.cdc import diagnose
+        from floodmark.sources.cdc.source import read_facts
+
+        return diagnose(examined, read_facts(self.database()))
+
+    def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
+        from floodmark.core.doctor.server import build_grants, list_read_tables
+        from floodmark.sources.cdc.source import read_facts
+
+        facts = read_facts(self.database())
+        return build_grants(facts.database, login, list_read_tables(settings, snapshot), facts.roles)

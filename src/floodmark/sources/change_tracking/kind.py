@@ -1,0 +1,65 @@
+"""The kind ``change_tracking``: a database with change tracking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from floodmark.sources.sqlserver.kind import SqlServerKind
+
+if TYPE_CHECKING:
+    from floodmark.core.doctor.server import DiagnosisInput, Finding
+    from floodmark.core.drift.proposals import DriftWords
+    from floodmark.core.position import Position
+    from floodmark.core.progress import SourceProgress
+    from floodmark.core.settings import PipelineSettings
+    from floodmark.core.snapshot import SourceSnapshot
+    from floodmark.sources.kind import Marks
+    from floodmark.sync.ports import OpenReader, Source
+    from floodmark.sync.records import DriftSource
+
+
+@dataclass(frozen=True)
+class TrackingKind(SqlServerKind):
+    """A source of kind ``change_tracking``."""
+
+    name: ClassVar[str] = "change_tracking"
+    method: ClassVar[str] = "SQL Server Change Tracking"
+
+    def snapshots(self) -> Source:
+        from floodmark.sources.change_tracking.source import TrackingSource
+
+        return TrackingSource(self.database())
+
+    def reader(self) -> OpenReader:
+        from floodmark.sources.change_tracking.reader import TrackingReader
+
+        connection = self.database()
+        return lambda plan, end: TrackingReader(plan, connection, end)
+
+    def drift(self) -> DriftSource:
+        from floodmark.sources.change_tracking.source import TrackingDriftSource
+
+        return TrackingDriftSource(self.database())
+
+    def drift_words(self) -> DriftWords:
+        from floodmark.sources.change_tracking.source import TRACKING_DRIFT_WORDS
+
+        return TRACKING_DRIFT_WORDS
+
+    def read_progress(self, watermarks: Iterable[Position], marks: Marks) -> SourceProgress:
+        from floodmark.sources.change_tracking.source import read_progress
+
+        return read_progress(self.database(), watermarks)
+
+    def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
+        from floodmark.core.doctor.tracking import diagnose_tracking
+        from floodmark.sources.change_tracking.source import read_tracking_facts
+
+        return diagnose_tracking(examined, read_tracking_facts(self.database()))
+
+    def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
+        from floodmark.core.doctor.tracking import build_tracking_grants
+
+        return build_tracking_grants(snapshot.database, login, settings.sources)

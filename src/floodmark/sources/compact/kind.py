@@ -1,0 +1,104 @@
+"""The kind ``compact``: a fleet of devices with a database each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from floodmark.airflow_connections import read_connection, read_extras, read_flag, required_field
+from floodmark.core.errors import ConfigError
+from floodmark.core.schema import Dataset, file_dataset
+from floodmark.sources.kind import SourceKind
+
+if TYPE_CHECKING:
+    from floodmark.core.doctor.server import DiagnosisInput, Finding
+    from floodmark.core.drift.proposals import DriftWords
+    from floodmark.core.plan import TablePlan
+    from floodmark.core.position import Position
+    from floodmark.core.progress import SourceProgress
+    from floodmark.core.schema import TableName
+    from floodmark.core.settings import PipelineSettings
+    from floodmark.core.snapshot import SourceSnapshot
+    from floodmark.sources.compact.reader import Fleet
+    from floodmark.sources.kind import Marks
+    from floodmark.sync.ports import OpenReader, Source
+    from floodmark.sync.records import DriftSource
+
+_EXTRAS = ("path", "paths", "shipped", "consumer", "purge_after_days")
+
+
+@dataclass(frozen=True)
+class CompactKind(SourceKind):
+    """A source of kind ``compact``."""
+
+    name: ClassVar[str] = "compact"
+    method: ClassVar[str] = "the tracking in the files of devices"
+
+    def connection(self) -> Fleet:
+        """Return an Airflow connection of type fs: the folder of the devices' files.
+
+        Extras: path (a folder, or a pattern such as /data/*.db) or paths (a list of them), shipped, consumer,
+        purge_after_days. Raises ConfigError.
+        """
+        from floodmark.sources.compact.reader import DEFAULT_CONSUMER, Fleet
+
+        extras = read_extras(read_connection(self.conn_id, "fs"), self.conn_id, _EXTRAS)
+        paths = extras.get("paths") or [required_field(extras.get("path"), self.conn_id, "path in its extra")]
+        try:
+            return Fleet(
+                paths=(paths,) if isinstance(paths, str) else tuple(map(str, paths)),
+                is_shipped=read_flag(extras.get("shipped", False), self.conn_id, "shipped"),
+                consumer=str(extras.get("consumer") or DEFAULT_CONSUMER),
+                purge_after_days=int(extras.get("purge_after_days", 30)),
+            )
+        except ValueError as error:
+            raise ConfigError(f"connection {self.conn_id}", f"{error}.", "Correct its extra.") from None
+
+    def encryption(self) -> tuple[str, bool]:
+        """Return that nothing is left to encrypt: files are read."""
+        return "yes", False
+
+    def name_datasets(self) -> Callable[[TablePlan], tuple[Dataset, ...]]:
+        """Return the paths of the fleet for every table: a file has all of them."""
+        files = tuple(map(file_dataset, self.connection().paths))
+        return lambda table: files
+
+    def snapshots(self) -> Source:
+        from floodmark.sources.compact.source import CompactSource
+
+        return CompactSource(self.connection())
+
+    def reader(self) -> OpenReader:
+        from floodmark.sources.compact.reader import CompactReader
+
+        fleet = self.connection()
+        return lambda plan, end: CompactReader(plan, fleet)
+
+    def drift(self) -> DriftSource:
+        from floodmark.sources.compact.source import CompactDriftSource
+
+        return CompactDriftSource()
+
+    def drift_words(self) -> DriftWords:
+        from floodmark.sources.compact.source import COMPACT_DRIFT_WORDS
+
+        return COMPACT_DRIFT_WORDS
+
+    def read_progress(self, watermarks: Iterable[Position], marks: Marks) -> SourceProgress:
+        """Return no numbers: how many changes the devices have is known when their files are read."""
+        from floodmark.core.progress import SourceProgress
+
+        return SourceProgress({}, None)
+
+    def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
+        from floodmark.core.doctor.tracking import diagnose_fleet
+        from floodmark.sources.compact.source import read_fleet_facts
+
+        return diagnose_fleet(examined, read_fleet_facts(self.connection(), examined.settings.sources))
+
+    def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
+        raise self._lacks("a file has no logins", "Let Floodmark's user read and write the files and their folder.")
+
+    def parse_condition(self, where: str, table: TableName) -> str:
+        raise self._lacks("rows of a table cannot be chosen by a condition")

@@ -1,0 +1,119 @@
+"""The kind ``event_stream``: a database whose changes are streamed as events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from floodmark.airflow_connections import read_connection, read_extras, required_field
+from floodmark.core.errors import ConfigError
+from floodmark.sources.sqlserver.kind import SqlServerKind
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from floodmark.core.doctor.server import DiagnosisInput, Finding
+    from floodmark.core.drift.proposals import DriftWords
+    from floodmark.core.plan import TablePlan
+    from floodmark.core.position import Position
+    from floodmark.core.progress import SourceProgress
+    from floodmark.core.schema import Dataset
+    from floodmark.core.settings import PipelineSettings
+    from floodmark.core.snapshot import SourceSnapshot
+    from floodmark.sources.event_stream.source import StreamBeats, StreamConnection
+    from floodmark.sources.event_stream.transport import CaptureFolder, KafkaTopic
+    from floodmark.sources.kind import Marks
+    from floodmark.sync.ports import OpenReader, Source
+    from floodmark.sync.records import DriftSource
+
+
+@dataclass(frozen=True)
+class EventStreamKind(SqlServerKind):
+    """A source of kind ``event_stream``."""
+
+    name: ClassVar[str] = "event_stream"
+    method: ClassVar[str] = "change event streaming"
+
+    def connection(self) -> StreamConnection:
+        """Return a database and its stream: an Airflow connection of type kafka, or of type fs for a capture folder.
+
+        Extra of type fs: path, the folder of the event hub. Extra of type kafka: topic and librdkafka's settings.
+        Raises ConfigError.
+        """
+        from floodmark.sources.event_stream.source import StreamConnection
+        from floodmark.sources.event_stream.transport import CaptureFolder
+
+        found = read_connection(self.stream_conn_id, "fs", "kafka")
+        try:
+            if found.conn_type == "kafka":
+                stream: CaptureFolder | KafkaTopic = _kafka_topic(found, self.stream_conn_id)
+            else:
+                extras = read_extras(found, self.stream_conn_id, ("path",))
+                stream = CaptureFolder(required_field(extras.get("path"), self.stream_conn_id, "path in its extra"))
+        except ValueError as error:
+            raise ConfigError(f"connection {self.stream_conn_id}", f"{error}.", "Correct its extra.") from None
+        return StreamConnection(self.database(), stream)
+
+    def name_datasets(self) -> Callable[[TablePlan], tuple[Dataset, ...]]:
+        """Return the topic for changes, and the table itself for a first load."""
+        topic, name_table = (self.connection().stream.dataset,), super().name_datasets()
+        return lambda table: topic if table.interval else name_table(table)
+
+    def snapshots(self) -> Source:
+        from floodmark.sources.event_stream.source import EventStreamSource
+
+        return EventStreamSource(self.connection())
+
+    def reader(self) -> OpenReader:
+        from floodmark.sources.event_stream.reader import EventReader
+
+        found = self.connection()
+        return lambda plan, end: EventReader(plan, found.database, end, found.open_stream())
+
+    def drift(self) -> DriftSource:
+        from floodmark.sources.event_stream.source import StreamDriftSource
+
+        return StreamDriftSource()
+
+    def drift_words(self) -> DriftWords:
+        from floodmark.sources.event_stream.source import STREAM_DRIFT_WORDS
+
+        return STREAM_DRIFT_WORDS
+
+    def beats(self) -> StreamBeats:
+        from floodmark.sources.event_stream.source import StreamBeats
+
+        return StreamBeats(self.database())
+
+    def read_progress(self, watermarks: Iterable[Position], marks: Marks) -> SourceProgress:
+        """Return the messages beyond the marks: positions of windows are moments."""
+        from floodmark.core.progress import SourceProgress
+        from floodmark.sources.event_stream.epochs import read_unread
+
+        return SourceProgress({}, None, unread=read_unread(self.connection().open_stream(), marks))
+
+    def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
+        from floodmark.core.doctor.stream import diagnose_stream
+        from floodmark.sources.event_stream.source import read_stream_facts
+
+        instances = (table.instance for table in examined.snapshot.tables)
+        tables = [instance.identity.object_id for instance in instances if instance is not None]
+        return diagnose_stream(examined, read_stream_facts(self.connection(), tables, examined.marks))
+
+    def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
+        from floodmark.core.doctor.stream import build_stream_grants
+
+        return build_stream_grants(snapshot.database, login, settings.sources)
+
+
+def _kafka_topic(found: Any, conn_id: str) -> KafkaTopic:
+    """Return the topic of a connection of type kafka. Its extra has librdkafka's names, as Airflow's provider wants."""
+    from floodmark.sources.event_stream.transport import SETTINGS, KafkaTopic
+
+    known = ("bootstrap.servers", "topic", "sasl.password", "ssl.ca.location", *sorted(SETTINGS))
+    left = {name: str(value) for name, value in read_extras(found, conn_id, known).items()}
+    servers = required_field(left.pop("bootstrap.servers", ""), conn_id, "bootstrap.servers in its extra")
+    topic = required_field(left.pop("topic", ""), conn_id, "topic in its extra")
+    password, ca_file = left.pop("sasl.password", ""), left.pop("ssl.ca.location", "")
+    return KafkaTopic(servers, topic, left, password, ca_file)

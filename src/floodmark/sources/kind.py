@@ -1,0 +1,154 @@
+"""A kind of source: all that Floodmark needs to know of it, and the registry of kinds.
+
+A module of adapters takes from 0.1 to 7 seconds to import, and every DAG file and every command imports this one: a
+kind's module imports its adapters in the method that creates them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from floodmark.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from floodmark.core.doctor.server import DiagnosisInput, Finding
+    from floodmark.core.drift.proposals import DriftWords
+    from floodmark.core.plan import TablePlan
+    from floodmark.core.position import Position
+    from floodmark.core.progress import SourceProgress
+    from floodmark.core.schema import Dataset, TableName
+    from floodmark.core.settings import PipelineSettings
+    from floodmark.core.snapshot import MemberMark, SourceSnapshot
+    from floodmark.sources.cdc.operations import SqlServerJobs, SqlServerRetention
+    from floodmark.sources.cdc.source import SqlServerInstances
+    from floodmark.sources.event_stream.source import StreamBeats
+    from floodmark.sync.ports import OpenReader, Source
+    from floodmark.sync.records import DriftSource
+    from floodmark.sync.replay import ReplaySource
+
+    Marks = Mapping[TableName, Sequence[MemberMark]]
+
+KINDS: Mapping[str, str] = {
+    "cdc": "floodmark.sources.cdc.kind:CdcKind",
+    "change_tracking": "floodmark.sources.change_tracking.kind:TrackingKind",
+    "compact": "floodmark.sources.compact.kind:CompactKind",
+    "event_stream": "floodmark.sources.event_stream.kind:EventStreamKind",
+}
+"""The class of each kind, by the name that the configuration says. It is imported when it is needed."""
+
+
+def find_kind(name: str) -> type[SourceKind]:
+    """Return a kind. Raises KeyError for a name that is not registered."""
+    found: type[SourceKind] = resolve_name(KINDS[name])
+    return found
+
+
+class SourceConnection(Protocol):
+    """A connection to a source. It travels to other machines as JSON."""
+
+    def to_json(self) -> str:
+        """Return it as JSON, with its passwords: for an environment variable, never a log."""
+
+
+@dataclass(frozen=True)
+class SourceKind(ABC):
+    """A source of one kind. No connection is opened before an adapter is used.
+
+    An adapter that a kind does not have raises ConfigError with the reason.
+    """
+
+    conn_id: str
+    """The id of the connection in Airflow."""
+    stream_conn_id: str = ""
+    """The id of the connection of the stream; "" for a kind without one."""
+    name: ClassVar[str]
+    """The name that the configuration says."""
+    method: ClassVar[str]
+    """How its changes are read, in words that continue "by"."""
+    has_instances: ClassVar[bool] = False
+    """Whether a table may have several feeds, between which pipelines switch."""
+    has_history: ClassVar[bool] = False
+    """Whether every change of a past time may be read again."""
+    has_log: ClassVar[bool] = False
+    """Whether its positions are those of the server's log, which other tools keep too."""
+
+    @abstractmethod
+    def connection(self) -> SourceConnection:
+        """Return what is read, from its Airflow connections. Raises ConfigError."""
+
+    @abstractmethod
+    def encryption(self) -> tuple[str, bool]:
+        """Return how the connection is encrypted, and whether it trusts any certificate."""
+
+    @abstractmethod
+    def snapshots(self) -> Source:
+        """Return the control queries of a run."""
+
+    @abstractmethod
+    def reader(self) -> OpenReader:
+        """Return the factory of readers of tables for this process."""
+
+    @abstractmethod
+    def drift(self) -> DriftSource:
+        """Return the details of tables for the drift watch."""
+
+    @abstractmethod
+    def drift_words(self) -> DriftWords:
+        """Return the sentences about drift."""
+
+    @abstractmethod
+    def read_progress(self, watermarks: Iterable[Position], marks: Marks) -> SourceProgress:
+        """Return the progress of the source beyond the watermarks, or beyond the marks of members of tables."""
+
+    @abstractmethod
+    def name_datasets(self) -> Callable[[TablePlan], tuple[Dataset, ...]]:
+        """Return the function that names what a load of a table reads. Raises ConfigError."""
+
+    def replays(self) -> ReplaySource:
+        """Return the queries of a replay."""
+        raise self._lacks(
+            "there is nothing to replay, because the source keeps only the newest change of each key",
+            "Reload the table instead: floodmark reload, or the DAG cdc_load_<pipeline>.",
+        )
+
+    def instances(self) -> SqlServerInstances:
+        """Return the control of capture instances."""
+        raise self._lacks("there are no capture instances")
+
+    def jobs(self) -> SqlServerJobs:
+        """Return the control of the capture job."""
+        raise self._lacks("there is no capture job")
+
+    def retention(self) -> SqlServerRetention:
+        """Return the control of the cleanup job."""
+        raise self._lacks("there is no cleanup job")
+
+    def beats(self) -> StreamBeats:
+        """Return the heartbeat table of a stream."""
+        raise self._lacks("there is no stream")
+
+    def read_state(self, table: TableName, name: str | None) -> str:
+        """Return a state of SSIS from the table that has it. name: None for the only one."""
+        raise self._lacks("there is no state of SSIS")
+
+    @abstractmethod
+    def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
+        """Return the findings on the source and its tables."""
+
+    @abstractmethod
+    def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
+        """Return the script that grants a login the rights for the tables of a pipeline.
+
+        snapshot: what the login of the connection sees of them.
+        """
+
+    @abstractmethod
+    def parse_condition(self, where: str, table: TableName) -> str:
+        """Return an operator's condition in T-SQL. Raises ConfigError if it is not one condition on the table."""
+
+    def _lacks(self, cause: str, hint: str = "") -> ConfigError:
+        return ConfigError(f"connection {self.conn_id}", f"{cause}: the kind of the source is {self.name}.", hint)

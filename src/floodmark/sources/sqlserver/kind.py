@@ -1,0 +1,105 @@
+"""The part that all kinds of a SQL Server database share: its connection, datasets and conditions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args
+
+from floodmark.airflow_connections import (
+    OF_HOOKS,
+    named_twice,
+    read_connection,
+    read_extras,
+    read_flag,
+    required_field,
+)
+from floodmark.core.errors import ConfigError
+from floodmark.core.schema import Dataset, table_dataset
+from floodmark.sources.kind import SourceKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from floodmark.core.plan import TablePlan
+    from floodmark.core.schema import TableName
+    from floodmark.sources.kind import SourceConnection
+    from floodmark.sources.sqlserver.driver import SqlServerConnection
+
+SQL_SERVER_PORT = 1433
+
+_EXTRAS = (
+    "encrypt", "trust_server_certificate", "ca_file", "application_intent", "multi_subnet_failover", "read_only"
+)  # fmt: skip
+_ENCRYPT = {"true": "yes", "mandatory": "yes", "false": "no", "optional": "no"}
+"""Words of the driver for ``encrypt``, and those of ``SqlServerConnection``."""
+_OF_PYMSSQL = OF_HOOKS | {
+    "dbapi_driver", "timeout", "login_timeout", "charset", "as_dict", "appname", "autocommit", "arraysize",
+    "use_datetime2", "tds_version", "conn_properties", "encryption",
+}  # fmt: skip
+"""Extras for the client of Airflow's hook for SQL Server, which concern nothing but that client."""
+
+
+@dataclass(frozen=True)
+class SqlServerKind(SourceKind):
+    """A source that is a SQL Server database."""
+
+    def database(self) -> SqlServerConnection:
+        """Return an Airflow connection of type mssql; its schema is the database.
+
+        Extras: encrypt (yes, no, strict), trust_server_certificate, ca_file, application_intent (ReadWrite, ReadOnly),
+        multi_subnet_failover. Raises ConfigError.
+        """
+        from floodmark.sources.sqlserver.driver import SqlServerConnection, require_host
+
+        conn_id = self.conn_id
+        found = read_connection(conn_id, "mssql")
+        extras = read_extras(found, conn_id, _EXTRAS, _OF_PYMSSQL)
+        encrypt = str(extras.get("encrypt", "yes")).lower()
+        host = required_field(found.host, conn_id, "host")
+        require_host(host, f"connection {conn_id}")
+        try:
+            return SqlServerConnection(
+                host=host,
+                port=found.port or SQL_SERVER_PORT,
+                database=required_field(found.schema, conn_id, "schema (the name of the database)"),
+                user=required_field(found.login, conn_id, "login"),
+                password=found.password or "",
+                encrypt=_ENCRYPT.get(encrypt, encrypt),  # type: ignore[arg-type]
+                trust_server_certificate=read_flag(extras.get("trust_server_certificate", False), conn_id),
+                ca_file=extras.get("ca_file", ""),
+                application_intent=_application_intent(extras, conn_id),  # type: ignore[arg-type]
+                multi_subnet_failover=read_flag(
+                    extras.get("multi_subnet_failover", False), conn_id, "multi_subnet_failover"
+                ),
+            )
+        except ValueError as error:
+            raise ConfigError(f"connection {conn_id}", f"{error}.", "Correct its extra.") from None
+
+    def connection(self) -> SourceConnection:
+        return self.database()
+
+    def encryption(self) -> tuple[str, bool]:
+        found = self.database()
+        return found.encrypt, found.trust_server_certificate
+
+    def name_datasets(self) -> Callable[[TablePlan], tuple[Dataset, ...]]:
+        at = self.database()
+        return lambda table: (table_dataset("mssql", at.host, at.port, at.database, table.source),)
+
+    def parse_condition(self, where: str, table: TableName) -> str:
+        from floodmark.sources.sqlserver.condition import parse_condition
+
+        return parse_condition(where, table)
+
+
+def _application_intent(extras: dict[str, Any], conn_id: str) -> str:
+    """Return the intent, also where it is named as pymssql names it."""
+    from floodmark.sources.sqlserver.driver import ApplicationIntent
+
+    named: str | None = extras.get("application_intent")
+    if read_flag(extras.get("read_only", False), conn_id, "read_only"):
+        if named is not None:
+            raise named_twice(conn_id, "application_intent")
+        return "ReadOnly"
+    known: dict[str, str] = {choice.lower(): choice for choice in get_args(ApplicationIntent)}
+    return known.get(str(named or "ReadWrite").lower(), str(named))
