@@ -17,11 +17,13 @@ from documents.source_text import as_markdown, module_of, table, text_of
 from floodmark.config.models import Config, PipelineConfig, TableConfig
 from floodmark.config.sections import DriftConfig
 from floodmark.core.settings import ALLOWED, DriftClass
+from floodmark.sources.kind import KINDS
 
 _FORMS = {
     "SourceTableName": "a table of the source, `schema.table`",
     "TargetTableName": "a table of the warehouse, `schema.table`",
     "ConnectionId": "the id of an Airflow connection",
+    "KindName": " or ".join(f"`{kind}`" for kind in KINDS),
     "PipelineName": "a name of letters, digits, `_`, `.` and `-`",
     "RuleName": "a name of letters, digits and `_`",
     "ChannelName": "a name of letters, digits, `_`, `.` and `-`",

@@ -21,7 +21,6 @@ from pydantic import (
     model_validator,
 )
 
-from floodmark.config.kinds import KINDS
 from floodmark.config.sections import (
     CaptureConfig,
     ColumnName,
@@ -58,6 +57,7 @@ from floodmark.core.settings import (
     UnstorablePolicy,
     WhenAdded,
 )
+from floodmark.sources.kind import KindName, find_kind
 
 # --------------------------------------------------------------------------------------------------------------------
 # The part of ``pipelines.yaml`` about alerts: the channels that alerts are sent to.
@@ -154,7 +154,7 @@ class SourceConfig(_Frozen):
 
     conn_id: ConnectionId
     """An Airflow connection of type mssql, whose schema is the database; for kind compact, of type fs."""
-    kind: Literal["cdc", "change_tracking", "compact", "event_stream"] = "cdc"
+    kind: KindName = "cdc"
     """How its changes are read: by change data capture, by change tracking, from the files of devices, or from the
     events that the server streams."""
     stream_conn_id: ConnectionId | None = None
@@ -172,9 +172,10 @@ class SourceConfig(_Frozen):
     drift: DriftWatchConfig = DriftWatchConfig()
 
     @model_validator(mode="after")
-    def _require_stream(self) -> Self:
-        if self.kind == "event_stream" and self.stream_conn_id is None:
-            raise ValueError("a source of kind event_stream needs stream_conn_id, the connection of the stream")
+    def _require_keys(self) -> Self:
+        for key, words in find_kind(self.kind).rules.required.items():
+            if getattr(self, key) is None:
+                raise ValueError(f"a source of kind {self.kind} needs {key}, {words}")
         return self
 
 
@@ -314,7 +315,7 @@ class Config(_Frozen):
 
 
 def _table_settings(pipeline: PipelineConfig, table: TableConfig, source: SourceConfig) -> TableSettings:
-    rules = KINDS[source.kind]
+    rules = find_kind(source.kind).rules
     on_gap = table.on_gap or pipeline.on_gap
     first_load = table.first_load or pipeline.first_load
     return TableSettings(

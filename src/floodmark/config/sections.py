@@ -80,7 +80,7 @@ def _check_positive(value: timedelta) -> timedelta:
 def _check_rule(value: str, info: ValidationInfo) -> str:
     if (info.context or {}).get(PARSE_RULES, True):
         # Imported here: a DAG file is parsed repeatedly and leaves rules to the run.
-        from floodmark.config.rules import parse_rule  # noqa: PLC0415
+        from floodmark.sync.rules import parse_rule  # noqa: PLC0415
 
         parse_rule(value)
     return value

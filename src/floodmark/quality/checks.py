@@ -14,7 +14,6 @@ from urllib.parse import quote as url_quote
 from sqlalchemy import URL, Connection, NullPool, create_engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from floodmark.config.rules import DIALECT, bind_rule
 from floodmark.core.errors import (
     ConfigError,
     FloodmarkBugError,
@@ -37,6 +36,7 @@ from floodmark.core.schema import (
 )
 from floodmark.core.settings import Deletes, OnFailure, Rule
 from floodmark.sync.ports import CheckedRows
+from floodmark.sync.rules import DIALECT, bind_rule
 
 # ruff: noqa: S608  (names are quoted by core.naming, and Great Expectations takes no bound values)
 
@@ -45,7 +45,7 @@ from floodmark.sync.ports import CheckedRows
 # The checks of a window as plain SQL, derived from each table's schema, its rules and the ledger's counts.
 #
 # This module defines the checks and their queries. ``great_expectations`` runs them and writes the report;
-# ``config.rules`` parses rules.
+# ``sync.rules`` parses rules.
 #
 # Every query starts from the rows of the window (its staging table), so the cost of a check depends on the size of the
 # window, not on that of the table.

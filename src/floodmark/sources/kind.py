@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from floodmark.core.errors import ConfigError
+from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
 
 if TYPE_CHECKING:
     from floodmark.core.doctor.server import DiagnosisInput, Finding
@@ -39,12 +40,47 @@ KINDS: Mapping[str, str] = {
     "event_stream": "floodmark.sources.event_stream.kind:EventStreamKind",
 }
 """The class of each kind, by the name that the configuration says. It is imported when it is needed."""
+if TYPE_CHECKING:
+    KindName = str
+else:
+    KindName = Literal[tuple(KINDS)]
 
 
 def find_kind(name: str) -> type[SourceKind]:
     """Return a kind. Raises KeyError for a name that is not registered."""
     found: type[SourceKind] = resolve_name(KINDS[name])
     return found
+
+
+NO_INSTANCES = "a table has no capture instances"
+NO_JOB = "there is no capture job that could lag"
+NO_STREAM = "its changes are not streamed"
+
+
+@dataclass(frozen=True, slots=True)
+class KindRules:
+    """The keys of ``pipelines.yaml`` that a kind needs or refuses, with the reasons, and its defaults."""
+
+    required: Mapping[str, str] = field(default_factory=dict)
+    """Needed in a source: what each key is."""
+    source: Mapping[str, str] = field(default_factory=dict)
+    """Refused in a source."""
+    pipeline: Mapping[str, str] = field(default_factory=dict)
+    """Refused in a pipeline and in its tables."""
+    table: Mapping[str, str] = field(default_factory=dict)
+    """Refused in a table."""
+    drift: Mapping[str, str] = field(default_factory=dict)
+    """Refused in ``drift`` of a pipeline and of a table."""
+    policies: Mapping[str, str] = field(default_factory=dict)
+    """Refused as a policy for a class of drift."""
+    net: NetSource | None = None
+    """Where net changes are computed; None: where the configuration says."""
+    drift_defaults: Mapping[DriftClass, DriftPolicy] = field(default_factory=dict)
+    """The defaults that differ from those of ``core.settings.ALLOWED``."""
+
+    def of_table(self) -> Mapping[str, str]:
+        """Return all keys that are refused in a table."""
+        return {**self.pipeline, **self.table}
 
 
 class SourceConnection(Protocol):
@@ -69,6 +105,7 @@ class SourceKind(ABC):
     """The name that the configuration says."""
     method: ClassVar[str]
     """How its changes are read, in words that continue "by"."""
+    rules: ClassVar[KindRules]
     has_instances: ClassVar[bool] = False
     """Whether a table may have several feeds, between which pipelines switch."""
     has_history: ClassVar[bool] = False

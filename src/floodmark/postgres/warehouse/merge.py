@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import psycopg
 from sqlglot import exp
 
-from floodmark.config.rules import bind_rule, columns_of
 from floodmark.core.errors import ConfigError, DataQualityError
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, staging_table
 from floodmark.core.schema import (
@@ -31,6 +30,7 @@ from floodmark.core.schema import (
 from floodmark.core.settings import Deletes, OnFailure, Rule, UnstorablePolicy
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.targets import MERGE_LOCK_SECONDS
+from floodmark.sync.rules import bind_rule, columns_of
 
 # --------------------------------------------------------------------------------------------------------------------
 # The merge, built once as a sqlglot tree and rendered per engine.

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from floodmark.sources.kind import NO_STREAM, KindRules
 from floodmark.sources.sqlserver.kind import SqlServerKind
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ class CdcKind(SqlServerKind):
 
     name: ClassVar[str] = "cdc"
     method: ClassVar[str] = "SQL Server's own change data capture"
+    rules: ClassVar[KindRules] = KindRules(
+        source={"stream_conn_id": NO_STREAM, "heartbeat": "its heartbeat is capture.heartbeat"},
+        table={"key_spelling": "the changes have both spellings of a key"},
+    )
     has_instances: ClassVar[bool] = True
     has_history: ClassVar[bool] = True
     has_log: ClassVar[bool] = True

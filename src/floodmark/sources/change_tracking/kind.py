@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
+from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_STREAM, KindRules
 from floodmark.sources.sqlserver.kind import SqlServerKind
 
 if TYPE_CHECKING:
@@ -26,6 +28,26 @@ class TrackingKind(SqlServerKind):
 
     name: ClassVar[str] = "change_tracking"
     method: ClassVar[str] = "SQL Server Change Tracking"
+    rules: ClassVar[KindRules] = KindRules(
+        source={
+            "stream_conn_id": NO_STREAM,
+            "heartbeat": "each transaction records its changes itself",
+            "capture": "there is no capture job",
+            "retention": "there is no cleanup job that Floodmark could change; set the retention by ALTER DATABASE ..."
+            " SET CHANGE_TRACKING (CHANGE_RETENTION = ...)",
+        },
+        pipeline={
+            "net": "the server always computes net changes",
+            "partitions": "one statement reads the changes of a table",
+            "lag_limit": NO_JOB,
+            "backfill": NO_INSTANCES,
+        },
+        table={"capture_instance": NO_INSTANCES},
+        drift={"unknown": "the server keeps no history of DDL"},
+        policies={"propose": NO_INSTANCES},
+        net=NetSource.SERVER,
+        drift_defaults={DriftClass.COLUMN_ADDED: DriftPolicy.ALERT},
+    )
 
     def snapshots(self) -> Source:
         from floodmark.sources.change_tracking.source import TrackingSource

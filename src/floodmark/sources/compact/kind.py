@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 from floodmark.airflow_connections import read_connection, read_extras, read_flag, required_field
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import Dataset, file_dataset
-from floodmark.sources.kind import SourceKind
+from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
+from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_STREAM, KindRules, SourceKind
 
 if TYPE_CHECKING:
     from floodmark.core.doctor.server import DiagnosisInput, Finding
@@ -34,6 +35,31 @@ class CompactKind(SourceKind):
 
     name: ClassVar[str] = "compact"
     method: ClassVar[str] = "the tracking in the files of devices"
+    rules: ClassVar[KindRules] = KindRules(
+        source={
+            "stream_conn_id": NO_STREAM,
+            "heartbeat": "each transaction records its changes itself",
+            "capture": "there is no capture job",
+            "retention": "there is no cleanup job; set purge_after_days in the connection's extra",
+        },
+        pipeline={
+            "net": "each device always computes net changes",
+            "partitions": "each device is read by itself",
+            "lag_limit": NO_JOB,
+            "backfill": NO_INSTANCES,
+            "first_load": "a device that was not read before is read as a whole, with the changes of the others",
+        },
+        table={
+            "capture_instance": NO_INSTANCES,
+            "key": "a row is known by its device and the table's own key",
+            "key_spelling": "the changes have both spellings of a key",
+            "security_filtered": "a file has no security policies",
+        },
+        drift={"unknown": "a file keeps no history of DDL"},
+        policies={"propose": NO_INSTANCES},
+        net=NetSource.SERVER,
+        drift_defaults={DriftClass.COLUMN_ADDED: DriftPolicy.ALERT},
+    )
 
     def connection(self) -> Fleet:
         """Return an Airflow connection of type fs: the folder of the devices' files.

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from floodmark.airflow_connections import read_connection, read_extras, required_field
 from floodmark.core.errors import ConfigError
+from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
+from floodmark.sources.kind import NO_INSTANCES, NO_JOB, KindRules
 from floodmark.sources.sqlserver.kind import SqlServerKind
 
 if TYPE_CHECKING:
@@ -34,6 +36,24 @@ class EventStreamKind(SqlServerKind):
 
     name: ClassVar[str] = "event_stream"
     method: ClassVar[str] = "change event streaming"
+    rules: ClassVar[KindRules] = KindRules(
+        required={"stream_conn_id": "the connection of the stream"},
+        source={
+            "capture": "there is no capture job",
+            "retention": "there is no cleanup job; the stream has its own retention",
+        },
+        pipeline={
+            "net": "every event is a change, and Spark computes the net changes",
+            "partitions": "the stream has its own partitions",
+            "lag_limit": NO_JOB,
+            "backfill": NO_INSTANCES,
+        },
+        table={"capture_instance": NO_INSTANCES, "key_spelling": "the events have both spellings of a key"},
+        drift={"unknown": "the stream has no history of DDL"},
+        policies={"propose": NO_INSTANCES},
+        net=NetSource.SPARK,
+        drift_defaults={DriftClass.COLUMN_ADDED: DriftPolicy.ALERT},
+    )
 
     def connection(self) -> StreamConnection:
         """Return a database and its stream: an Airflow connection of type kafka, or of type fs for a capture folder.

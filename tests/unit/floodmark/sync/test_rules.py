@@ -1,6 +1,6 @@
 import pytest
 
-from floodmark.config.rules import bind_rule, columns_of
+from floodmark.sync.rules import bind_rule, columns_of
 
 COLUMNS = ["Amount", "Status", "Disc%"]
 
