@@ -42,9 +42,10 @@ _IMPORTED = (
     "floodmark.spark.stage",
     "floodmark.postgres.warehouse.sink",
     "floodmark.sources.sqlserver.condition",
+    "floodmark.sources.cdc.kind",
     "floodmark.sources.cdc.operations",
+    "floodmark.sources.cdc.reader",
     "floodmark.sources.cdc.source",
-    "floodmark.sources.cdc.operations",
     "mssql_python",
 )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
@@ -343,6 +343,11 @@ class WarehouseConnection:
         if self.sslrootcert in ("", "system"):
             return self
         return replace(self, root_pem=read_file(self.sslrootcert, str(self), "sslrootcert"))
+
+    @property
+    def hosts(self) -> Mapping[str, str]:
+        """Return the host, by what it is."""
+        return {"warehouse": self.host}
 
     def conninfo(self) -> str:
         """Return the connection string for libpq and psycopg. It holds the password."""

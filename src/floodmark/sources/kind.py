@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 from floodmark.core.errors import ConfigError
 from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from floodmark.sources.cdc.operations import SqlServerJobs, SqlServerRetention
     from floodmark.sources.cdc.source import SqlServerInstances
     from floodmark.sources.event_stream.source import StreamBeats
-    from floodmark.sync.ports import OpenReader, Source
+    from floodmark.sync.ports import OpenCut, OpenReader, OpenShared, PlanParts, Source
     from floodmark.sync.records import DriftSource
     from floodmark.sync.replay import ReplaySource
 
@@ -83,11 +83,35 @@ class KindRules:
         return {**self.pipeline, **self.table}
 
 
-class SourceConnection(Protocol):
-    """A connection to a source. It travels to other machines as JSON."""
+class PortableConnection(Protocol):
+    """A connection that travels to other machines as JSON."""
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the connection that ``to_json`` wrote. Raises ValueError or TypeError for any other text."""
 
     def to_json(self) -> str:
         """Return it as JSON, with its passwords: for an environment variable, never a log."""
+
+    def portable(self) -> Self:
+        """Return the connection with the contents of its files, for other machines. Raises ValueError."""
+
+    @property
+    def hosts(self) -> Mapping[str, str]:
+        """Return the hosts that executors connect to, by what they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadAdapters:
+    """The adapters of a kind in the load job, which has no Airflow."""
+
+    connection: type[PortableConnection]
+    snapshots: Callable[[Any], Source]
+    """Takes a connection of that type."""
+    open_reader: OpenReader
+    plan_parts: PlanParts
+    open_cut: OpenCut | None = None
+    open_shared: OpenShared | None = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +138,7 @@ class SourceKind(ABC):
     """Whether its positions are those of the server's log, which other tools keep too."""
 
     @abstractmethod
-    def connection(self) -> SourceConnection:
+    def connection(self) -> PortableConnection:
         """Return what is read, from its Airflow connections. Raises ConfigError."""
 
     @abstractmethod
@@ -128,6 +152,11 @@ class SourceKind(ABC):
     @abstractmethod
     def reader(self) -> OpenReader:
         """Return the factory of readers of tables for this process."""
+
+    @classmethod
+    @abstractmethod
+    def load_adapters(cls) -> LoadAdapters:
+        """Return the adapters of the load job."""
 
     @abstractmethod
     def drift(self) -> DriftSource:

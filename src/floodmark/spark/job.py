@@ -8,10 +8,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import TypeVar
 
 from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
 from floodmark.core.plan import TableCounts
@@ -28,21 +27,13 @@ from floodmark.core.settings import (
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sources.cdc.reader import open_cdc_reader, plan_cdc_parts
-from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sources.change_tracking.reader import open_tracking_cut, open_tracking_reader, plan_tracking_parts
-from floodmark.sources.change_tracking.source import TrackingSource
-from floodmark.sources.compact.reader import Fleet, open_compact_reader, plan_compact_parts
-from floodmark.sources.compact.source import CompactSource
-from floodmark.sources.event_stream.reader import open_event_pass, open_event_reader, plan_event_parts
-from floodmark.sources.event_stream.source import EventStreamSource, StreamConnection
-from floodmark.sources.sqlserver.driver import SqlServerConnection
+from floodmark.sources.kind import PortableConnection, find_kind
 from floodmark.spark.engine import Engine, OpeningEngine
 from floodmark.spark.errors import recover
 from floodmark.spark.launch.target import SparkTarget
 from floodmark.spark.stager import SparkStager
 from floodmark.sync.load import load_window
-from floodmark.sync.ports import LoggedProgress, OpenCut, OpenReader, OpenShared, PlanParts, Source
+from floodmark.sync.ports import LoggedProgress
 
 _LOG = logging.getLogger(__name__)
 
@@ -75,31 +66,6 @@ class PrintedProgress:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """The adapters of a kind of source in the load job."""
-
-    connection: type[SqlServerConnection | Fleet | StreamConnection]
-    snapshots: Callable[[Any], Source]
-    """Takes a connection of that type."""
-    open_reader: OpenReader
-    plan_parts: PlanParts
-    open_cut: OpenCut | None = None
-    open_shared: OpenShared | None = None
-
-
-_KINDS = {
-    "cdc": _Kind(SqlServerConnection, SqlServerSource, open_cdc_reader, plan_cdc_parts),
-    "change_tracking": _Kind(
-        SqlServerConnection, TrackingSource, open_tracking_reader, plan_tracking_parts, open_tracking_cut
-    ),
-    "compact": _Kind(Fleet, CompactSource, open_compact_reader, plan_compact_parts),
-    "event_stream": _Kind(
-        StreamConnection, EventStreamSource, open_event_reader, plan_event_parts, open_shared=open_event_pass
-    ),
-}
-
-
 def main(opening: OpeningEngine, arguments: Sequence[str] | None = None) -> int:
     """Return the exit status: 0 when the window is merged. An error is logged, and is in the last line for programs."""
     parser = argparse.ArgumentParser(description="Load one window of a pipeline.")
@@ -122,17 +88,15 @@ def run_load_job(window_id: int, opening: OpeningEngine) -> Mapping[TableName, T
     Raises from ``core.errors``.
     """
     subject = f"window {window_id}"
-    kind = _KINDS[os.environ.get(KIND_VARIABLE, "cdc")]
-    source = _from_environment(SOURCE_VARIABLE, kind.connection, subject)
+    adapters = find_kind(os.environ.get(KIND_VARIABLE, "cdc")).load_adapters()
+    source = _from_environment(SOURCE_VARIABLE, adapters.connection, subject)
     ledger = _from_environment(LEDGER_VARIABLE, WarehouseConnection, subject)
     warehouse = _from_environment(WAREHOUSE_VARIABLE, WarehouseConnection, subject)
-
-    hosts = _list_hosts(source)
 
     def open_engine() -> Engine:
         engine = opening.get()
         for master in engine.masters:
-            _require_reachable(master, {**hosts, "warehouse": warehouse.host})
+            _require_reachable(master, {**source.hosts, **warehouse.hosts})
         return engine
 
     began = time.monotonic()
@@ -141,19 +105,14 @@ def run_load_job(window_id: int, opening: OpeningEngine) -> Mapping[TableName, T
             window_id,
             PostgresLedger(ledger),
             PostgresWarehouse(warehouse),
-            kind.snapshots(source),
-            SparkStager(open_engine, kind.open_reader, kind.plan_parts, kind.open_cut, kind.open_shared),
+            adapters.snapshots(source),
+            SparkStager(
+                open_engine, adapters.open_reader, adapters.plan_parts, adapters.open_cut, adapters.open_shared
+            ),
             progress=PrintedProgress() if PROGRESS_VARIABLE in os.environ else LoggedProgress(),
         )
     finally:
         _LOG.info("The load took %.1f s.", time.monotonic() - began - opening.waited_seconds)
-
-
-def _list_hosts(source: SqlServerConnection | Fleet | StreamConnection) -> Mapping[str, str]:
-    """Return the hosts that executors connect to, by what they are."""
-    if isinstance(source, Fleet):
-        return {}
-    return source.hosts if isinstance(source, StreamConnection) else {"source": source.host}
 
 
 def _require_reachable(master: str, hosts: Mapping[str, str]) -> None:
@@ -184,16 +143,7 @@ def _result(window_id: int, opening: OpeningEngine) -> LoadResult:
     return LoadResult(window_id, {str(table): rows for table, rows in counts.items()})
 
 
-class _Portable(Protocol):
-    """A connection that travels to other machines as JSON."""
-
-    @classmethod
-    def from_json(cls, text: str) -> Self: ...
-
-    def portable(self) -> Self: ...
-
-
-_Connection = TypeVar("_Connection", bound=_Portable)
+_Connection = TypeVar("_Connection", bound=PortableConnection)
 
 
 def _from_environment(variable: str, kind: type[_Connection], subject: str) -> _Connection:

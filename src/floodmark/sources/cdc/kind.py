@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from floodmark.sources.kind import NO_STREAM, KindRules
+from floodmark.sources.kind import NO_STREAM, KindRules, LoadAdapters
 from floodmark.sources.sqlserver.kind import SqlServerKind
 
 if TYPE_CHECKING:
@@ -54,6 +54,14 @@ class CdcKind(SqlServerKind):
         from floodmark.sources.cdc.operations import SqlServerReplaySource
 
         return SqlServerReplaySource(self.database())
+
+    @classmethod
+    def load_adapters(cls) -> LoadAdapters:
+        from floodmark.sources.cdc.reader import open_cdc_reader, plan_cdc_parts
+        from floodmark.sources.cdc.source import SqlServerSource
+        from floodmark.sources.sqlserver.driver import SqlServerConnection
+
+        return LoadAdapters(SqlServerConnection, SqlServerSource, open_cdc_reader, plan_cdc_parts)
 
     def drift(self) -> DriftSource:
         from floodmark.sources.cdc.operations import SqlServerDriftSource

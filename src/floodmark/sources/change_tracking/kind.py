@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
-from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_STREAM, KindRules
+from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_STREAM, KindRules, LoadAdapters
 from floodmark.sources.sqlserver.kind import SqlServerKind
 
 if TYPE_CHECKING:
@@ -59,6 +59,20 @@ class TrackingKind(SqlServerKind):
 
         connection = self.database()
         return lambda plan, end: TrackingReader(plan, connection, end)
+
+    @classmethod
+    def load_adapters(cls) -> LoadAdapters:
+        from floodmark.sources.change_tracking.reader import (
+            open_tracking_cut,
+            open_tracking_reader,
+            plan_tracking_parts,
+        )
+        from floodmark.sources.change_tracking.source import TrackingSource
+        from floodmark.sources.sqlserver.driver import SqlServerConnection
+
+        return LoadAdapters(
+            SqlServerConnection, TrackingSource, open_tracking_reader, plan_tracking_parts, open_tracking_cut
+        )
 
     def drift(self) -> DriftSource:
         from floodmark.sources.change_tracking.source import TrackingDriftSource

@@ -10,7 +10,7 @@ from floodmark.airflow_connections import read_connection, read_extras, read_fla
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import Dataset, file_dataset
 from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
-from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_STREAM, KindRules, SourceKind
+from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_STREAM, KindRules, LoadAdapters, SourceKind
 
 if TYPE_CHECKING:
     from floodmark.core.doctor.server import DiagnosisInput, Finding
@@ -100,6 +100,13 @@ class CompactKind(SourceKind):
 
         fleet = self.connection()
         return lambda plan, end: CompactReader(plan, fleet)
+
+    @classmethod
+    def load_adapters(cls) -> LoadAdapters:
+        from floodmark.sources.compact.reader import Fleet, open_compact_reader, plan_compact_parts
+        from floodmark.sources.compact.source import CompactSource
+
+        return LoadAdapters(Fleet, CompactSource, open_compact_reader, plan_compact_parts)
 
     def drift(self) -> DriftSource:
         from floodmark.sources.compact.source import CompactDriftSource

@@ -233,6 +233,11 @@ class Fleet:
         """Return the fleet: every machine that reads it must have the files under these paths."""
         return replace(self)
 
+    @property
+    def hosts(self) -> Mapping[str, str]:
+        """Return no hosts: files are read."""
+        return {}
+
     def list_files(self) -> Mapping[str, tuple[Path, ...]]:
         """Return the files of each device, by its name: that of its file without the extension.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from floodmark.airflow_connections import read_connection, read_extras, required_field
 from floodmark.core.errors import ConfigError
 from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
-from floodmark.sources.kind import NO_INSTANCES, NO_JOB, KindRules
+from floodmark.sources.kind import NO_INSTANCES, NO_JOB, KindRules, LoadAdapters
 from floodmark.sources.sqlserver.kind import SqlServerKind
 
 if TYPE_CHECKING:
@@ -90,6 +90,15 @@ class EventStreamKind(SqlServerKind):
 
         found = self.connection()
         return lambda plan, end: EventReader(plan, found.database, end, found.open_stream())
+
+    @classmethod
+    def load_adapters(cls) -> LoadAdapters:
+        from floodmark.sources.event_stream.reader import open_event_pass, open_event_reader, plan_event_parts
+        from floodmark.sources.event_stream.source import EventStreamSource, StreamConnection
+
+        return LoadAdapters(
+            StreamConnection, EventStreamSource, open_event_reader, plan_event_parts, open_shared=open_event_pass
+        )
 
     def drift(self) -> DriftSource:
         from floodmark.sources.event_stream.source import StreamDriftSource

@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from ipaddress import ip_address
@@ -82,6 +82,11 @@ class SqlServerConnection:
     def portable(self) -> SqlServerConnection:
         """Return the connection with the contents of its file, for other machines. Raises ValueError."""
         return replace(self, ca_pem=read_file(self.ca_file, str(self), "ca_file")) if self.ca_file else self
+
+    @property
+    def hosts(self) -> Mapping[str, str]:
+        """Return the host, by what it is."""
+        return {"source": self.host}
 
     @property
     def ca_path(self) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from floodmark.core.plan import TablePlan
     from floodmark.core.schema import TableName
-    from floodmark.sources.kind import SourceConnection
+    from floodmark.sources.kind import PortableConnection
     from floodmark.sources.sqlserver.driver import SqlServerConnection
 
 SQL_SERVER_PORT = 1433
@@ -75,7 +75,7 @@ class SqlServerKind(SourceKind):
         except ValueError as error:
             raise ConfigError(f"connection {conn_id}", f"{error}.", "Correct its extra.") from None
 
-    def connection(self) -> SourceConnection:
+    def connection(self) -> PortableConnection:
         return self.database()
 
     def encryption(self) -> tuple[str, bool]:
