@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from emulator_process import Emulator
 from floodmark.cli.main import app
 from floodmark.cli.process import out
-from floodmark.core.doctor.stream import RemovalRules
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.event_stream import kafka
+from floodmark.sources.event_stream.doctor import RemovalRules
 from floodmark.spark import job
 from load_without_spark import no_session, stager
 from mock_broker import mock_broker

@@ -11,12 +11,12 @@ import pytest
 
 from benchmarks.java_packages import MissingPackagesError
 from emulator_process import Emulator
-from floodmark.core.doctor.stream import RemovalRules, StreamRetention, UnreadMessages
 from floodmark.core.errors import ConfigError, SourceUnavailableError
 from floodmark.core.settings import OnGap
 from floodmark.core.snapshot import Verdict
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.event_stream import kafka
+from floodmark.sources.event_stream.doctor import RemovalRules, StreamRetention, UnreadMessages
 from floodmark.sources.event_stream.kafka import KafkaStream
 from floodmark.sources.event_stream.source import read_stream_facts
 from floodmark.sources.event_stream.transport import KafkaTopic, StreamGapError

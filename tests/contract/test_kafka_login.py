@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.java_packages import MissingPackagesError
-from floodmark.core.doctor.stream import RemovalRules
 from floodmark.core.errors import ConfigError, FloodmarkError, SourceLoginError, SourceUnavailableError
 from floodmark.sources.event_stream import kafka
+from floodmark.sources.event_stream.doctor import RemovalRules
 from floodmark.sources.event_stream.kafka import KafkaStream
 from floodmark.sources.event_stream.transport import KafkaTopic
 from kafka_broker import PASSWORD, USER, KafkaBroker, kafka_broker

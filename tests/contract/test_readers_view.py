@@ -11,12 +11,12 @@ import pytest
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.core.doctor.cdc import diagnose
-from floodmark.core.doctor.server import DiagnosisInput, Grade
+from floodmark.core.doctor import DiagnosisInput, Grade
 from floodmark.core.planning import classify_tables
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, SecurityFiltered, TableSettings
 from floodmark.core.snapshot import TableSnapshot
+from floodmark.sources.cdc.doctor import diagnose
 from floodmark.sources.cdc.source import SqlServerSource, read_facts
 from floodmark.sources.sqlserver.driver import SqlServerConnection
 

@@ -13,14 +13,7 @@ from croniter import croniter  # type: ignore[import-untyped]
 
 from floodmark.app.upkeep import find_table_settings, likely_stop
 from floodmark.core.capture import grant_beats
-from floodmark.core.doctor.server import (
-    DiagnosisInput,
-    Finding,
-    Grade,
-    examine_encoding,
-    examine_engine,
-    examine_server,
-)
+from floodmark.core.doctor import DiagnosisInput, Finding, Grade, examine_encoding, examine_engine, examine_server
 from floodmark.core.errors import CdcNotEnabledError, ConfigError, FloodmarkError, OperatorError, SourcePermissionError
 from floodmark.core.planning import classify_tables, pinned_instances
 from floodmark.core.position import format_duration

@@ -27,7 +27,7 @@ from floodmark.cli.tables import (
     print_verification,
     verification_json,
 )
-from floodmark.core.doctor.server import Finding, Grade, worst
+from floodmark.core.doctor import Finding, Grade, worst
 from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
 from floodmark.core.recovery import NoInterval, parse_bounds
 from floodmark.core.status import PipelineStatus

@@ -16,7 +16,7 @@ from floodmark.core.errors import ConfigError
 from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
 
 if TYPE_CHECKING:
-    from floodmark.core.doctor.server import DiagnosisInput, Finding
+    from floodmark.core.doctor import DiagnosisInput, Finding
     from floodmark.core.drift.proposals import DriftWords
     from floodmark.core.plan import TablePlan
     from floodmark.core.position import Position

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.rows import DictRow, dict_row
 
-from floodmark.core.doctor.server import ENCODING, NEW_DATABASE
+from floodmark.core.doctor import ENCODING, NEW_DATABASE
 from floodmark.core.errors import (
     ConfigError,
     OperatorError,

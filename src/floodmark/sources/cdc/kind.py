@@ -10,7 +10,7 @@ from floodmark.sources.kind import NO_STREAM, KindRules, LoadAdapters
 from floodmark.sources.sqlserver.kind import SqlServerKind
 
 if TYPE_CHECKING:
-    from floodmark.core.doctor.server import DiagnosisInput, Finding
+    from floodmark.core.doctor import DiagnosisInput, Finding
     from floodmark.core.drift.proposals import DriftWords
     from floodmark.core.position import Position
     from floodmark.core.progress import SourceProgress
@@ -99,13 +99,13 @@ class CdcKind(SqlServerKind):
         return read_progress(self.database(), watermarks)
 
     def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
-        from floodmark.core.doctor.cdc import diagnose
+        from floodmark.sources.cdc.doctor import diagnose
         from floodmark.sources.cdc.source import read_facts
 
         return diagnose(examined, read_facts(self.database()))
 
     def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
-        from floodmark.core.doctor.server import build_grants, list_read_tables
+        from floodmark.sources.cdc.doctor import build_grants, list_read_tables
         from floodmark.sources.cdc.source import read_facts
 
         facts = read_facts(self.database())

@@ -15,7 +15,6 @@ from floodmark.core.capture import (
     insert_heartbeat,
     make_heartbeat,
 )
-from floodmark.core.doctor.server import Hazards
 from floodmark.core.drift.proposals import COUNTED_CHANGES, LivingInstance, RowsAtRisk
 from floodmark.core.drift.shapes import DdlEntry, TypeChange, classify_type
 from floodmark.core.errors import (
@@ -32,6 +31,7 @@ from floodmark.core.settings import TemporalPolicy
 from floodmark.core.snapshot import InstanceIdentity
 from floodmark.core.upkeep import ChangeTableSize, RetentionStatus
 from floodmark.core.verdicts import Heartbeat
+from floodmark.sources.cdc.doctor import Hazards
 from floodmark.sources.sqlserver.driver import (
     CONTROL_TIMEOUT_SECONDS,
     SourceSession,
@@ -401,7 +401,7 @@ class SqlServerRetention:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Hazards of a database for ``core.doctor.server``, read over the caller's connection with the login's rights.
+# Hazards of a database for ``doctor``, read over the caller's connection with the login's rights.
 
 
 _ROWVERSION = "timestamp"

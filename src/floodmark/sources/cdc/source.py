@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from floodmark.core.capture import AZURE_SQL_DATABASE, bracket_table
-from floodmark.core.doctor.server import CdcFacts, Jobs
 from floodmark.core.errors import CdcNotEnabledError, OperatorError, SourcePermissionError
 from floodmark.core.position import Lsn, LsnAbsence, Position, read_lsn
 from floodmark.core.progress import SourceProgress
@@ -21,6 +20,7 @@ from floodmark.core.snapshot import (
     TableSnapshot,
     WiderInstance,
 )
+from floodmark.sources.cdc.doctor import CdcFacts, Jobs
 from floodmark.sources.cdc.operations import clock_ahead_seconds, read_hazards, read_sizes
 from floodmark.sources.sqlserver.driver import (
     CONTROL_TIMEOUT_SECONDS,
@@ -324,7 +324,7 @@ def _table_snapshot(catalog: Catalog, table: TableName, pinned: str | None) -> T
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Facts about a server for ``core.doctor.server``, read over one connection with the login's rights.
+# Facts about a server for ``doctor``, read over one connection with the login's rights.
 
 
 _INSTANCE, _ROLE = 2, 9

@@ -11,7 +11,7 @@ from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_STREAM, KindRules, L
 from floodmark.sources.sqlserver.kind import SqlServerKind
 
 if TYPE_CHECKING:
-    from floodmark.core.doctor.server import DiagnosisInput, Finding
+    from floodmark.core.doctor import DiagnosisInput, Finding
     from floodmark.core.drift.proposals import DriftWords
     from floodmark.core.position import Position
     from floodmark.core.progress import SourceProgress
@@ -90,12 +90,12 @@ class TrackingKind(SqlServerKind):
         return read_progress(self.database(), watermarks)
 
     def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
-        from floodmark.core.doctor.tracking import diagnose_tracking
+        from floodmark.sources.change_tracking.doctor import diagnose_tracking
         from floodmark.sources.change_tracking.source import read_tracking_facts
 
         return diagnose_tracking(examined, read_tracking_facts(self.database()))
 
     def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
-        from floodmark.core.doctor.tracking import build_tracking_grants
+        from floodmark.sources.change_tracking.doctor import build_tracking_grants
 
         return build_tracking_grants(snapshot.database, login, settings.sources)

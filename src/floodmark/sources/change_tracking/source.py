@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
-from floodmark.core.doctor.server import TrackingFacts
 from floodmark.core.drift.proposals import CDC_DRIFT_WORDS, DriftWords, LivingInstance, RowsAtRisk
 from floodmark.core.position import LsnAbsence, Position, Version
 from floodmark.core.progress import SourceProgress
@@ -21,6 +20,7 @@ from floodmark.core.snapshot import (
     TableSnapshot,
 )
 from floodmark.core.upkeep import HOLD_MINUTES
+from floodmark.sources.change_tracking.doctor import TrackingFacts
 from floodmark.sources.sqlserver.driver import (
     CONTROL_TIMEOUT_SECONDS,
     SourceSession,

@@ -13,7 +13,7 @@ from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
 from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_STREAM, KindRules, LoadAdapters, SourceKind
 
 if TYPE_CHECKING:
-    from floodmark.core.doctor.server import DiagnosisInput, Finding
+    from floodmark.core.doctor import DiagnosisInput, Finding
     from floodmark.core.drift.proposals import DriftWords
     from floodmark.core.plan import TablePlan
     from floodmark.core.position import Position
@@ -125,7 +125,7 @@ class CompactKind(SourceKind):
         return SourceProgress({}, None)
 
     def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
-        from floodmark.core.doctor.tracking import diagnose_fleet
+        from floodmark.sources.compact.doctor import diagnose_fleet
         from floodmark.sources.compact.source import read_fleet_facts
 
         return diagnose_fleet(examined, read_fleet_facts(self.connection(), examined.settings.sources))

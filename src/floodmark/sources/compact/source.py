@@ -13,7 +13,6 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from floodmark.core.doctor.tracking import FleetFacts
 from floodmark.core.drift.proposals import CDC_DRIFT_WORDS, DriftWords, RowsAtRisk
 from floodmark.core.position import LsnAbsence, Position, Version
 from floodmark.core.schema import TableName
@@ -27,6 +26,7 @@ from floodmark.core.snapshot import (
     SourceWords,
     TableSnapshot,
 )
+from floodmark.sources.compact.doctor import FleetFacts
 from floodmark.sources.compact.reader import Fleet, is_fleet_quiet
 from floodmark.sources.compact.tables import DEVICE_COLUMN, DeviceTable, join_tables, read_device_tables, table_name
 from floodmark.sync.records import DriftFacts, TableDetails

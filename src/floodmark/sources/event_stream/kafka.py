@@ -14,8 +14,8 @@ from typing import Any
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from floodmark.core.doctor.stream import RemovalRules
 from floodmark.core.errors import ConfigError, FloodmarkError, SourceLoginError, SourceUnavailableError
+from floodmark.sources.event_stream.doctor import RemovalRules
 from floodmark.sources.event_stream.transport import (
     KafkaTopic,
     KeptMessages,

@@ -15,7 +15,7 @@ from floodmark.sources.sqlserver.kind import SqlServerKind
 if TYPE_CHECKING:
     from typing import Any
 
-    from floodmark.core.doctor.server import DiagnosisInput, Finding
+    from floodmark.core.doctor import DiagnosisInput, Finding
     from floodmark.core.drift.proposals import DriftWords
     from floodmark.core.plan import TablePlan
     from floodmark.core.position import Position
@@ -123,7 +123,7 @@ class EventStreamKind(SqlServerKind):
         return SourceProgress({}, None, unread=read_unread(self.connection().open_stream(), marks))
 
     def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
-        from floodmark.core.doctor.stream import diagnose_stream
+        from floodmark.sources.event_stream.doctor import diagnose_stream
         from floodmark.sources.event_stream.source import read_stream_facts
 
         instances = (table.instance for table in examined.snapshot.tables)
@@ -131,7 +131,7 @@ class EventStreamKind(SqlServerKind):
         return diagnose_stream(examined, read_stream_facts(self.connection(), tables, examined.marks))
 
     def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
-        from floodmark.core.doctor.stream import build_stream_grants
+        from floodmark.sources.event_stream.doctor import build_stream_grants
 
         return build_stream_grants(snapshot.database, login, settings.sources)
 

@@ -12,15 +12,6 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from floodmark.core.capture import Beat, bracket_table, insert_beat, literal, make_beats
-from floodmark.core.doctor.stream import (
-    OldestMessage,
-    ServerStream,
-    StreamedTable,
-    StreamFacts,
-    StreamGroup,
-    StreamRetention,
-    UnreadMessages,
-)
 from floodmark.core.drift.proposals import CDC_DRIFT_WORDS, DriftWords, RowsAtRisk
 from floodmark.core.errors import ConfigError
 from floodmark.core.position import LsnAbsence, Position, Version
@@ -38,6 +29,15 @@ from floodmark.core.snapshot import (
     Verdict,
 )
 from floodmark.sources.event_stream.change import LOWEST, end_of_commit
+from floodmark.sources.event_stream.doctor import (
+    OldestMessage,
+    ServerStream,
+    StreamedTable,
+    StreamFacts,
+    StreamGroup,
+    StreamRetention,
+    UnreadMessages,
+)
 from floodmark.sources.event_stream.epochs import (
     Epoch,
     LoadedCommit,

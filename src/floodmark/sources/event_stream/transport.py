@@ -13,9 +13,9 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 from fastavro import block_reader
 
 from floodmark.carried_file import path_of, read_file
-from floodmark.core.doctor.stream import RemovalRules
 from floodmark.core.errors import ConfigError, SourceDamagedError
 from floodmark.core.schema import Dataset, file_dataset, topic_dataset
+from floodmark.sources.event_stream.doctor import RemovalRules
 
 # --------------------------------------------------------------------------------------------------------------------
 # ``EventStream``: the messages of a topic. Adapters: ``capture_folder``, ``kafka_stream``.

@@ -18,12 +18,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from floodmark.carried_file import path_of, read_file
-from floodmark.core.doctor.server import find_truncated
 from floodmark.core.errors import ConfigError, FloodmarkError
 from floodmark.core.schema import TableName
 from floodmark.core.snapshot import DatabaseIdentity, Survey, SurveyedTable
 from floodmark.sources.sqlserver import errors
-from floodmark.sources.sqlserver.tables import Row, read_sql
+from floodmark.sources.sqlserver.tables import Row, find_truncated, read_sql
 
 if TYPE_CHECKING:
     import pyarrow as pa

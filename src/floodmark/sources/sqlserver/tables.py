@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -133,3 +134,28 @@ def net_changes_function(instance: str) -> str:
 def read_sql(name: str) -> str:
     """Return the text of ``<name>.sql``. Raises FileNotFoundError for a name that has no file."""
     return (Path(__file__).parent / "sql" / f"{name}.sql").read_text(encoding="utf-8")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The tables that a module of the database truncates.
+
+
+_COMMENT = re.compile(r"--[^\r\n]*|/\*.*?\*/", re.DOTALL)
+_PART = r"(?:\[(?:[^\]]|\]\])+\]|\"[^\"]+\"|[\w@$#]+)"
+_TRUNCATION = re.compile(rf"\bTRUNCATE\s+TABLE\s+({_PART}(?:\s*\.\s*{_PART})*)", re.IGNORECASE)
+_EACH_PART = re.compile(_PART)
+
+
+def find_truncated(definition: str, default_schema: str) -> frozenset[TableName]:
+    """Return the tables that a module truncates, as far as its own text shows it."""
+    found = set()
+    for match in _TRUNCATION.finditer(_COMMENT.sub(" ", definition)):
+        parts = [_unquoted(part) for part in _EACH_PART.findall(match[1])]
+        found.add(TableName(parts[-2] if len(parts) > 1 else default_schema, parts[-1]))
+    return frozenset(found)
+
+
+def _unquoted(part: str) -> str:
+    if part.startswith("["):
+        return part[1:-1].replace("]]", "]")
+    return part.strip('"')

@@ -23,7 +23,7 @@ from floodmark.cli.tables import (
     verification_remarks,
 )
 from floodmark.core.alert import Alert
-from floodmark.core.doctor.server import Finding, Grade
+from floodmark.core.doctor import Finding, Grade
 from floodmark.core.plan import AdvanceResult, LoadKind, PublishedTable, TableCounts
 from floodmark.core.position import Lsn
 from floodmark.core.schema import TableName

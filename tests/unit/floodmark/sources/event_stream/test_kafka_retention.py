@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from floodmark.core.doctor.stream import RemovalRules
+from floodmark.sources.event_stream.doctor import RemovalRules
 from floodmark.sources.event_stream.kafka import parse_rules
 
 DAY = {"retention.ms": "86400000", "retention.bytes": "-1", "cleanup.policy": "delete"}

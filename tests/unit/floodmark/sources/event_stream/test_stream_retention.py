@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from floodmark.core.doctor.server import DiagnosisInput, Finding, Grade
-from floodmark.core.doctor.stream import (
+from floodmark.core.doctor import DiagnosisInput, Finding, Grade
+from floodmark.sources.event_stream.doctor import (
     OldestMessage,
     RemovalRules,
     StreamRetention,

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from floodmark.core.capture import PlannedStop
-from floodmark.core.doctor.cdc import diagnose
-from floodmark.core.doctor.server import CdcFacts, DiagnosisInput, Finding, Grade, Jobs, ReadTable, build_grants, worst
+from floodmark.core.doctor import DiagnosisInput, Finding, Grade, worst
 from floodmark.core.planning import classify_tables
 from floodmark.core.position import Lsn, LsnAbsence
 from floodmark.core.schema import MAX_LENGTH, SourceColumn
 from floodmark.core.snapshot import WiderInstance
+from floodmark.sources.cdc.doctor import CdcFacts, Jobs, ReadTable, build_grants, diagnose
 from lsns import lsn
 from source_snapshots import NOON, ORDERS, instance, settings, snapshot, table_seen
 

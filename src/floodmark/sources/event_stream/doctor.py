@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from floodmark.core.capture import bracket, grant_select, literal
-from floodmark.core.doctor.server import (
+from floodmark.core.doctor import (
     DiagnosisInput,
     Finding,
     Grade,

@@ -6,16 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from floodmark.core.doctor.server import (
-    Finding,
-    Grade,
-    Hazards,
-    examine_database,
-    examine_table_hazards,
-    examine_taken_names,
-    find_truncated,
-)
+from floodmark.core.doctor import Finding, Grade
 from floodmark.core.schema import SourceColumn, TableName
+from floodmark.sources.cdc.doctor import Hazards, examine_database, examine_table_hazards, examine_taken_names
+from floodmark.sources.sqlserver.tables import find_truncated
 from source_snapshots import ORDERS, instance, table_seen
 
 SOUND = Hazards(has_schema=True, has_user=True, is_user_owner=True, accelerated_recovery=False, switchable={})

@@ -1,19 +1,18 @@
-"""The findings of ``doctor`` on sources with change tracking: SQL Server, and fleets of devices."""
+"""The findings of ``doctor`` on a source that is read by change tracking, and the rights that a login needs there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from floodmark.core.capture import bracket, bracket_table, grant_select
-from floodmark.core.doctor.server import (
-    SNAPSHOT_ON,
+from floodmark.core.doctor import (
     DiagnosisInput,
     Finding,
     Grade,
+    ServerFacts,
     ServerFindings,
-    TrackingFacts,
     create_user,
     examine_clock,
     examine_key,
@@ -27,6 +26,28 @@ from floodmark.core.position import format_duration
 from floodmark.core.schema import TableName
 from floodmark.core.settings import TableSettings
 from floodmark.core.snapshot import TableSnapshot, Validity, Verdict
+
+SNAPSHOT_ON = 1
+"""In ``snapshot_isolation_state``: transactions may use SNAPSHOT. 0 is off, 2 and 3 are on the way to off and to on."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingFacts(ServerFacts):
+    """The facts about a database with change tracking."""
+
+    retention_minutes: int | None
+    """None where change tracking is off."""
+    cleans_up: bool
+    """AUTO_CLEANUP."""
+    allows_snapshot: int
+    """``snapshot_isolation_state`` of the database."""
+    oldest_seconds: int | None
+    """The age of the oldest commit that is still recorded; None where there is none, or the login may not see it."""
+    sees_policies: bool = True
+    """Whether security policies that do not appear in the catalog do not exist."""
+    truncating: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
+    """The modules that truncate a table."""
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # The minimum rights of a login at a source with change tracking, as a script for its DBA.
@@ -208,74 +229,3 @@ def _fix_of_verdict(settings: TableSettings, validity: Validity, examined: Diagn
         first = "" if examined.snapshot.cdc_enabled else f"{ENABLE_DATABASE} "
         return f"{first}{enable} {grant_tracking(name, facts.user)} The table needs a primary key."
     return validity.hint
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The findings of ``doctor`` on a fleet of devices (docs/reference/edge.md).
-
-
-_LISTED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class FleetFacts:
-    """The facts about the files of a fleet."""
-
-    name: str
-    """The paths of the fleet."""
-    devices: int
-    is_shipped: bool
-    unreadable: Mapping[str, str] = field(default_factory=dict)
-    """By device, why its file cannot be read."""
-    not_writable: Sequence[str] = ()
-    """Devices whose file or folder may not be written."""
-    doubled: Sequence[str] = ()
-    """Devices with several files."""
-    untracked: Mapping[TableName, Sequence[str]] = field(default_factory=dict)
-    """By table, the readable devices that do not track it."""
-
-
-def diagnose_fleet(examined: DiagnosisInput, facts: FleetFacts) -> tuple[Finding, ...]:
-    """Return the findings: the files first, then the tables in the order of the configuration."""
-    found = [Finding(grade, check, facts.name, text, fix) for grade, check, text, fix in _examine_files(facts)]
-    for settings, validity, seen in zip(
-        examined.settings.tables, examined.validities, examined.snapshot.tables, strict=True
-    ):
-        missing = facts.untracked.get(settings.source, ())
-        tracking = facts.devices - len(facts.unreadable) - len(missing)
-        feed = f"tracked by {tracking} of {facts.devices} devices" if seen.instance else ""
-        found.extend(examine_verdict(settings, validity, feed, validity.hint))
-        if seen.instance is None:
-            continue
-        if missing:
-            text = f"{_some(missing)} do not track it: they are left out."
-            fix = "ChangeTracking.enable_tracking on the device."
-            found.append(Finding(Grade.PROBLEM, "tracking", str(settings.source), text, fix))
-        found.extend(examine_key(settings, seen.instance))
-        found.extend(examine_types(settings, seen.instance))
-    return tuple(found)
-
-
-def _examine_files(facts: FleetFacts) -> Iterator[tuple[Grade, str, str, str]]:
-    kind = "shipped copies, which are only read" if facts.is_shipped else "the devices' own files"
-    if facts.devices:
-        yield Grade.GOOD, "files", f"{facts.devices} devices; {kind}.", ""
-    else:
-        yield Grade.PROBLEM, "files", "there is no file of a device.", "Mount the folder, or correct the path."
-    if facts.unreadable:
-        why = next(iter(facts.unreadable.values()))
-        text = f"the files of {_some(list(facts.unreadable))} cannot be read; of the first: {why}."
-        yield Grade.PROBLEM, "files", text, "Copy them from the devices again, or let Floodmark's user read them."
-    if facts.doubled:
-        text = f"{_some(facts.doubled)} have several files: they are left out."
-        yield Grade.PROBLEM, "files", text, "Give each device a file name of its own."
-    if facts.not_writable:
-        text = f"the files of {_some(facts.not_writable)}, or their folders, may not be written: no receipt can be."
-        fix = "Let Floodmark's user write them, or ship copies (shipped: true in the connection's extra)."
-        yield Grade.PROBLEM, "permissions", text, fix
-
-
-def _some(devices: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
-    more = len(devices) - _LISTED
-    return ", ".join(devices[:_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from floodmark.core.doctor.server import DiagnosisInput, Finding, Grade, TrackingFacts, worst
-from floodmark.core.doctor.tracking import diagnose_tracking
+from floodmark.core.doctor import DiagnosisInput, Finding, Grade, worst
 from floodmark.core.planning import classify_tables
+from floodmark.sources.change_tracking.doctor import TrackingFacts, diagnose_tracking
 from source_snapshots import NOON, ORDERS, instance, settings, snapshot, table_seen
 
 FACTS = TrackingFacts(

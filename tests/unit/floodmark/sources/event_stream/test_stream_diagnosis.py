@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from floodmark.core.doctor.server import DiagnosisInput, Finding, Grade, worst
-from floodmark.core.doctor.stream import (
+from floodmark.core.doctor import DiagnosisInput, Finding, Grade, worst
+from floodmark.core.planning import classify_tables
+from floodmark.sources.event_stream.doctor import (
     RemovalRules,
     ServerStream,
     StreamedTable,
@@ -18,7 +19,6 @@ from floodmark.core.doctor.stream import (
     StreamRetention,
     diagnose_stream,
 )
-from floodmark.core.planning import classify_tables
 from source_snapshots import NOON, ORDERS, instance, settings, snapshot, table_seen
 
 TABLE = instance().identity.object_id

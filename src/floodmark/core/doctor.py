@@ -1,0 +1,286 @@
+"""The findings of ``doctor``: their grades, and those that no kind of source has for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import IntEnum
+
+from floodmark.core.capture import PlannedStop, bracket, literal
+from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
+from floodmark.core.plan import check_net
+from floodmark.core.planning import grant_unmask, list_masked, with_key
+from floodmark.core.schema import TableName
+from floodmark.core.settings import PipelineSettings, SecurityFiltered, TableSettings
+from floodmark.core.snapshot import CaptureInstance, MemberMark, SourceSnapshot, TableSnapshot, Validity, Verdict
+from floodmark.core.types import warehouse_type
+from floodmark.core.verdicts import INCIDENTS
+
+# --------------------------------------------------------------------------------------------------------------------
+# A finding of ``doctor``, and its grade.
+
+
+class Grade(IntEnum):
+    """The severity of a finding: the greater, the worse."""
+
+    GOOD = 0
+    NOTE = 1
+    """Something to know, or something that cannot be seen."""
+    RISK = 2
+    """It works now, and will fail or lose something one day."""
+    PROBLEM = 3
+    """The pipeline cannot run, or not correctly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The answer of one check."""
+
+    grade: Grade
+    check: str
+    """The name of the check."""
+    subject: str
+    """A table or the database."""
+    text: str
+    fix: str = ""
+    """T-SQL or a step; "" where nothing has to be done."""
+
+
+def worst(findings: tuple[Finding, ...]) -> Grade:
+    """Return the worst grade, GOOD without findings."""
+    return max((finding.grade for finding in findings), default=Grade.GOOD)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The checks of ``doctor`` on the engine and the warehouse: who can read passwords, and which texts are stored.
+
+
+ENCODING = "UTF8"
+NEW_DATABASE = (
+    "Create a database for the warehouse with CREATE DATABASE <name> ENCODING 'UTF8' TEMPLATE template0, and connect "
+    "to it. PostgreSQL cannot change the encoding of a database, and any other cannot store every text of SQL Server."
+)
+_LOCAL = "local"
+_ENCRYPTING = ("spark.authenticate", "spark.network.crypto.enabled")
+
+
+def examine_server(url: str, *, is_loopback: bool, has_tls: bool) -> Iterator[Finding]:
+    """Yield the finding on a Spark Connect server. The tasks carry the connections of source and warehouse to it."""
+    if is_loopback or has_tls:
+        how = "encrypted" if has_tls else "on this machine"
+        yield Finding(Grade.GOOD, "spark", url, f"the connection to the server, which carries passwords, is {how}.")
+    else:
+        yield Finding(
+            Grade.NOTE,
+            "spark",
+            url,
+            "the server receives the passwords of source and warehouse with each load, in clear.",
+            "Put a proxy with TLS in front of it, and set use_ssl in the Spark connection's extra.",
+        )
+
+
+def examine_engine(master: str, conf: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the finding on a Spark master. conf: the properties that the Spark connection sets.
+
+    Reading and staging happen in the executors, with the connections of source and warehouse, which travel inside the
+    tasks. What the cluster's own configuration says is not known here.
+    """
+    if master.startswith(_LOCAL):
+        yield Finding(Grade.GOOD, "spark", master, "Spark runs on the machine of the task.")
+    elif all(conf.get(name) == "true" for name in _ENCRYPTING):
+        yield Finding(Grade.GOOD, "spark", master, "the tasks, which carry passwords, are encrypted on the network.")
+    else:
+        yield Finding(
+            Grade.NOTE,
+            "spark",
+            master,
+            "its executors receive the passwords of source and warehouse with their tasks: in clear, unless the "
+            "cluster encrypts its network.",
+            "Set spark.authenticate and spark.network.crypto.enabled to true in the Spark connection's conf or in the "
+            "cluster's configuration.",
+        )
+
+
+def examine_encoding(encoding: str) -> Finding:
+    """Return the finding on the encoding of the warehouse's database."""
+    text = f"the database of the warehouse has the encoding {encoding}."
+    if encoding == ENCODING:
+        return Finding(Grade.GOOD, "encoding", "warehouse", text)
+    return Finding(Grade.PROBLEM, "encoding", "warehouse", text, NEW_DATABASE)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The facts about a server that ``doctor`` reads in addition to a snapshot. None: the login may not see it.
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """The facts about a server and a database that each kind of source needs."""
+
+    product_version: str
+    engine_edition: int
+    database: str
+    user: str
+    is_db_owner: bool
+    may_view_state: bool
+    taken_at_utc: datetime
+    utc_offset_minutes: int
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The part of a diagnosis that is the same for each kind of SQL Server: encryption and clock of a server.
+
+
+_SKEW_SECONDS = 60
+_ONE_DAY_MINUTES = 24 * 60
+_RUNS_WITHIN_RETENTION = 3
+
+ServerFindings = Iterator[tuple[Grade, str, str, str]]
+"""Findings about the server or the database: grade, check, text and fix."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosisInput:
+    """All that a diagnosis is made from, besides the facts about the server."""
+
+    settings: PipelineSettings
+    snapshot: SourceSnapshot
+    validities: tuple[Validity, ...]
+    encrypt: str
+    """Of the connection."""
+    trusts_any: bool
+    """Whether the connection trusts any certificate."""
+    interval: timedelta | None
+    """The longest time between two runs; None on demand."""
+    now_utc: datetime
+    """The time of this machine when the facts were read."""
+    planned_stop: PlannedStop | None = None
+    """The planned stop of the capture job that is in effect."""
+    freshness: timedelta = timedelta(0)
+    """How late rows may be in the warehouse."""
+    marks: Mapping[TableName, Sequence[MemberMark]] = field(default_factory=dict)
+    """Where the members of tables were read to, as far as the ledger shows it."""
+
+    @property
+    def needed_minutes(self) -> int:
+        """Return the retention that survives a day without runs, and a few failed ones."""
+        interval = self.interval or timedelta(0)
+        runs_minutes = max(interval, self.freshness).total_seconds() / 60 * _RUNS_WITHIN_RETENTION
+        return max(_ONE_DAY_MINUTES, round(runs_minutes))
+
+
+def examine_tls(examined: DiagnosisInput) -> ServerFindings:
+    """Yield the finding on the encryption of the connection."""
+    if examined.encrypt == "no":
+        yield Grade.RISK, "tls", "the connection is not encrypted.", 'Set "encrypt": "yes" in the connection\'s extra.'
+    elif examined.trusts_any:
+        yield (
+            Grade.RISK,
+            "tls",
+            "the connection is encrypted, but any certificate is trusted.",
+            'Name the authority as "ca_file" and remove "trust_server_certificate" from the connection\'s extra.',
+        )
+    else:
+        yield Grade.GOOD, "tls", f"encrypted ({examined.encrypt}), and the certificate is checked.", ""
+
+
+def examine_clock(examined: DiagnosisInput, facts: ServerFacts, *, instead: str = "") -> ServerFindings:
+    """Yield the findings on the clock of the server. instead: what names a moment where a local time is ambiguous."""
+    offset = facts.utc_offset_minutes
+    skew = (facts.taken_at_utc - examined.now_utc).total_seconds()
+    if abs(skew) > _SKEW_SECONDS:
+        yield (
+            Grade.RISK,
+            "clock",
+            f"the server's clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} this machine's.",
+            "Synchronise both by NTP; lag and retention are measured by the server's clock.",
+        )
+    sign, minutes = ("+" if offset >= 0 else "-"), abs(offset)
+    zone = f"UTC{sign}{minutes // 60:02}:{minutes % 60:02}"
+    if offset:
+        yield (
+            Grade.NOTE,
+            "time zone",
+            f"the server's clock is {zone} now: commit times are local, and one hour a year may repeat.",
+            f"Run the server's machine in UTC{instead}.",
+        )
+    else:
+        yield Grade.GOOD, "time zone", f"the server's clock is {zone} now.", ""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The checks of ``doctor`` on one table that are the same for each kind of source: key, columns, and the view of the
+# login.
+
+
+def examine_verdict(settings: TableSettings, validity: Validity, feed: str, fix: str) -> Iterator[Finding]:
+    """Yield the finding on the verdict.
+
+    feed: what is read, "" where the table has none. fix: the statements that make it readable.
+    """
+    subject = str(settings.source)
+    if validity.verdict in INCIDENTS:
+        check = "permissions" if validity.verdict is Verdict.NO_PERMISSION else "instance"
+        yield Finding(Grade.PROBLEM, check, subject, validity.cause, fix)
+    elif feed:
+        # Without the ledger, it is unknown what has been read: every table counts as not started here.
+        state = "can be read" if validity.verdict is Verdict.NOT_STARTED else validity.verdict.value
+        yield Finding(Grade.GOOD, "instance", subject, f"{feed}: {state}.")
+
+
+def create_user(login: str) -> str:
+    """Return the statement that creates the user of a login where there is none."""
+    name = bracket(login)
+    return f"IF DATABASE_PRINCIPAL_ID({literal(login)}) IS NULL CREATE USER {name} FOR LOGIN {name};"
+
+
+def examine_key(settings: TableSettings, instance: CaptureInstance) -> Iterator[Finding]:
+    """Yield the finding on the columns by which rows are merged."""
+    subject = str(settings.source)
+    try:
+        found = with_key(settings, instance)
+    except NoKeyError as error:
+        yield Finding(Grade.PROBLEM, "key", subject, error.message, error.hint)
+    else:
+        yield Finding(Grade.GOOD, "key", subject, f"rows are merged by ({', '.join(found.table.key)}).")
+
+
+def refused_net(settings: TableSettings, instance: CaptureInstance) -> FloodmarkError | None:
+    """Return why the source's net changes cannot be merged, None where they can."""
+    try:
+        check_net(settings, with_key(settings, instance), instance.table.key)
+    except NoKeyError:  # found by examine_key
+        return None
+    except ConfigError as error:
+        return error
+    return None
+
+
+def examine_types(settings: TableSettings, instance: CaptureInstance) -> Iterator[Finding]:
+    """Yield a finding on each column of a type that cannot be carried."""
+    subject = str(settings.source)
+    for column in instance.table.stored_columns:
+        try:
+            warehouse_type(instance.table, column, settings.temporal)
+        except FloodmarkError as error:
+            yield Finding(Grade.PROBLEM, "types", subject, error.message, error.hint)
+
+
+def examine_view(settings: TableSettings, table_snapshot: TableSnapshot, user: str) -> Iterator[Finding]:
+    """Yield the findings on values and rows that the source hides from the login."""
+    subject = str(settings.source)
+    if masked := list_masked(table_snapshot):
+        text = f"the login reads masks in place of the values of {', '.join(masked)}: the table is not loaded."
+        fix = grant_unmask(settings.source, bracket(user))
+        yield Finding(Grade.PROBLEM, "masked columns", subject, text, fix)
+    if not table_snapshot.filters:
+        return
+    policies = ", ".join(table_snapshot.filters)
+    if settings.security_filtered is SecurityFiltered.ACCEPT:
+        text = f"security policy {policies} filters its rows, as accepted: loads read what the login may see."
+        yield Finding(Grade.NOTE, "security policy", subject, text, "Expect differences from floodmark verify.")
+    else:
+        text = f"security policy {policies} filters its rows: the table is not loaded."
+        fix = "Let the login see all rows in the policy's predicate, or set security_filtered: accept for the table."
+        yield Finding(Grade.PROBLEM, "security policy", subject, text, fix)
