@@ -13,13 +13,12 @@ import pytest
 from emulated_stream import EmulatedStream, emulated_stream
 from emulator_process import Emulator, running_emulator
 from floodmark.core.alerts import HEARTBEAT_MISSING
-from floodmark.core.capture import HeartbeatSettings, grant_beats, make_beats
+from floodmark.core.capture import HeartbeatSettings
 from floodmark.core.errors import ConfigError, FloodmarkError
 from floodmark.core.schema import TableName
 from floodmark.core.settings import TableSettings
 from floodmark.postgres.session import WarehouseConnection
-from floodmark.sources.event_stream.source import StreamBeats
-from floodmark.sync.upkeep import keep_heartbeat
+from floodmark.sources.event_stream.beats import StreamBeats, grant_beats, keep_heartbeat, make_beats
 from open_alerts import OpenAlerts
 from stream_rig import PIPELINE
 

@@ -39,6 +39,7 @@ from floodmark.core.position import Interval, Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.snapshot import Validity, Verdict
 from floodmark.orchestration import tasks
+from floodmark.sources.cdc.kind import CdcKind
 from floodmark.sync.window import OpenResult
 from lsns import lsn
 
@@ -102,6 +103,7 @@ class World:
             ledger=SimpleNamespace(windows=self.ledger, kept_sessions=nullcontext),
             warehouse=SimpleNamespace(windows=lambda: None),
             settings=settings,
+            source=CdcKind("shop"),
         )
 
     def advance(self) -> None:

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING
 from croniter import croniter  # type: ignore[import-untyped]
 
 from floodmark.app.upkeep import find_table_settings, likely_stop
-from floodmark.core.capture import grant_beats
-from floodmark.core.doctor import DiagnosisInput, Finding, Grade, examine_encoding, examine_engine, examine_server
-from floodmark.core.errors import CdcNotEnabledError, ConfigError, FloodmarkError, OperatorError, SourcePermissionError
+from floodmark.core.doctor import DiagnosisInput, Finding, examine_encoding, examine_engine, examine_server
+from floodmark.core.errors import ConfigError, FloodmarkError, OperatorError
 from floodmark.core.planning import classify_tables, pinned_instances
-from floodmark.core.position import format_duration
 from floodmark.wiring.adapters import wire, wire_ledger, wire_source
 from floodmark.wiring.connections import spark_target
 
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from floodmark.app.upkeep import AppContext
-    from floodmark.config.sections import HeartbeatConfig
     from floodmark.core.schema import TableName
     from floodmark.core.snapshot import DatabaseIdentity, MemberMark
     from floodmark.wiring.adapters import PipelineWiring
@@ -44,7 +41,6 @@ def examine_source(app: AppContext, pipeline: str) -> tuple[Finding, ...]:
     not examine the warehouse's encoding, and of a stream it does not know what was read.
     """
     wiring = wire(app.config, pipeline)
-    capture = app.config.source_of(pipeline).capture
     now = datetime.now(UTC)
     stop = likely_stop(app, pipeline, now)
     now_utc = now.replace(tzinfo=None)
@@ -60,18 +56,16 @@ def examine_source(app: AppContext, pipeline: str) -> tuple[Finding, ...]:
             now_utc,
             stop,
             timedelta(seconds=wiring.freshness_seconds),
-            _likely_marks(wiring),
-        )
+        ),
+        lambda: _likely_marks(wiring),
     )
     spark = spark_target()
     if spark.server:
         engine = examine_server(spark.master, is_loopback=spark.is_loopback, has_tls=spark.has_tls)
     else:
         engine = examine_engine(spark.master, spark.conf)
-    found = (*found, *engine, *_examine_warehouse(wiring))
-    if capture is not None and capture.heartbeat is not None:
-        return (*found, _examine_heartbeat(wiring, capture.heartbeat))
-    return (*found, *_examine_beats(wiring, app.config.source_of(pipeline).heartbeat))
+    heartbeat = wiring.source.examine_heartbeat(wiring.settings.source_name, app.config.source_of(pipeline).beat_table)
+    return (*found, *engine, *_examine_warehouse(wiring), *heartbeat)
 
 
 def _examine_warehouse(wiring: PipelineWiring) -> Iterator[Finding]:
@@ -81,47 +75,11 @@ def _examine_warehouse(wiring: PipelineWiring) -> Iterator[Finding]:
 
 
 def _likely_marks(wiring: PipelineWiring) -> Mapping[TableName, Sequence[MemberMark]]:
-    """Return where tables of a stream were read to; nothing where the ledger cannot be read, or there is none yet."""
-    if not wiring.source.stream_conn_id:
-        return {}
+    """Return where tables were read to; nothing where the ledger cannot be read, or there is none yet."""
     try:
         return wiring.ledger.windows().list_marks(wiring.settings.name)
     except FloodmarkError:
         return {}
-
-
-def _examine_heartbeat(wiring: PipelineWiring, table: TableName) -> Finding:
-    try:
-        found = wiring.source.jobs().read_heartbeat(table)
-    except CdcNotEnabledError as error:
-        return Finding(Grade.PROBLEM, "heartbeat", str(table), error.message, error.hint)
-    except SourcePermissionError as error:
-        return Finding(
-            Grade.NOTE, "heartbeat", str(table), f"the heartbeat cannot be read: {error.message}", error.hint
-        )
-    return Finding(Grade.GOOD, "heartbeat", str(table), f"the table exists, with beat {found.beat}.", "")
-
-
-def _examine_beats(wiring: PipelineWiring, heartbeat: HeartbeatConfig | None) -> Iterator[Finding]:
-    """Yield the finding on the heartbeat of a stream: none for a source without a stream."""
-    if not wiring.source.stream_conn_id:
-        return
-    if heartbeat is None:
-        text = "the source has no heartbeat: a server that no longer streams is taken for one without changes."
-        yield Finding(Grade.NOTE, "heartbeat", wiring.settings.source_name, text, "Set one: see docs/event_streams.md.")
-        return
-    table = heartbeat.table
-    try:
-        beat = wiring.source.beats().read_beat(table)
-    except FloodmarkError as error:
-        yield Finding(Grade.PROBLEM, "heartbeat", str(table), error.message, error.hint)
-        return
-    if beat.may_write:
-        words = f"beat {beat.number} was written {format_duration(beat.age_seconds)} ago."
-        yield Finding(Grade.GOOD, "heartbeat", str(table), words, "")
-    else:
-        fix = grant_beats(table, "<login>")
-        yield Finding(Grade.PROBLEM, "heartbeat", str(table), "the login may not update the table.", fix)
 
 
 def longest_interval(schedule: str | None, after: datetime) -> timedelta | None:
@@ -141,9 +99,7 @@ def write_grants(app: AppContext, pipeline: str, login: str) -> str:
     wiring = wire(app.config, pipeline)
     pinned = pinned_instances(wiring.settings, {})
     snapshot = wiring.source.snapshots().read_snapshot(wiring.settings.sources, pinned)
-    script = wiring.source.build_grants(login, wiring.settings, snapshot)
-    heartbeat = app.config.heartbeat_of(pipeline)
-    return script if heartbeat is None else f"{script}{grant_beats(heartbeat.table, login)}\n"
+    return wiring.source.build_grants(login, wiring.settings, snapshot, app.config.heartbeat_of(pipeline))
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from floodmark.app.upkeep import current_stop, drift_watch, parse_table
 from floodmark.core.alert import Alert, build_raised_message
 from floodmark.core.alerts import (
-    HEARTBEAT_MISSING,
     LAG,
     LOAD_RUN_FAILED,
     RUN_FAILED,
@@ -46,7 +45,6 @@ from floodmark.sync.repair import (
     update_left_out,
     update_quarantined,
 )
-from floodmark.sync.upkeep import keep_heartbeat
 from floodmark.sync.window import OpenResult
 from floodmark.wiring.adapters import wire, wire_channels, wire_ledger
 
@@ -293,22 +291,12 @@ def close_run(app: AppContext, pipeline: str, result: AdvanceResult | None = Non
 
     stopped: a table is left out of windows, so that the run will fail.
     """
-    with wire(app.config, pipeline).ledger.kept_sessions():
+    wiring = wire(app.config, pipeline)
+    with wiring.ledger.kept_sessions():
         _end_alerts(app, pipeline, stopped=stopped)
-        _keep_heartbeat(app, pipeline)
+        wiring.source.keep_heartbeat(pipeline, app.config.heartbeat_of(pipeline), wiring.ledger.windows, app.alerts())
         _delete_old_windows(app, pipeline)
         measure_run(app, pipeline, result)
-
-
-def _keep_heartbeat(app: AppContext, pipeline: str) -> None:
-    alerts, settings = app.alerts(), app.config.heartbeat_of(pipeline)
-    if app.config.source_of(pipeline).stream_conn_id is None:
-        return
-    if settings is None:
-        alerts.end_alerts(HEARTBEAT_MISSING, pipeline)
-        return
-    wiring = wire(app.config, pipeline)
-    keep_heartbeat(pipeline, settings, beats=wiring.source.beats(), ledger=wiring.ledger.windows(), alerts=alerts)
 
 
 def _delete_old_windows(app: AppContext, pipeline: str) -> None:

@@ -40,6 +40,7 @@ from floodmark.config.sections import (
 )
 from floodmark.core.capture import HeartbeatSettings
 from floodmark.core.errors import ConfigError
+from floodmark.core.schema import TableName
 from floodmark.core.settings import (
     DEFAULT_LOB_BATCH_BYTES,
     DEFAULT_MAX_READS,
@@ -177,6 +178,11 @@ class SourceConfig(_Frozen):
             if getattr(self, key) is None:
                 raise ValueError(f"a source of kind {self.kind} needs {key}, {words}")
         return self
+
+    @property
+    def beat_table(self) -> TableName | None:
+        """Return the heartbeat table of the capture job or of the stream."""
+        return self.heartbeat.table if self.heartbeat else self.capture.heartbeat if self.capture else None
 
 
 class WarehouseConfig(_Frozen):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
 
@@ -11,9 +11,8 @@ from floodmark.core.capture import PlannedStop, bracket, literal
 from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
 from floodmark.core.plan import check_net
 from floodmark.core.planning import grant_unmask, list_masked, with_key
-from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, SecurityFiltered, TableSettings
-from floodmark.core.snapshot import CaptureInstance, MemberMark, SourceSnapshot, TableSnapshot, Validity, Verdict
+from floodmark.core.snapshot import CaptureInstance, SourceSnapshot, TableSnapshot, Validity, Verdict
 from floodmark.core.types import warehouse_type
 from floodmark.core.verdicts import INCIDENTS
 
@@ -159,8 +158,6 @@ class DiagnosisInput:
     """The planned stop of the capture job that is in effect."""
     freshness: timedelta = timedelta(0)
     """How late rows may be in the warehouse."""
-    marks: Mapping[TableName, Sequence[MemberMark]] = field(default_factory=dict)
-    """Where the members of tables were read to, as far as the ledger shows it."""
 
     @property
     def needed_minutes(self) -> int:

@@ -16,6 +16,7 @@ from floodmark.core.errors import ConfigError
 from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
 
 if TYPE_CHECKING:
+    from floodmark.core.capture import HeartbeatSettings
     from floodmark.core.doctor import DiagnosisInput, Finding
     from floodmark.core.drift.proposals import DriftWords
     from floodmark.core.plan import TablePlan
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from floodmark.core.schema import Dataset, TableName
     from floodmark.core.settings import PipelineSettings
     from floodmark.core.snapshot import MemberMark, SourceSnapshot
+    from floodmark.postgres.ledger.ledger import PostgresLedger
     from floodmark.sources.cdc.operations import SqlServerJobs, SqlServerRetention
     from floodmark.sources.cdc.source import SqlServerInstances
-    from floodmark.sources.event_stream.source import StreamBeats
+    from floodmark.sync.alerts import Alerts
     from floodmark.sync.ports import OpenCut, OpenReader, OpenShared, PlanParts, Source
     from floodmark.sync.records import DriftSource
     from floodmark.sync.replay import ReplaySource
@@ -193,21 +195,31 @@ class SourceKind(ABC):
         """Return the control of the cleanup job."""
         raise self._lacks("there is no cleanup job")
 
-    def beats(self) -> StreamBeats:
-        """Return the heartbeat table of a stream."""
-        raise self._lacks("there is no stream")
-
     def read_state(self, table: TableName, name: str | None) -> str:
         """Return a state of SSIS from the table that has it. name: None for the only one."""
         raise self._lacks("there is no state of SSIS")
 
     @abstractmethod
-    def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
-        """Return the findings on the source and its tables."""
+    def diagnose(self, examined: DiagnosisInput, read_marks: Callable[[], Marks]) -> tuple[Finding, ...]:
+        """Return the findings on the source and its tables.
+
+        read_marks: returns where the members of tables were read to, as far as the ledger shows it.
+        """
+
+    def examine_heartbeat(self, source: str, table: TableName | None) -> Iterable[Finding]:
+        """Return the finding on the heartbeat of a source. table: that of its heartbeat; None: it has none."""
+        return ()
+
+    def keep_heartbeat(  # noqa: B027  (most kinds have none)
+        self, pipeline: str, settings: HeartbeatSettings | None, ledger: Callable[[], PostgresLedger], alerts: Alerts
+    ) -> None:
+        """Keep the heartbeat of a stream at the end of a run. settings: None where it has none."""
 
     @abstractmethod
-    def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
-        """Return the script that grants a login the rights for the tables of a pipeline.
+    def build_grants(
+        self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot, heartbeat: HeartbeatSettings | None
+    ) -> str:
+        """Return the script that grants a login the rights for the tables of a pipeline, and for its heartbeat.
 
         snapshot: what the login of the connection sees of them.
         """

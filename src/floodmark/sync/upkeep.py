@@ -1,4 +1,4 @@
-"""The upkeep of a source: its capture schedule, its heartbeat, its lag, its retention."""
+"""The upkeep of a source: its capture schedule, its lag, its retention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from floodmark.core.alerts import (
     CHANGE_TABLES_LARGE,
     EXHAUSTED,
-    HEARTBEAT_MISSING,
     LAGGING,
     LOW,
     NOT_ALIVE,
@@ -19,14 +18,13 @@ from floodmark.core.alerts import (
     STOP_ENDED,
     capture_lagging,
     change_tables_large,
-    heartbeat_missing,
     not_alive,
     not_running,
     retention_exhausted,
     retention_low,
     stop_ended,
 )
-from floodmark.core.capture import CaptureJobStatus, HeartbeatSettings, PlannedStop, judge_beat
+from floodmark.core.capture import CaptureJobStatus, PlannedStop
 from floodmark.core.errors import (
     CaptureStoppedError,
     CdcNotEnabledError,
@@ -55,10 +53,9 @@ from floodmark.core.verdicts import Heartbeat, Liveness, judge_liveness
 from floodmark.sync.alerts import Alerts
 
 if TYPE_CHECKING:
-    from floodmark.postgres.ledger.ledger import PostgresLedger, PostgresUpkeepLedger
+    from floodmark.postgres.ledger.ledger import PostgresUpkeepLedger
     from floodmark.postgres.ledger.status import PostgresMarkLedger
     from floodmark.sources.cdc.operations import SqlServerJobs, SqlServerRetention
-    from floodmark.sources.event_stream.source import StreamBeats
 
 _LOG = logging.getLogger(__name__)
 
@@ -194,38 +191,6 @@ def _report_liveness(source: str, step: Step, liveness: Liveness, alerts: Alerts
         alerts.raise_alert(not_alive(source, str(liveness)))
     elif liveness.alive:
         alerts.end_alerts(NOT_ALIVE, source)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# A stream to which the server no longer writes: each run then finds nothing to read, and none fails.
-#
-# So the end of each run checks that the last beat has arrived, and writes the next one.
-
-
-def keep_heartbeat(
-    pipeline: str, settings: HeartbeatSettings, *, beats: StreamBeats, ledger: PostgresLedger, alerts: Alerts
-) -> None:
-    """Raise or end the alert about the heartbeat, and write the next beat where it is due.
-
-    A heartbeat that cannot be read or written never fails the run. Nothing is judged before the first load of the
-    table, and while it is left out of windows, of which there is another alert.
-    """
-    try:
-        # The source first: the moments between the two queries then count as waiting, never as an arrival.
-        beat = beats.read_beat(settings.table)
-        arrived_seconds = ledger.seconds_since_change(pipeline, settings.table)
-        is_left_out = any(each.table == settings.table for each in ledger.list_stopped(pipeline))
-        if arrived_seconds is None or is_left_out:
-            return
-        pulse = judge_beat(settings, beat, arrived_seconds)
-        if pulse.is_late:
-            alerts.raise_alert(heartbeat_missing(pipeline, settings, beat.number, pulse.waited_seconds))
-        elif pulse.has_arrived:
-            alerts.end_alerts(HEARTBEAT_MISSING, pipeline)
-        if pulse.is_due:
-            beats.write_beat(settings.table)
-    except FloodmarkError as error:
-        _LOG.warning("Pipeline %s has no heartbeat: %s", pipeline, error)
 
 
 # --------------------------------------------------------------------------------------------------------------------

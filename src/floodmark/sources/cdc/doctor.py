@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from floodmark.core.capture import AZURE, AZURE_SQL_DATABASE, bracket, disable_instance, enable_table, grant_select
 from floodmark.core.doctor import (
@@ -22,10 +23,14 @@ from floodmark.core.doctor import (
     examine_view,
     refused_net,
 )
+from floodmark.core.errors import CdcNotEnabledError, SourcePermissionError
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import NetSource, PipelineSettings, TableSettings
 from floodmark.core.snapshot import CaptureInstance, SourceSnapshot, TableSnapshot, Validity, Verdict, WiderInstance
+
+if TYPE_CHECKING:
+    from floodmark.sources.cdc.operations import SqlServerJobs
 
 # --------------------------------------------------------------------------------------------------------------------
 # The facts about a database with CDC. None: the login may not see it.
@@ -439,6 +444,19 @@ def _jobs(examined: DiagnosisInput, facts: CdcFacts) -> ServerFindings:
         )
     else:
         yield Grade.GOOD, "capture job", "it is running.", ""
+
+
+def examine_heartbeat(jobs: SqlServerJobs, table: TableName) -> Finding:
+    """Return the finding on the heartbeat of the capture job."""
+    try:
+        found = jobs.read_heartbeat(table)
+    except CdcNotEnabledError as error:
+        return Finding(Grade.PROBLEM, "heartbeat", str(table), error.message, error.hint)
+    except SourcePermissionError as error:
+        return Finding(
+            Grade.NOTE, "heartbeat", str(table), f"the heartbeat cannot be read: {error.message}", error.hint
+        )
+    return Finding(Grade.GOOD, "heartbeat", str(table), f"the table exists, with beat {found.beat}.", "")
 
 
 def _retention(examined: DiagnosisInput, facts: CdcFacts) -> ServerFindings:

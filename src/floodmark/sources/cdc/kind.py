@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -10,6 +10,7 @@ from floodmark.sources.kind import NO_STREAM, KindRules, LoadAdapters
 from floodmark.sources.sqlserver.kind import SqlServerKind
 
 if TYPE_CHECKING:
+    from floodmark.core.capture import HeartbeatSettings
     from floodmark.core.doctor import DiagnosisInput, Finding
     from floodmark.core.drift.proposals import DriftWords
     from floodmark.core.position import Position
@@ -98,13 +99,20 @@ class CdcKind(SqlServerKind):
 
         return read_progress(self.database(), watermarks)
 
-    def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
+    def diagnose(self, examined: DiagnosisInput, read_marks: Callable[[], Marks]) -> tuple[Finding, ...]:
         from floodmark.sources.cdc.doctor import diagnose
         from floodmark.sources.cdc.source import read_facts
 
         return diagnose(examined, read_facts(self.database()))
 
-    def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
+    def examine_heartbeat(self, source: str, table: TableName | None) -> Iterable[Finding]:
+        from floodmark.sources.cdc.doctor import examine_heartbeat
+
+        return () if table is None else (examine_heartbeat(self.jobs(), table),)
+
+    def build_grants(
+        self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot, heartbeat: HeartbeatSettings | None
+    ) -> str:
         from floodmark.sources.cdc.doctor import build_grants, list_read_tables
         from floodmark.sources.cdc.source import read_facts
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,6 +11,7 @@ from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_STREAM, KindRules, L
 from floodmark.sources.sqlserver.kind import SqlServerKind
 
 if TYPE_CHECKING:
+    from floodmark.core.capture import HeartbeatSettings
     from floodmark.core.doctor import DiagnosisInput, Finding
     from floodmark.core.drift.proposals import DriftWords
     from floodmark.core.position import Position
@@ -89,13 +90,15 @@ class TrackingKind(SqlServerKind):
 
         return read_progress(self.database(), watermarks)
 
-    def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
+    def diagnose(self, examined: DiagnosisInput, read_marks: Callable[[], Marks]) -> tuple[Finding, ...]:
         from floodmark.sources.change_tracking.doctor import diagnose_tracking
         from floodmark.sources.change_tracking.source import read_tracking_facts
 
         return diagnose_tracking(examined, read_tracking_facts(self.database()))
 
-    def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
+    def build_grants(
+        self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot, heartbeat: HeartbeatSettings | None
+    ) -> str:
         from floodmark.sources.change_tracking.doctor import build_tracking_grants
 
         return build_tracking_grants(snapshot.database, login, settings.sources)

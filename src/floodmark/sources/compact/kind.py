@@ -13,6 +13,7 @@ from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
 from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_STREAM, KindRules, LoadAdapters, SourceKind
 
 if TYPE_CHECKING:
+    from floodmark.core.capture import HeartbeatSettings
     from floodmark.core.doctor import DiagnosisInput, Finding
     from floodmark.core.drift.proposals import DriftWords
     from floodmark.core.plan import TablePlan
@@ -124,13 +125,15 @@ class CompactKind(SourceKind):
 
         return SourceProgress({}, None)
 
-    def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
+    def diagnose(self, examined: DiagnosisInput, read_marks: Callable[[], Marks]) -> tuple[Finding, ...]:
         from floodmark.sources.compact.doctor import diagnose_fleet
         from floodmark.sources.compact.source import read_fleet_facts
 
         return diagnose_fleet(examined, read_fleet_facts(self.connection(), examined.settings.sources))
 
-    def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
+    def build_grants(
+        self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot, heartbeat: HeartbeatSettings | None
+    ) -> str:
         raise self._lacks("a file has no logins", "Let Floodmark's user read and write the files and their folder.")
 
     def parse_condition(self, where: str, table: TableName) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from floodmark.core.capture import bracket, grant_select, literal
+from floodmark.core.capture import HeartbeatSettings, bracket, grant_select, literal
 from floodmark.core.doctor import (
     DiagnosisInput,
     Finding,
@@ -21,6 +21,7 @@ from floodmark.core.doctor import (
 from floodmark.core.position import format_duration
 from floodmark.core.schema import TableName
 from floodmark.core.snapshot import TableSnapshot
+from floodmark.sources.event_stream.beats import grant_beats
 
 # --------------------------------------------------------------------------------------------------------------------
 # How long the messages of a stream are kept, compared with the times between runs and with what was read.
@@ -385,12 +386,15 @@ def _in_group(table: TableName, group: str) -> str:
     return f"@stream_group_name = {literal(group)}, @object_name = {literal(f'{table.schema}.{table.name}')}"
 
 
-def build_stream_grants(database: str, login: str, tables: Iterable[TableName]) -> str:
+def build_stream_grants(
+    database: str, login: str, tables: Iterable[TableName], heartbeat: HeartbeatSettings | None
+) -> str:
     """Return the script in T-SQL that grants a login all it needs. It may be run repeatedly."""
     lines = [
         f"-- All rights that Floodmark needs with login {login}. To be run by the DBA.",
         f"USE {bracket(database)};",
         create_user(login),
         *(grant_select(table.schema, table.name, login) for table in sorted(set(tables))),
+        *([] if heartbeat is None else [grant_beats(heartbeat.table, login)]),
     ]
     return "\n".join(lines) + "\n"

@@ -15,17 +15,20 @@ from floodmark.sources.sqlserver.kind import SqlServerKind
 if TYPE_CHECKING:
     from typing import Any
 
+    from floodmark.core.capture import HeartbeatSettings
     from floodmark.core.doctor import DiagnosisInput, Finding
     from floodmark.core.drift.proposals import DriftWords
     from floodmark.core.plan import TablePlan
     from floodmark.core.position import Position
     from floodmark.core.progress import SourceProgress
-    from floodmark.core.schema import Dataset
+    from floodmark.core.schema import Dataset, TableName
     from floodmark.core.settings import PipelineSettings
     from floodmark.core.snapshot import SourceSnapshot
-    from floodmark.sources.event_stream.source import StreamBeats, StreamConnection
+    from floodmark.postgres.ledger.ledger import PostgresLedger
+    from floodmark.sources.event_stream.source import StreamConnection
     from floodmark.sources.event_stream.transport import CaptureFolder, KafkaTopic
     from floodmark.sources.kind import Marks
+    from floodmark.sync.alerts import Alerts
     from floodmark.sync.ports import OpenReader, Source
     from floodmark.sync.records import DriftSource
 
@@ -110,11 +113,6 @@ class EventStreamKind(SqlServerKind):
 
         return STREAM_DRIFT_WORDS
 
-    def beats(self) -> StreamBeats:
-        from floodmark.sources.event_stream.source import StreamBeats
-
-        return StreamBeats(self.database())
-
     def read_progress(self, watermarks: Iterable[Position], marks: Marks) -> SourceProgress:
         """Return the messages beyond the marks: positions of windows are moments."""
         from floodmark.core.progress import SourceProgress
@@ -122,18 +120,36 @@ class EventStreamKind(SqlServerKind):
 
         return SourceProgress({}, None, unread=read_unread(self.connection().open_stream(), marks))
 
-    def diagnose(self, examined: DiagnosisInput) -> tuple[Finding, ...]:
+    def diagnose(self, examined: DiagnosisInput, read_marks: Callable[[], Marks]) -> tuple[Finding, ...]:
         from floodmark.sources.event_stream.doctor import diagnose_stream
         from floodmark.sources.event_stream.source import read_stream_facts
 
         instances = (table.instance for table in examined.snapshot.tables)
         tables = [instance.identity.object_id for instance in instances if instance is not None]
-        return diagnose_stream(examined, read_stream_facts(self.connection(), tables, examined.marks))
+        return diagnose_stream(examined, read_stream_facts(self.connection(), tables, read_marks()))
 
-    def build_grants(self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot) -> str:
+    def examine_heartbeat(self, source: str, table: TableName | None) -> Iterable[Finding]:
+        from floodmark.sources.event_stream.beats import StreamBeats, examine_beats
+
+        return examine_beats(StreamBeats(self.database()), source, table)
+
+    def keep_heartbeat(
+        self, pipeline: str, settings: HeartbeatSettings | None, ledger: Callable[[], PostgresLedger], alerts: Alerts
+    ) -> None:
+        from floodmark.core.alerts import HEARTBEAT_MISSING
+        from floodmark.sources.event_stream.beats import StreamBeats, keep_heartbeat
+
+        if settings is None:
+            alerts.end_alerts(HEARTBEAT_MISSING, pipeline)
+        else:
+            keep_heartbeat(pipeline, settings, beats=StreamBeats(self.database()), ledger=ledger(), alerts=alerts)
+
+    def build_grants(
+        self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot, heartbeat: HeartbeatSettings | None
+    ) -> str:
         from floodmark.sources.event_stream.doctor import build_stream_grants
 
-        return build_stream_grants(snapshot.database, login, settings.sources)
+        return build_stream_grants(snapshot.database, login, settings.sources, heartbeat)
 
 
 def _kafka_topic(found: Any, conn_id: str) -> KafkaTopic:

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from floodmark.core.capture import Beat, bracket_table, insert_beat, literal, make_beats
 from floodmark.core.drift.proposals import CDC_DRIFT_WORDS, DriftWords, RowsAtRisk
 from floodmark.core.errors import ConfigError
 from floodmark.core.position import LsnAbsence, Position, Version
@@ -538,41 +537,3 @@ class StreamDriftSource:
     def read_risk(self, table: TableName, instance: str, since: Position | None) -> RowsAtRisk:
         """Return unknown numbers: a value by a default does not differ from another."""
         return RowsAtRisk(None)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# ``StreamBeats``: the heartbeat table of a database whose changes are streamed.
-
-
-class StreamBeats:
-    """The heartbeats of an event stream, with one connection to the database per call."""
-
-    def __init__(self, connection: SqlServerConnection) -> None:
-        self._connection = connection
-
-    def read_beat(self, table: TableName) -> Beat:
-        """Return the last beat. Raises ConfigError where the table does not exist, or lacks its row."""
-        name = bracket_table(table)
-        with self._connect() as session:
-            [(object_id,)] = session.fetch("SELECT OBJECT_ID(?, N'U')", (name,))
-            if object_id is None:
-                raise ConfigError(
-                    str(table), "the heartbeat table does not exist, or the login may not see it.", _script(table)
-                )
-            rows = session.fetch(read_sql("read_stream_beat").format(table=name, literal=literal(name)[1:]))
-        if not rows:
-            raise ConfigError(str(table), "the heartbeat table has no row with id 1.", insert_beat(table))
-        number, age_seconds, may_write = rows[0]
-        return Beat(number, max(float(age_seconds), 0.0), bool(may_write))
-
-    def write_beat(self, table: TableName) -> None:
-        """Write the next beat."""
-        with self._connect() as session:
-            session.fetch_sets(read_sql("write_stream_beat").format(table=bracket_table(table)))
-
-    def _connect(self) -> SourceSession:
-        return connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS)
-
-
-def _script(table: TableName) -> str:
-    return " ".join(make_beats(table))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from floodmark.core.capture import Beat, HeartbeatSettings, Pulse, grant_beats, judge_beat, make_beats
+from floodmark.core.capture import HeartbeatSettings
 from floodmark.core.schema import TableName
+from floodmark.sources.event_stream.beats import Beat, Pulse, grant_beats, judge_beat, make_beats
 
 TABLE = TableName("dbo", "Beat's]")
 SETTINGS = HeartbeatSettings(TABLE, 900)
