@@ -64,7 +64,7 @@ class KindRules:
     """The keys of ``pipelines.yaml`` that a kind needs or refuses, with the reasons, and its defaults."""
 
     required: Mapping[str, str] = field(default_factory=dict)
-    """Needed in a source: what each key is."""
+    """Needed in a source: what each key is. The kind's class has a field for each."""
     source: Mapping[str, str] = field(default_factory=dict)
     """Refused in a source."""
     pipeline: Mapping[str, str] = field(default_factory=dict)
@@ -125,8 +125,6 @@ class SourceKind(ABC):
 
     conn_id: str
     """The id of the connection in Airflow."""
-    stream_conn_id: str = ""
-    """The id of the connection of the stream; "" for a kind without one."""
     name: ClassVar[str]
     """The name that the configuration says."""
     method: ClassVar[str]

@@ -379,7 +379,8 @@ def wire_source(config: Config, source: str, conn_id: str | None = None) -> Sour
     conn_id: the connection for its upkeep, where it is not that of the source.
     """
     found = config.sources[source]
-    return find_kind(found.kind)(conn_id or found.conn_id, found.stream_conn_id or "")
+    kind = find_kind(found.kind)
+    return kind(conn_id or found.conn_id, **{key: getattr(found, key) for key in kind.rules.required})
 
 
 def wire_ledger(config: Config) -> PostgresLedgerWiring:

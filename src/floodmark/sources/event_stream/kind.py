@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 class EventStreamKind(SqlServerKind):
     """A source of kind ``event_stream``."""
 
+    stream_conn_id: str
+    """The id of the connection of the stream."""
     name: ClassVar[str] = "event_stream"
     method: ClassVar[str] = "change event streaming"
     rules: ClassVar[KindRules] = KindRules(
