@@ -67,6 +67,19 @@ class DriftSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotDrift:
+    """``DriftSource`` for a kind of source whose snapshots have all details."""
+
+    risk: RowsAtRisk
+
+    def read_drift(self, asked: Mapping[str, TableName]) -> DriftFacts:
+        return DriftFacts({name: TableDetails() for name in asked}, ())
+
+    def read_risk(self, table: TableName, instance: str, since: Position | None) -> RowsAtRisk:
+        return self.risk
+
+
+@dataclass(frozen=True, slots=True)
 class KnownTable:
     """The recorded state of a table."""
 

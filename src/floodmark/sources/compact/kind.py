@@ -110,9 +110,11 @@ class CompactKind(SourceKind):
         return LoadAdapters(Fleet, CompactSource, open_compact_reader, plan_compact_parts)
 
     def drift(self) -> DriftSource:
-        from floodmark.sources.compact.source import CompactDriftSource
+        """Return no rows at risk: every column of every device is read."""
+        from floodmark.core.drift.proposals import RowsAtRisk
+        from floodmark.sync.records import SnapshotDrift
 
-        return CompactDriftSource()
+        return SnapshotDrift(RowsAtRisk(0, 0))
 
     def drift_words(self) -> DriftWords:
         from floodmark.sources.compact.source import COMPACT_DRIFT_WORDS

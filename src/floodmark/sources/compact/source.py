@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from floodmark.core.drift.proposals import CDC_DRIFT_WORDS, DriftWords, RowsAtRisk
+from floodmark.core.drift.proposals import CDC_DRIFT_WORDS, DriftWords
 from floodmark.core.position import LsnAbsence, Position, Version
 from floodmark.core.schema import TableName
 from floodmark.core.settings import DriftClass
@@ -29,7 +29,6 @@ from floodmark.core.snapshot import (
 from floodmark.sources.compact.doctor import FleetFacts
 from floodmark.sources.compact.reader import Fleet, is_fleet_quiet
 from floodmark.sources.compact.tables import DEVICE_COLUMN, DeviceTable, join_tables, read_device_tables, table_name
-from floodmark.sync.records import DriftFacts, TableDetails
 
 _LOG = logging.getLogger(__name__)
 
@@ -210,18 +209,3 @@ def read_fleet_facts(fleet: Fleet, tables: Sequence[TableName]) -> FleetFacts:
 
 def _may_write(file: Path) -> bool:
     return os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# ``CompactDriftSource``: the details of tables, for schema drift. There are none beyond a snapshot.
-
-
-class CompactDriftSource:
-    """``sync.records.DriftSource`` for edge databases."""
-
-    def read_drift(self, asked: Mapping[str, TableName]) -> DriftFacts:
-        return DriftFacts({name: TableDetails() for name in asked}, ())
-
-    def read_risk(self, table: TableName, instance: str, since: Position | None) -> RowsAtRisk:
-        """Return no rows: every column of every device is read."""
-        return RowsAtRisk(0, 0)

@@ -106,9 +106,11 @@ class EventStreamKind(SqlServerKind):
         )
 
     def drift(self) -> DriftSource:
-        from floodmark.sources.event_stream.source import StreamDriftSource
+        """Return an unknown number of rows at risk: a value by a default does not differ from another."""
+        from floodmark.core.drift.proposals import RowsAtRisk
+        from floodmark.sync.records import SnapshotDrift
 
-        return StreamDriftSource()
+        return SnapshotDrift(RowsAtRisk(None))
 
     def drift_words(self) -> DriftWords:
         from floodmark.sources.event_stream.source import STREAM_DRIFT_WORDS

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from floodmark.core.drift.proposals import CDC_DRIFT_WORDS, DriftWords, RowsAtRisk
+from floodmark.core.drift.proposals import CDC_DRIFT_WORDS, DriftWords
 from floodmark.core.errors import ConfigError
 from floodmark.core.position import LsnAbsence, Position, Version
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
@@ -69,7 +69,6 @@ from floodmark.sources.sqlserver.tables import (
     read_source_column,
     read_sql,
 )
-from floodmark.sync.records import DriftFacts, TableDetails
 
 # --------------------------------------------------------------------------------------------------------------------
 # ``StreamConnection``: the database whose changes are streamed, and the topic that has them.
@@ -522,18 +521,3 @@ def _read_server(session: SourceSession, tables: Collection[int]) -> ServerStrea
         for table, options in (read_options(session, tables) if enabled and groups else {}).items()
     }
     return ServerStream(enabled, groups, streamed, failed)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# ``StreamDriftSource``: the details of tables, for schema drift. There are none beyond a snapshot of the database.
-
-
-class StreamDriftSource:
-    """``sync.records.DriftSource`` for event streams."""
-
-    def read_drift(self, asked: Mapping[str, TableName]) -> DriftFacts:
-        return DriftFacts({name: TableDetails() for name in asked}, ())
-
-    def read_risk(self, table: TableName, instance: str, since: Position | None) -> RowsAtRisk:
-        """Return unknown numbers: a value by a default does not differ from another."""
-        return RowsAtRisk(None)
