@@ -338,6 +338,32 @@ def test_replay_that_would_bring_a_lost_row_back_without_its_lob_is_refused(shop
     assert shop.target()[1] == (Decimal("11.00"), None, "n1")
 
 
+@pytest.mark.parametrize("deletes", Deletes)
+@pytest.mark.parametrize("outcome", [None, "discarded"])
+def test_replay_leaves_out_a_row_of_which_quarantine_alone_has_a_newer_version(
+    shop: Shop, deletes: Deletes, outcome: str | None
+) -> None:
+    """The target is lost, and the row breaks a rule since: no load brings it back, and the replay would never end."""
+    shop.run(first_load(deletes), 10, [Row(id, INSERT, 10, notes=f"n{id}") for id in (1, 2, 3)])
+    rows = [Row(1, UPDATE, 15, 11, keep=True), Row(2, UPDATE, 16, 12, keep=True)]
+    shop.run(changes(10, 20, deletes), 20, rows)
+    bad = [Row(1, UPDATE, 25, -1, keep=True), Row(3, UPDATE, 12, -3, keep=True)]
+    shop.run(changes(20, 30, deletes, QUARANTINE[:1]), 30, bad)
+    with psycopg.connect(shop.connection.conninfo()) as session:
+        if outcome:
+            session.execute("UPDATE floodmark.quarantine SET outcome = %s, settled_at = now()", [outcome])
+        session.execute('DELETE FROM shop.orders WHERE "Id" IN (1, 3)')
+    replay = begin_replay(shop, replace(changes(14, 20, deletes), watermark=lsn(30)))
+    shop.stage(replay, rows)
+    counts = shop.merge(replay)
+    assert (counts.staged_rows, counts.unchanged_rows) == (2, 2)
+    assert set(shop.target()) == {2}
+    older = begin_replay(shop, replace(changes(10, 20, deletes), watermark=lsn(30)))
+    shop.stage(older, [Row(3, UPDATE, 15, 3, keep=True)])  # quarantine has an older version of it
+    with pytest.raises(OperatorError, match=r"1 rows are missing in shop.orders"):
+        shop.merge(older)
+
+
 def test_window_that_finds_a_row_missing_whose_lob_it_does_not_bring_says_so(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:

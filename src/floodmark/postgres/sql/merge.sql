@@ -4,6 +4,18 @@ DELETE FROM {staging} AS twin
 USING (SELECT ctid, row_number() OVER (PARTITION BY {key}) AS number FROM {staging}) AS counted
 WHERE twin.ctid = counted.ctid AND counted.number > 1
 
+-- name: drop_set_aside
+-- The names in braces are filled in, quoted, by warehouse.merge; the values are bound.
+DELETE FROM {staging}
+WHERE s.__op <> 1 AND ({leaves_out})
+  AND NOT EXISTS (SELECT FROM {target} WHERE {same_key})
+  AND EXISTS (
+      SELECT FROM floodmark.quarantine AS q
+      WHERE q.target_schema = %(target_schema)s AND q.target_name = %(target_name)s
+        AND jsonb_hash_extended(q.key, 0) = jsonb_hash_extended({key}, 0) AND q.key = {key}
+        AND q.lsn > s.__lsn AND (q.settled_at IS NULL OR q.outcome = 'discarded')
+  )
+
 -- name: has_quarantine
 SELECT EXISTS (
     SELECT FROM floodmark.quarantine WHERE target_schema = %(target_schema)s AND target_name = %(target_name)s

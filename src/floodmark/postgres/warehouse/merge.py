@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from floodmark.core.settings import Deletes, OnFailure, Rule, UnstorablePolicy
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.targets import MERGE_LOCK_SECONDS
 from floodmark.sync.rules import bind_rule, columns_of
+
+_LOG = logging.getLogger(__name__)
 
 # --------------------------------------------------------------------------------------------------------------------
 # The merge, built once as a sqlglot tree and rendered per engine.
@@ -422,6 +425,28 @@ def recover_kept_values(session: psycopg.Connection, planned: TablePlan, merge: 
             ),
             {**names, "column": name, "keep": keep_column(name), "is_replaced": is_replaced},
         )
+
+
+def drop_set_aside(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> int:
+    """Remove from the staging of a replay the changes that left a LOB out and whose row is in quarantine as a whole.
+
+    The target lacks such a row, because each of its versions that had the LOB was set aside. A newer version than the
+    change is in quarantine, so the change is not needed. Return the number of changes.
+    """
+    if not merge.optional:
+        return 0
+    statement = read_sql("drop_set_aside").format(
+        staging=in_bound(table(merge.staging, "s")),
+        target=in_bound(table(merge.target, "t")),
+        key=in_bound(tombstone_key(merge)),
+        same_key=in_bound(same_key(merge)),
+        leaves_out=in_bound(_leaves_out(merge)),
+    )
+    named = {"target_schema": planned.target.schema, "target_name": planned.target.name}
+    dropped = session.execute(statement, named).rowcount
+    if dropped:
+        _LOG.info("%s: %s replayed changes are of rows with a newer version in quarantine.", planned.source, dropped)
+    return dropped
 
 
 def _broken(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Expression:

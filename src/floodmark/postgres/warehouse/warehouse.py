@@ -46,6 +46,7 @@ from floodmark.postgres.warehouse.merge import (
     apply_rules,
     build_merge,
     count_merge,
+    drop_set_aside,
     has_any_row,
     in_bound,
     insert_into_empty,
@@ -525,11 +526,13 @@ def _merge_staged(
     # Statistics of the key alone: without them the planner may loop over the target row by row.
     session.execute(f"ANALYZE {staging} ({', '.join(quote(name) for name in merge.key)})")
     recover_kept_values(session, planned, merge, column_types(planned))
-    without_key = drop_keyless_deletes(session, planned, merge)
+    dropped = drop_keyless_deletes(session, planned, merge)
+    if is_replay_lane(plan.lane):
+        dropped += drop_set_aside(session, planned, merge)
     rules = (*key_rules(planned), *text_rules(planned), *planned.rules)
     gate = apply_rules(session, plan, dataclasses.replace(planned, rules=rules), merge)
     counted = count_merge(session, merge)
-    staged = counted.staged + gate.quarantined + without_key
+    staged = counted.staged + gate.quarantined + dropped
     if rows is not None and staged != rows.staged_rows:
         raise WarehouseUnavailableError(
             str(planned.source),
@@ -555,7 +558,7 @@ def _merge_staged(
         inserted_rows=counted.inserted,
         updated_rows=counted.updated,
         deleted_rows=counted.deleted,
-        unchanged_rows=without_key + counted.staged - counted.inserted - counted.updated - counted.deleted,
+        unchanged_rows=dropped + counted.staged - counted.inserted - counted.updated - counted.deleted,
         quarantined_rows=gate.quarantined,
         warned_rows=gate.warned,
         swept_rows=swept,
