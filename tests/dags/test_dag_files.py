@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     assert done.returncode == 0, done.stderr
     (result,) = results(done.stdout)
     return dict(result)
+
+
+def test_dag_file_lists_the_families_of_the_dags_that_it_makes(made: dict[str, list[str]]) -> None:
+    families = re.findall(r"^(cdc_\w*)<\w+> ", DAG_FILES[0].read_text(encoding="utf-8"), re.MULTILINE)
+    # "cdc_" alone is that of a pipeline, so the longest one is that of a DAG.
+    found = {max((family for family in families if dag_id.startswith(family)), key=len) for dag_id in made[""]}
+    assert found == set(families)
 
 
 @pytest.mark.parametrize("dag_id", TASKS_OF)

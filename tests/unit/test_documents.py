@@ -212,3 +212,14 @@ def test_command_that_the_program_does_not_have_is_found(markdown: str, unknown:
     run = "# Command line\n\n## `floodmark run`\n\n* `--config <path>`: x\n\n"
     reference = f"{run}## `floodmark drift`\n\n### `floodmark drift list`\n"
     assert list(unknown_to(commands_of(reference), markdown)) == unknown
+
+
+@pytest.mark.parametrize(("folder", "files"), [("include/sql", "source/*.sql"), ("spark_jobs", "*.py")])
+def test_readme_of_a_folder_names_each_of_its_files_once(folder: str, files: str) -> None:
+    text = (REPOSITORY / folder / "README.md").read_text(encoding="utf-8")
+    table = " ".join(line for line in text.splitlines() if line.startswith("|"))
+    named = re.findall(r"`((?!floodmark|make)[a-z_]+)(?:\.py)?`", table)
+    settings = {"capture", "retention", "heartbeat", "load"}
+    found = sorted(path.stem for path in (REPOSITORY / folder).glob(files))
+    assert sorted(set(named) - settings) == found
+    assert all(named.count(name) == 1 for name in found)
