@@ -17,7 +17,7 @@ from benchmarks.measuring import Report, create_database
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan
 from floodmark.core.position import Interval, Lsn
 from floodmark.core.schema import TableName
-from floodmark.core.settings import Deletes, NetSource, TemporalPolicy
+from floodmark.core.settings import TableSettings
 from floodmark.core.snapshot import SourceSnapshot
 from floodmark.sources.cdc import reader
 from floodmark.sources.cdc.reader import CdcReader
@@ -138,15 +138,11 @@ def _plan(after: Lsn, now: SourceSnapshot) -> WindowPlan:
             raise RuntimeError(f"{each.table} has no instance")
         tables.append(
             TablePlan(
-                source=each.table,
-                target=each.table,
+                settings=TableSettings(each.table, each.table),
                 kind=LoadKind.CHANGES,
                 feed=each.instance,
                 interval=Interval(after, to),
                 watermark=after,
-                deletes=Deletes.SOFT,
-                net=NetSource.SPARK,
-                temporal=TemporalPolicy.TRUNCATE,
                 quiet=isinstance(each.last_change_lsn, Lsn) and each.last_change_lsn <= after,
             )
         )

@@ -76,7 +76,7 @@ def _floor(stack: Stack, plan: WindowPlan, database: str, rows: int) -> tuple[fl
     reader = CdcReader(table, source, plan.end)
     chunks = plan_chunks(reader.read_chunk_bounds())
     # Processes, as those of Spark's workers; they have started before the clock.
-    with ProcessPoolExecutor(table.first_load_parallel_reads, get_context("forkserver")) as pool:
+    with ProcessPoolExecutor(table.settings.first_load_parallel_reads, get_context("forkserver")) as pool:
         list(pool.map(partial(_drain_chunk, source, table), [LoadChunk(0, None, (0,))] * 2 * len(chunks)))
         found: list[int] = []
         drained = seconds(lambda: found.extend(pool.map(partial(_drain_chunk, source, table), chunks)))
@@ -93,7 +93,7 @@ def _drain_chunk(source: SqlServerConnection, table: TablePlan, chunk: LoadChunk
 
 def _copy_seconds(stack: Stack, plan: WindowPlan, reader: CdcReader, chunks: Sequence[LoadChunk], rows: int) -> float:
     table = plan.tables[0]
-    columns = value_columns(table.feed.table, table.temporal)
+    columns = value_columns(table.feed.table, table.settings.temporal)
     check, schema = TextCheck(table, columns), staging_schema(table, columns)
     held: list[pa.RecordBatch] = []
     for batch in stamp_first_load(chain.from_iterable(map(reader.read_chunk, chunks)), reader.shape, plan.to_lsn.value):

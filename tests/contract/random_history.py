@@ -173,7 +173,7 @@ class HistoryStager:
     def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
         table, planned = self._table(plan, index), plan.tables[index]
         assert planned.interval is not None
-        read_rows, rows = net_changes(table, planned.interval, planned.net)
+        read_rows, rows = net_changes(table, planned.interval, planned.settings.net)
         if rows and self.history.chance.random() < 0.1:
             # A try of the part that nobody has heard of, with some of the rows as they were before.
             self.pause("write of another try")

@@ -164,7 +164,7 @@ class SmallStager:
         assert interval is not None
         changes = [row for row in self.source.log if lsn(row.lsn) in interval]
         latest = {row.id: row for row in changes}
-        if plan.tables[index].net is NetSource.SERVER:
+        if plan.tables[index].settings.net is NetSource.SERVER:
             # As the server does, of a row that came and went.
             first = {row.id: row for row in reversed(changes)}
             gone = [key for key, row in latest.items() if (first[key].op, row.op) == (INSERT, DELETE)]

@@ -21,7 +21,7 @@ from floodmark.core.plan import LoadKind, TablePlan, WindowState, load_lane, pla
 from floodmark.core.position import Lsn, LsnAbsence
 from floodmark.core.progress import SourceProgress
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.settings import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
+from floodmark.core.settings import OnFailure, Rule, TableSettings
 from floodmark.core.snapshot import (
     CaptureInstance,
     DatabaseIdentity,
@@ -117,15 +117,11 @@ def idle_source(monkeypatch: pytest.MonkeyPatch) -> None:
 def publish_first_load(ledger: PostgresLedger, database: WarehouseConnection) -> int:
     """A window as the loads and checks of a run leave it, five rows inserted."""
     table = TablePlan(
-        ORDERS,
-        TableName("shop", "orders"),
+        TableSettings(ORDERS, TableName("shop", "orders")),
         LoadKind.FIRST_LOAD,
         instance(),
         None,
         None,
-        Deletes.SOFT,
-        NetSource.SPARK,
-        TemporalPolicy.TRUNCATE,
     )
     window_id = ledger.open_window("shop", lsn(9), (table,), NOW).window_id
     with psycopg.connect(database.conninfo(), autocommit=True) as session:
@@ -232,15 +228,11 @@ def test_status_shows_watermark_rows_and_windows(
 
 def test_status_names_an_unfinished_window(cli: CliRunner, ledger: PostgresLedger) -> None:
     table = TablePlan(
-        ORDERS,
-        TableName("shop", "orders"),
+        TableSettings(ORDERS, TableName("shop", "orders")),
         LoadKind.FIRST_LOAD,
         instance(),
         None,
         None,
-        Deletes.SOFT,
-        NetSource.SPARK,
-        TemporalPolicy.TRUNCATE,
     )
     opened = ledger.open_window("shop", lsn(9), (table,))
     assert f"window {opened.window_id} is unfinished (planned)" in cli.invoke(app, ["status"]).stdout
@@ -290,16 +282,12 @@ def test_status_shows_the_progress_of_a_table_that_is_reloaded(
 ) -> None:
     publish_first_load(ledger, database)
     table = TablePlan(
-        ORDERS,
-        TableName("shop", "orders"),
+        TableSettings(ORDERS, TableName("shop", "orders")),
         LoadKind.FIRST_LOAD,
         instance(),
         None,
         lsn(9),
-        Deletes.SOFT,
-        NetSource.SPARK,
-        TemporalPolicy.TRUNCATE,
-        is_reload=True,
+        True,
     )
     opened = ledger.open_window("shop", lsn(20), (table,), lane=load_lane(ORDERS))
     ledger.store_chunks(opened, ORDERS, plan_chunks([(number,) for number in range(6)]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from repair_runner import Runner, small_runner
 from small_source import settings
@@ -17,6 +15,7 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.sync.open_window import open_window
 from lsns import lsn
+from table_plans import with_settings
 
 ITEMS = TableName("dbo", "Items")
 """Once in the configuration."""
@@ -28,7 +27,7 @@ def runner(database: WarehouseConnection, ledger: PostgresLedger) -> Runner:
 
 
 def items() -> TablePlan:
-    return replace(first_load(), source=ITEMS, target=TableName("shop", "items"))
+    return with_settings(first_load(), source=ITEMS, target=TableName("shop", "items"))
 
 
 def test_first_load_whose_changes_expire_before_it_is_read_is_planned_again(runner: Runner) -> None:

@@ -29,6 +29,7 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.ledger.status import PostgresAlertLedger, PostgresStatusLedger
 from floodmark.postgres.session import WarehouseConnection
 from lsns import lsn
+from table_plans import with_settings
 
 NOON = datetime(2026, 5, 1, 12)
 
@@ -264,7 +265,7 @@ def test_recorded_database_is_replaced_only_where_it_is_known_or_nothing_was_rea
 
 
 def test_lanes_of_a_pipeline_have_an_unfinished_window_each(shop: Shop) -> None:
-    other = replace(first_load(), source=TableName("dbo", "Other"), target=TableName("shop", "other"))
+    other = with_settings(first_load(), source=TableName("dbo", "Other"), target=TableName("shop", "other"))
     main = shop.ledger.open_window(PIPELINE, lsn(10), [first_load()])
     lane = load_lane(other.source)
     load = shop.ledger.open_window(PIPELINE, lsn(10), [other], lane=lane)
@@ -312,14 +313,14 @@ def test_plan_made_on_a_watermark_that_has_moved_is_refused(shop: Shop) -> None:
 
 def test_table_that_was_loaded_cannot_change_its_target(shop: Shop) -> None:
     shop.run(first_load(), 10, [])
-    moved = replace(changes(10, 20), target=TableName("shop", "elsewhere"))
+    moved = with_settings(changes(10, 20), target=TableName("shop", "elsewhere"))
     with pytest.raises(ConfigError, match=r"its target was shop\.orders and is now shop\.elsewhere"):
         shop.ledger.open_window(PIPELINE, lsn(20), [moved])
 
 
 def test_target_of_another_table_is_refused(shop: Shop) -> None:
     shop.run(first_load(), 10, [])
-    other = replace(first_load(), source=TableName("dbo", "Other"))
+    other = with_settings(first_load(), source=TableName("dbo", "Other"))
     words = r"dbo\.Other: another table already uses the target shop\.orders: dbo\.Orders of "
     with pytest.raises(ConfigError, match=words + r"pipeline shop\. Choose another target\.$"):
         shop.ledger.open_window("second", lsn(20), [other])
@@ -408,7 +409,7 @@ def test_run_without_changes_takes_the_same_statements_for_any_number_of_tables(
     shop: Shop, tables: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [TableName("dbo", f"T{number:02d}") for number in range(tables)]
-    loads = [replace(first_load(), source=name, target=TableName("t", name.name)) for name in names]
+    loads = [with_settings(first_load(), source=name, target=TableName("t", name.name)) for name in names]
     window = shop.ledger.open_window(PIPELINE, lsn(10), loads)
     shop.ledger.leave_out(window.window_id, names)
     shop.set_watermark(10)
@@ -453,7 +454,7 @@ def test_unfinished_window_takes_the_rules_of_today(shop: Shop) -> None:
     plan = shop.ledger.open_window(PIPELINE, lsn(10), [first_load()])
     rules = (Rule("r", "Amount > 0", OnFailure.WARN),)
     changed = shop.ledger.replace_rules(plan.window_id, {ORDERS: rules})
-    assert changed.tables[0].rules == rules
+    assert changed.tables[0].settings.rules == rules
     assert shop.ledger.read_window(plan.window_id).plan == changed
 
 

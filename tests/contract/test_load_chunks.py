@@ -32,6 +32,7 @@ from floodmark.sync.load import ReadSlots, load_window, stage_first_load
 from floodmark.sync.load_progress import progress_reported
 from floodmark.sync.ports import LoggedProgress
 from lsns import lsn
+from table_plans import with_settings
 
 BOUNDS = [(2,), (4,)]
 
@@ -91,7 +92,7 @@ def write(shop: Shop, plan: WindowPlan, chunks: dict[int, list[pa.RecordBatch | 
     """Write chunks by the writer of the Spark job, without Spark; return the rows of each chunk."""
     table = plan.tables[0]
     shape = CdcReader(table, SqlServerConnection("unused", 0, "", ""), plan.end).shape
-    writer = StageWriter(shape, table.kind, table.net, plan.rows_at(table), shop.warehouse.sink(plan, 0))
+    writer = StageWriter(shape, table.kind, table.settings.net, plan.rows_at(table), shop.warehouse.sink(plan, 0))
     reader: Any = RowsReader(chunks)
     counts = writer.write_chunks(reader, [LoadChunk(number, None, None) for number in chunks])
     return [batch["staged_rows"][0].as_py() for batch in counts]
@@ -232,8 +233,8 @@ def test_rows_of_an_earlier_load_do_not_count_for_the_rate(
 
 def test_chunks_of_a_window_go_with_it(shop: Shop) -> None:
     plan = planned(shop)
-    other = replace(first_load(), source=TableName("dbo", "Items"), target=TableName("shop", "items"))
-    both = shop.ledger.open_window("second", lsn(10), [replace(first_load(), target=TableName("s", "o")), other])
+    other = with_settings(first_load(), source=TableName("dbo", "Items"), target=TableName("shop", "items"))
+    both = shop.ledger.open_window("second", lsn(10), [with_settings(first_load(), target=TableName("s", "o")), other])
     for table in both.tables:
         shop.ledger.store_chunks(both, table.source, plan_chunks([]))
     assert shop.ledger.leave_out(both.window_id, [ORDERS]) is not None
@@ -298,7 +299,7 @@ def test_tables_are_cut_into_chunks_within_the_limit_of_parallel_reads(shop: Sho
                 together.wait(timeout=0.2)
             return super().read_chunk_bounds(plan, index)
 
-    other = replace(first_load(), source=TableName("dbo", "Items"), target=TableName("shop", "items"))
+    other = with_settings(first_load(), source=TableName("dbo", "Items"), target=TableName("shop", "items"))
     opened = shop.ledger.open_window(PIPELINE, lsn(10), [first_load(), other])
     plan = shop.ledger.begin_load(opened.window_id).plan
     shop.warehouse.prepare_window(plan)

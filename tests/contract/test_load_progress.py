@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -25,6 +24,7 @@ from floodmark.sync.load import load_window
 from floodmark.sync.load_progress import LoadWatch, progress_reported
 from kept_progress import KeptProgress
 from lsns import lsn
+from table_plans import with_settings
 
 MANY = 5_000
 
@@ -45,7 +45,7 @@ def watched(shop: Shop, plan: WindowPlan) -> tuple[LoadWatch, KeptProgress]:
 
 
 def test_rows_of_a_chunk_count_while_it_is_written(shop: Shop) -> None:
-    plan = shop.begin(replace(first_load(), first_load_chunk_rows=2 * MANY), 10)
+    plan = shop.begin(with_settings(first_load(), first_load_chunk_rows=2 * MANY), 10)
     shop.ledger.store_chunks(plan, ORDERS, plan_chunks([(2 * MANY,)]))
     watch, kept = watched(shop, plan)
 
@@ -119,6 +119,6 @@ def test_progress_that_cannot_be_read_does_not_end_the_load(shop: Shop, caplog: 
 
 def test_rows_of_a_target_are_estimated_from_its_statistics(shop: Shop) -> None:
     comparer = PostgresRowComparer(shop.connection)
-    assert comparer.estimate_rows(replace(first_load(), target=TableName("nowhere", "orders"))) is None
+    assert comparer.estimate_rows(with_settings(first_load(), target=TableName("nowhere", "orders"))) is None
     shop.run(first_load(), 10, [Row(key, INSERT, 8, 1) for key in range(1, 8)])
     wait_until(lambda: comparer.estimate_rows(first_load()) == 7)

@@ -24,6 +24,7 @@ from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse import targets, warehouse
 from floodmark.postgres.warehouse.merge import TEXT_RULE
 from floodmark.sync.ports import StagedRows
+from table_plans import with_settings
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def _change(shop: Shop, statement: str) -> None:
 def test_key_twice_in_staging_is_no_other_constraint_where_postgres_shortened_the_primary_keys_name(
     shop: Shop,
 ) -> None:
-    table = replace(first_load(), target=TableName("shop", "o" * 63))
+    table = with_settings(first_load(), target=TableName("shop", "o" * 63))
     plan = shop.begin(table, 10)
     shop.stage(plan, [Row(1, INSERT, 10), Row(1, INSERT, 10)])
     with pytest.raises(DuplicateKeyError, match=r"dbo\.Orders: duplicate key in staging\.$") as raised:

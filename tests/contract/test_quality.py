@@ -24,7 +24,7 @@ from floodmark.core.errors import (
 )
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, staging_table
 from floodmark.core.schema import SourceColumn, SourceTable, TableName, quote, quote_table
-from floodmark.core.settings import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
+from floodmark.core.settings import Deletes, OnFailure, Rule, TableSettings
 from floodmark.core.snapshot import CaptureInstance, InstanceIdentity
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
@@ -33,6 +33,7 @@ from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.quality import checks
 from floodmark.quality.great_expectations import GreatExpectationsQuality
 from lsns import lsn
+from table_plans import with_settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 ROWS = 10
@@ -54,15 +55,11 @@ def table_plan(source: TableName, target: str, columns: dict[str, str], key: tup
         has_command_id=True,
     )
     return TablePlan(
-        source,
-        TableName("shop", target),
+        TableSettings(source, TableName("shop", target)),
         LoadKind.FIRST_LOAD,
         instance,
         None,
         None,
-        Deletes.SOFT,
-        NetSource.SPARK,
-        TemporalPolicy.TRUNCATE,
     )
 
 
@@ -113,7 +110,7 @@ def counts(quarantined_orders: int = 0) -> dict[TableName, TableCounts]:
 
 
 def with_rules(plan: WindowPlan, *rules: Rule) -> WindowPlan:
-    return dataclasses.replace(plan, tables=(dataclasses.replace(plan.tables[0], rules=rules), *plan.tables[1:]))
+    return dataclasses.replace(plan, tables=(with_settings(plan.tables[0], rules=rules), *plan.tables[1:]))
 
 
 class RaisingQuality(GreatExpectationsQuality):
@@ -180,9 +177,7 @@ def test_a_row_older_than_the_staged_one_fails(warehouse: WarehouseConnection, p
 def test_with_hard_deletes_a_row_may_be_missing_when_a_later_delete_took_it(
     warehouse: WarehouseConnection, plan: WindowPlan, docs: Path, tombstone: int, passes: bool
 ) -> None:
-    hard = dataclasses.replace(
-        plan, tables=tuple(dataclasses.replace(table, deletes=Deletes.HARD) for table in plan.tables)
-    )
+    hard = dataclasses.replace(plan, tables=tuple(with_settings(table, deletes=Deletes.HARD) for table in plan.tables))
     run(warehouse, 'DELETE FROM shop.order_lines WHERE ("OrderID", "Line Number") = (2, 1)')
     run(
         warehouse,
@@ -354,7 +349,7 @@ def test_any_name_and_text_is_judged_and_reported_as_any_other(
         Rule(f"text{number}", f"CAST({quote(name)} AS text) <> {text}", OnFailure.STOP)
         for number, text in enumerate(TEXTS)
     )
-    tables = (dataclasses.replace(odd, rules=(note, *texts)), TABLES[0])
+    tables = (with_settings(odd, rules=(note, *texts)), TABLES[0])
     opened = ledger.begin_load(ledger.open_window("shop", lsn(9), tables).window_id).plan
     own = (
         rf"'\x{lsn(9).value.hex()}'::bytea AS __lsn, 2 AS __op, {opened.window_id} AS __window_id, now() AS __loaded_at"

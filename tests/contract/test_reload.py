@@ -28,6 +28,7 @@ from floodmark.postgres.session import WarehouseConnection
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
 from lsns import lsn
+from table_plans import with_settings
 
 
 @pytest.fixture
@@ -156,7 +157,7 @@ def test_load_that_fails_again_and_again_leaves_the_others_their_turn(runner: Ru
         ledger.open_window(
             PIPELINE,
             lsn(9),
-            [replace(first_load(), source=name, target=TableName("shop", name.name))],
+            [with_settings(first_load(), source=name, target=TableName("shop", name.name))],
             lane=load_lane(name),
         ).window_id
         for name in names

@@ -200,7 +200,7 @@ def test_net_changes_in_spark_are_true_to_random_histories(spark: SparkSession) 
         [tuple(row.values()) for batch in packed for row in batch.to_pylist()], PACKED_SCHEMA
     ).repartition(5)
     shape = shape_of(plan)
-    writer = StageWriter(shape, plan.kind, plan.net, b"\x01" * 10, RefusingSink(plan.source))
+    writer = StageWriter(shape, plan.kind, plan.settings.net, b"\x01" * 10, RefusingSink(plan.source))
     columns = "history int, id string, a int, lob string, old string, __lsn binary, __op short, __keep_lob boolean,"
     net = (
         gather_changes(frame)
@@ -265,7 +265,7 @@ def test_load_brings_the_target_to_the_state_of_the_table(
         f"BEGIN TRAN; INSERT INTO dbo.{name} VALUES (8, 0, N'x', N'y'); DELETE FROM dbo.{name} WHERE Id = 8; COMMIT",
     )
     source.scan()
-    assert pipeline.open().tables[0].net is net
+    assert pipeline.open().tables[0].settings.net is net
     pipeline.run()
     verified = pipeline.verify()
     assert verified.equal, verified.differences
@@ -324,7 +324,7 @@ def writer_of(pipeline: Pipeline, plan: WindowPlan) -> StageWriter:
     """Into the sink of changes, whatever the kind of the load: it keeps no record of chunks."""
     table = plan.tables[0]
     sink = PostgresSink(table, staging_table(plan, 0), pipeline.warehouse, replace(plan, tables=()))
-    return StageWriter(shape_of(table), table.kind, table.net, plan.rows_at(table), sink)
+    return StageWriter(shape_of(table), table.kind, table.settings.net, plan.rows_at(table), sink)
 
 
 def test_rows_of_each_try_of_a_part_have_its_receipt(source: CdcDatabase, make_pipeline: Any) -> None:

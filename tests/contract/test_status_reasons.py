@@ -19,7 +19,7 @@ from floodmark.config.loading import load_config
 from floodmark.core.drift.proposals import PlannedSwitch
 from floodmark.core.plan import LoadKind, TablePlan
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.settings import Deletes, NetSource, TemporalPolicy
+from floodmark.core.settings import TableSettings
 from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, Validity, Verdict
 from floodmark.core.status import PipelineStatus, SwitchStatus
 from floodmark.postgres.ledger.drift import PostgresSwitchLedger
@@ -160,15 +160,11 @@ def read_first(ledger: PostgresLedger, database: WarehouseConnection, table: Tab
     columns = (SourceColumn("Id", "int", 1),)
     instance = CaptureInstance(OLD, SourceTable(table, columns, ("Id",)), lsn(1), False, True)
     plan = TablePlan(
-        table,
-        TableName("shop", "orders"),
+        TableSettings(table, TableName("shop", "orders")),
         LoadKind.FIRST_LOAD,
         instance,
         None,
         None,
-        Deletes.SOFT,
-        NetSource.SPARK,
-        TemporalPolicy.TRUNCATE,
     )
     window_id = ledger.open_window("shop", lsn(9), (plan,), NOON).window_id
     with psycopg.connect(database.conninfo(), autocommit=True) as session:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
 
 import psycopg
 import pytest
@@ -18,6 +17,7 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.verify import PostgresRowComparer
 from lsns import lsn
+from table_plans import with_settings
 
 NUL = "secret\0text"
 both_kinds = pytest.mark.parametrize("kind", LoadKind)
@@ -42,9 +42,9 @@ def run(shop: Shop, table: TablePlan, to: int, rows: Iterable[Row]) -> TableCoun
 def window(shop: Shop, kind: LoadKind, policy: UnstorablePolicy) -> TablePlan:
     """Return a window up to 20 of either kind."""
     if kind is LoadKind.FIRST_LOAD:
-        return replace(first_load(), unstorable=policy)
+        return with_settings(first_load(), unstorable=policy)
     run(shop, first_load(), 10, [Row(9, INSERT, 10, 9, notes="old")])
-    return replace(changes(10, 20), unstorable=policy)
+    return with_settings(changes(10, 20), unstorable=policy)
 
 
 @both_kinds
@@ -88,7 +88,7 @@ def test_row_that_was_corrected_is_merged_over_the_quarantined_one(shop: Shop) -
 @pytest.mark.parametrize("policy", [UnstorablePolicy.QUARANTINE, UnstorablePolicy.REPLACE])
 def test_change_that_leaves_the_text_out_is_as_unstorable_as_the_text(shop: Shop, policy: UnstorablePolicy) -> None:
     run(shop, window(shop, LoadKind.CHANGES, UnstorablePolicy.QUARANTINE), 20, [Row(9, UPDATE, 11, 1, notes=NUL)])
-    table = replace(changes(20, 30), unstorable=policy)
+    table = with_settings(changes(20, 30), unstorable=policy)
     counts = run(shop, table, 30, [Row(9, UPDATE, 21, 2, keep=True)])
     is_replaced = policy is UnstorablePolicy.REPLACE
     assert counts.quarantined_rows == (0 if is_replaced else 1)
@@ -101,7 +101,7 @@ def test_deleted_row_leaves_the_target_whatever_its_last_text_was(
     shop: Shop, deletes: Deletes, policy: UnstorablePolicy
 ) -> None:
     run(shop, first_load(deletes), 10, [Row(9, INSERT, 10, 9, notes="old")])
-    table = replace(changes(10, 20, deletes), unstorable=policy)
+    table = with_settings(changes(10, 20, deletes), unstorable=policy)
     counts = run(shop, table, 20, [Row(9, DELETE, 11, 1, notes=NUL)])
     assert (counts.deleted_rows, counts.quarantined_rows, shop.target()) == (1, 0, {})
 

@@ -28,6 +28,7 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.sync.ports import StagedRows
 from lsns import lsn
+from table_plans import with_settings
 
 
 @pytest.fixture
@@ -197,7 +198,7 @@ def test_merges_of_two_lanes_into_one_target_queue_up_and_count_what_is_true(sho
 
 def test_merge_of_several_tables_is_one_transaction(shop: Shop) -> None:
     strict = (Rule("positive", "Amount > 0", OnFailure.STOP),)
-    other = replace(
+    other = with_settings(
         first_load(rules=strict), source=ORDERS.__class__("dbo", "Items"), target=ORDERS.__class__("shop", "items")
     )
     opened = shop.ledger.open_window("shop", lsn(10), [first_load(), other])

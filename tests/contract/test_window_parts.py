@@ -13,12 +13,13 @@ from emulator_process import Emulator
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan
 from floodmark.core.position import Interval, Lsn
 from floodmark.core.schema import TableName
-from floodmark.core.settings import Deletes, NetSource, TemporalPolicy
+from floodmark.core.settings import NetSource, TableSettings
 from floodmark.sources.cdc import reader
 from floodmark.sources.cdc.reader import choose_numbers, plan_parts
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection
 from floodmark.sync.ports import TableParts
+from table_plans import with_settings
 
 BUSY, CALM = TableName("dbo", "Busy"), TableName("dbo", "Calm")
 CORES = 4
@@ -58,15 +59,11 @@ def plan(at: SqlServerConnection, database: CdcDatabase) -> WindowPlan:
         assert snapshot.instance is not None
         tables.append(
             TablePlan(
-                source=snapshot.table,
-                target=TableName("shop", snapshot.table.name.lower()),
+                settings=TableSettings(snapshot.table, TableName("shop", snapshot.table.name.lower())),
                 kind=LoadKind.CHANGES,
                 feed=snapshot.instance,
                 interval=Interval(after, to),
                 watermark=after,
-                deletes=Deletes.SOFT,
-                net=NetSource.SPARK,
-                temporal=TemporalPolicy.TRUNCATE,
             )
         )
     return WindowPlan(1, "shop", to, tuple(tables))
@@ -112,7 +109,7 @@ def test_window_asks_for_its_cuts_once(
     monkeypatch.setattr(reader, "PART_CHANGES", 1)
     monkeypatch.setattr(reader, "WHOLE_CHANGES", 1)
     busy = plan.tables[0]
-    again = tuple(replace(busy, source=TableName("dbo", f"Busy{number}")) for number in range(5))
+    again = tuple(with_settings(busy, source=TableName("dbo", f"Busy{number}")) for number in range(5))
     found = plan_parts(replace(plan, tables=again), CORES, at)
     assert [len(each.intervals) for each in found.values()] == [CORES] * 5
     assert len(texts) == 2
@@ -147,8 +144,8 @@ def test_table_that_is_locked_while_it_is_counted_is_read_in_one_part(
 
 def test_source_is_not_asked_where_no_table_may_be_cut(plan: WindowPlan, texts: list[str]) -> None:
     nowhere = SqlServerConnection("127.0.0.1", 1, "Shop", "sa", "")
-    net = tuple(replace(table, net=NetSource.SERVER) for table in plan.tables)
-    one = tuple(replace(table, partitions=1) for table in plan.tables)
+    net = tuple(with_settings(table, net=NetSource.SERVER) for table in plan.tables)
+    one = tuple(with_settings(table, partitions=1) for table in plan.tables)
     for tables in (net, one):
         assert plan_parts(replace(plan, tables=tables), CORES, nowhere)[CALM] == TableParts([Interval(*_ends(plan))])
     assert texts == []

@@ -14,7 +14,7 @@ from psycopg.rows import dict_row
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, staging_table
 from floodmark.core.position import Interval
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName, keep_column, quote, quote_table
-from floodmark.core.settings import Deletes, NetSource, Rule, TemporalPolicy
+from floodmark.core.settings import Deletes, Rule, TableSettings
 from floodmark.core.snapshot import CaptureInstance, InstanceIdentity
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
@@ -48,16 +48,11 @@ def instance(columns: tuple[SourceColumn, ...] = COLUMNS, key: tuple[str, ...] =
 
 def changes(after: int, to: int, deletes: Deletes = Deletes.SOFT, rules: tuple[Rule, ...] = ()) -> TablePlan:
     return TablePlan(
-        source=ORDERS,
-        target=TARGET,
+        settings=TableSettings(ORDERS, TARGET, deletes=deletes, rules=rules),
         kind=LoadKind.CHANGES,
         feed=instance(),
         interval=Interval(lsn(after), lsn(to)),
         watermark=lsn(after),
-        deletes=deletes,
-        net=NetSource.SPARK,
-        temporal=TemporalPolicy.TRUNCATE,
-        rules=rules,
     )
 
 

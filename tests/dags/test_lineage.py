@@ -15,7 +15,7 @@ from dag_process import DagProcess
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.core.position import Interval
 from floodmark.core.schema import TableName
-from floodmark.core.settings import Deletes, NetSource, TemporalPolicy
+from floodmark.core.settings import TableSettings
 from floodmark.orchestration.asset_lineage import _name_targets
 from floodmark.sync.records import OpenedWindow
 from floodmark.wiring.adapters import PostgresLedgerWiring
@@ -62,15 +62,11 @@ COUNTS = {
 
 def table_plan(source: TableName, target: str, interval: Interval | None, **other: Any) -> TablePlan:
     return TablePlan(
-        source,
-        TableName.parse(target),
+        TableSettings(source, TableName.parse(target)),
         LoadKind.CHANGES if interval else LoadKind.FIRST_LOAD,
         instance(source),
         interval,
         interval.after_lsn if interval else None,
-        Deletes.SOFT,
-        NetSource.SPARK,
-        TemporalPolicy.TRUNCATE,
         **other,
     )
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from floodmark.core.plan import LoadKind, TablePlan
 from floodmark.core.position import Interval, Lsn
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.settings import Deletes, NetSource, TemporalPolicy
+from floodmark.core.settings import NetSource, TableSettings
 from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, LogEntry
 from floodmark.sources.cdc.reader import CdcReader
 from floodmark.sources.sqlserver.driver import SqlServerConnection
@@ -44,15 +44,11 @@ def histories_plan(*, has_command_id: bool = True, net: NetSource = NetSource.SP
         InstanceIdentity("dbo_Histories", 1, datetime(2026, 1, 1)), HISTORIES, START_LSN, True, has_command_id
     )
     return TablePlan(
-        source=HISTORIES.name,
-        target=TableName("t", "histories"),
+        settings=TableSettings(HISTORIES.name, TableName("t", "histories"), net=net),
         kind=LoadKind.CHANGES,
         feed=instance,
         interval=Interval(START_LSN, TO_LSN),
         watermark=START_LSN,
-        deletes=Deletes.SOFT,
-        net=net,
-        temporal=TemporalPolicy.TRUNCATE,
     )
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan
 from floodmark.core.position import POSITION_BYTES, Interval, Lsn
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.settings import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
+from floodmark.core.settings import Deletes, NetSource, OnFailure, Rule, TableSettings, TemporalPolicy
 from floodmark.core.snapshot import CaptureInstance, InstanceIdentity
 
 names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=12)
@@ -41,23 +41,27 @@ instances = st.builds(
     has_command_id=st.booleans(),
 )
 rules = st.builds(Rule, name=names, sql=st.text(max_size=20), on_failure=st.sampled_from(OnFailure))
-table_plans = st.builds(
-    TablePlan,
+table_settings = st.builds(
+    TableSettings,
     source=table_names,
     target=table_names,
-    kind=st.sampled_from(LoadKind),
-    feed=instances,
-    interval=st.none() | intervals,
-    watermark=st.none() | lsns,
     deletes=st.sampled_from(Deletes),
     net=st.sampled_from(NetSource),
     temporal=st.sampled_from(TemporalPolicy),
     rules=st.lists(rules, max_size=2).map(tuple),
     partitions=st.integers(0, 64),
     first_load_chunk_rows=st.integers(1, 10**9),
-    quiet=st.booleans(),
     first_load_parallel_reads=st.integers(1, 64),
     max_reads=st.integers(1, 64),
+)
+table_plans = st.builds(
+    TablePlan,
+    settings=table_settings,
+    kind=st.sampled_from(LoadKind),
+    feed=instances,
+    interval=st.none() | intervals,
+    watermark=st.none() | lsns,
+    quiet=st.booleans(),
     is_reload=st.booleans(),
     where=st.text(max_size=20),
 )

@@ -54,4 +54,6 @@ class InProcessStager:
 
     def _writer(self, plan: WindowPlan, index: int, sink: StagingSink) -> StageWriter:
         table = plan.tables[index]
-        return StageWriter(self.open_reader(table, plan.end).shape, table.kind, table.net, plan.rows_at(table), sink)
+        return StageWriter(
+            self.open_reader(table, plan.end).shape, table.kind, table.settings.net, plan.rows_at(table), sink
+        )

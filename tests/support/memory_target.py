@@ -61,7 +61,7 @@ class MemoryTarget:
         if lsn < self.tombstones.get(key, b"") or (stored is not None and lsn < stored.lsn):
             return "unchanged"
         is_delete = row[OPERATION_COLUMN] == Operation.DELETE.value
-        if is_delete and table.deletes is Deletes.HARD:
+        if is_delete and table.settings.deletes is Deletes.HARD:
             self.tombstones[key] = lsn
             self.rows.pop(key, None)
         else:

@@ -244,7 +244,7 @@ def _overtaken(plan: WindowPlan) -> WatermarkConflictError:
 
 
 def _refuse_unsupported(table: TablePlan) -> None:
-    asked = {"rules": bool(table.rules), "a reload": table.is_reload, "a condition": bool(table.where)}
+    asked = {"rules": bool(table.settings.rules), "a reload": table.is_reload, "a condition": bool(table.where)}
     if names := [name for name, is_asked in asked.items() if is_asked]:
         raise ConfigError(str(table.source), f"the warehouse in memory does not support {' and '.join(names)}.")
 

@@ -8,27 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from floodmark.core.errors import ConfigError
 from floodmark.core.position import Interval, Position, parse_position
 from floodmark.core.schema import STAGING_SCHEMA, SourceColumn, SourceTable, TableName
-from floodmark.core.settings import (
-    DEFAULT_LOB_BATCH_BYTES,
-    DEFAULT_MAX_READS,
-    Deletes,
-    KeySpelling,
-    NetSource,
-    Rule,
-    TableSettings,
-    TemporalPolicy,
-    UnstorablePolicy,
-)
+from floodmark.core.settings import KeySpelling, NetSource, Rule, TableSettings, TemporalPolicy
 from floodmark.core.snapshot import CaptureInstance, LogEntry, MemberMark, Verdict
 from floodmark.core.types import WarehouseType, warehouse_type
-
-if TYPE_CHECKING:
-    from floodmark.core.snapshot import CaptureInstance
 
 # --------------------------------------------------------------------------------------------------------------------
 # Lanes: windows of one pipeline run in parallel on several lanes, with at most one unfinished window on each.
@@ -112,8 +99,8 @@ class WindowState(Enum):
 class TablePlan:
     """The part of one table in the window."""
 
-    source: TableName
-    target: TableName
+    settings: TableSettings
+    """The settings in effect. ``net`` says where this window's net changes are computed."""
     kind: LoadKind
     feed: CaptureInstance
     """What the changes are read from. ``feed.table.key`` is the key to merge by, the server's or a declared one."""
@@ -121,29 +108,14 @@ class TablePlan:
     """None for a first load, whose rows are stamped with ``WindowPlan.to_lsn``."""
     watermark: Position | None
     """The expected one, for compare-and-set; None before the first load."""
-    deletes: Deletes
-    net: NetSource
-    temporal: TemporalPolicy
-    rules: tuple[Rule, ...] = ()
-    partitions: int = 0
-    """How many statements a window is cut into, 0 to let the reader choose."""
-    first_load_chunk_rows: int = 500_000
     quiet: bool = False
     """Whether the change table held nothing in the interval, so that nothing needs to be read."""
-    first_load_parallel_reads: int = 4
-    """How many chunks of a first load are read from the source at a time."""
-    max_reads: int = DEFAULT_MAX_READS
-    """How many statements of the load read the source at a time, for all of its tables."""
     is_reload: bool = False
     """A first load over a target that has rows: those that the source no longer has are swept after the merge."""
     keeps_unread: bool = False
     """The source may hide rows from the login that it still has: a reload deletes nothing."""
     where: str = ""
     """A condition in T-SQL: only rows for which it is true are loaded, nothing is swept, no watermark moves."""
-    lob_batch_bytes: int = DEFAULT_LOB_BATCH_BYTES
-    """The bytes at which a batch of rows with LOBs ends."""
-    unstorable: UnstorablePolicy = UnstorablePolicy.QUARANTINE
-    """What is done with a text that the warehouse cannot store."""
     reloads_members: bool = False
     """A member whose changes cannot be read after its mark is read as a whole, and not left out."""
     ends: tuple[MemberMark, ...] = ()
@@ -152,6 +124,20 @@ class TablePlan:
     """The position of the rows of a first load, where it is not the end of the window."""
     marks: tuple[MemberMark, ...] = ()
     """The marks of a feed's members. The ledger adds them when a load begins; they are no part of the stored plan."""
+
+    @property
+    def source(self) -> TableName:
+        """Return the table at the source."""
+        return self.settings.source
+
+    @property
+    def target(self) -> TableName:
+        """Return the table in the warehouse."""
+        return self.settings.target
+
+    def with_rules(self, rules: tuple[Rule, ...]) -> TablePlan:
+        """Return the plan with other rules."""
+        return replace(self, settings=replace(self.settings, rules=rules))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,194 +1,167 @@
 """A window's plan as JSON: how the ledger keeps it, so that any later run, on any machine, finishes the same window.
 
-The form is stable: fields are only added, with a default for plans written before. ``window_id``, ``attempt``, ``lane``
-and the like are columns of the ledger too; the ledger's columns win.
+The form follows the fields of the dataclasses: a new field needs nothing here. It is stable: fields are only added,
+with a default for plans written before. ``window_id``, ``attempt``, ``lane`` and the like are columns of the ledger
+too; the ledger's columns win.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from enum import Enum
+from functools import cache, partial
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
-from floodmark.core.errors import FloodmarkBugError
-from floodmark.core.plan import MAIN_LANE, LoadKind, TablePlan, WindowPlan
-from floodmark.core.position import Interval, parse_position
-from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.settings import (
-    DEFAULT_LOB_BATCH_BYTES,
-    DEFAULT_MAX_READS,
-    Deletes,
-    NetSource,
-    OnFailure,
-    Rule,
-    TemporalPolicy,
-    UnstorablePolicy,
-)
-from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, MemberMark
-
-if TYPE_CHECKING:
-    from floodmark.core.snapshot import CaptureInstance
+from floodmark.core.plan import WindowPlan
+from floodmark.core.position import Interval, Position, parse_position
+from floodmark.core.schema import TableName
+from floodmark.core.settings import TableSettings
+from floodmark.core.snapshot import InstanceIdentity, MemberMark
 
 FORMAT = 1
 
 
 def plan_to_json(plan: WindowPlan) -> dict[str, Any]:
     """Nothing but dicts, lists, strings, numbers, booleans and None."""
-    return {
-        "format": FORMAT,
-        "window_id": plan.window_id,
-        "attempt": plan.attempt,
-        "pipeline": plan.pipeline,
-        "lane": plan.lane,
-        "to_lsn": str(plan.to_lsn),
-        "to_lsn_at": plan.to_lsn_at.isoformat() if plan.to_lsn_at else None,
-        "tables": [_table_to_json(table) for table in plan.tables],
-    }
+    return {"format": FORMAT, **_write(WindowPlan, plan)}
 
 
 def plan_from_json(document: Mapping[str, Any]) -> WindowPlan:
     """Raises ValueError for a plan of a later format, KeyError for one that is not a plan."""
     if document["format"] > FORMAT:
         raise ValueError(f"the plan has format {document['format']}, this Floodmark knows {FORMAT}: upgrade it")
-    return WindowPlan(
-        window_id=document["window_id"],
-        pipeline=document["pipeline"],
-        to_lsn=parse_position(document["to_lsn"]),
-        tables=tuple(_table_from_json(table) for table in document["tables"]),
-        attempt=document["attempt"],
-        lane=document.get("lane", MAIN_LANE),
-        to_lsn_at=datetime.fromisoformat(ended) if (ended := document.get("to_lsn_at")) else None,
-    )
+    plan: WindowPlan = _read(WindowPlan, document)
+    return plan
 
 
-def _table_to_json(table: TablePlan) -> dict[str, Any]:
-    return {
-        "source": _name_to_json(table.source),
-        "target": _name_to_json(table.target),
-        "kind": table.kind.value,
-        "instance": _feed_to_json(table.feed),
-        "after_lsn": str(table.interval.after_lsn) if table.interval else None,
-        "to_lsn": str(table.interval.to_lsn) if table.interval else None,
-        "watermark": str(table.watermark) if table.watermark else None,
-        "deletes": table.deletes.value,
-        "net": table.net.value,
-        "temporal": table.temporal.value,
-        "rules": [{"name": rule.name, "sql": rule.sql, "on_failure": rule.on_failure.value} for rule in table.rules],
-        "partitions": table.partitions,
-        "first_load_chunk_rows": table.first_load_chunk_rows,
-        "quiet": table.quiet,
-        "first_load_parallel_reads": table.first_load_parallel_reads,
-        "max_reads": table.max_reads,
-        "is_reload": table.is_reload,
-        "keeps_unread": table.keeps_unread,
-        "where": table.where,
-        "lob_batch_bytes": table.lob_batch_bytes,
-        "unstorable": table.unstorable.value,
-        "reloads_members": table.reloads_members,
-        "ends": [[end.member, end.mark] for end in table.ends],
-        "rows_at": table.rows_at.hex() if table.rows_at else None,
-    }
+# --------------------------------------------------------------------------------------------------------------------
+# The stored form of a value, from its type.
 
 
-def _table_from_json(document: Mapping[str, Any]) -> TablePlan:
-    after, to = document["after_lsn"], document["to_lsn"]
-    return TablePlan(
-        source=_name_from_json(document["source"]),
-        target=_name_from_json(document["target"]),
-        kind=LoadKind(document["kind"]),
-        feed=_instance_from_json(document["instance"]),
-        interval=Interval(parse_position(after), parse_position(to)) if after else None,
-        watermark=parse_position(document["watermark"]) if document["watermark"] else None,
-        deletes=Deletes(document["deletes"]),
-        net=NetSource(document["net"]),
-        temporal=TemporalPolicy(document["temporal"]),
-        rules=tuple(Rule(r["name"], r["sql"], OnFailure(r["on_failure"])) for r in document["rules"]),
-        partitions=document["partitions"],
-        first_load_chunk_rows=document["first_load_chunk_rows"],
-        quiet=document["quiet"],
-        first_load_parallel_reads=document.get("first_load_parallel_reads", 4),
-        max_reads=document.get("max_reads", DEFAULT_MAX_READS),
-        is_reload=document.get("is_reload", False),
-        keeps_unread=document.get("keeps_unread", False),
-        where=document.get("where", ""),
-        lob_batch_bytes=document.get("lob_batch_bytes", DEFAULT_LOB_BATCH_BYTES),
-        unstorable=UnstorablePolicy(document.get("unstorable", UnstorablePolicy.QUARANTINE.value)),
-        reloads_members=document.get("reloads_members", False),
-        ends=tuple(MemberMark(member, mark) for member, mark in document.get("ends", ())),
-        rows_at=bytes.fromhex(found) if (found := document.get("rows_at")) else None,
-    )
+@dataclass(frozen=True, slots=True)
+class _Form:
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
 
 
-def _instance_to_json(instance: CaptureInstance) -> dict[str, Any]:
-    return {
-        "name": instance.identity.name,
-        "object_id": instance.identity.object_id,
-        "created_at": instance.identity.created_at.isoformat(),
-        "store_id": instance.identity.store_id,
-        "table": {
-            "name": _name_to_json(instance.table.name),
-            "key": list(instance.table.key),
-            "is_partial": instance.table.is_partial,
-            "columns": [_column_to_json(column) for column in instance.table.columns],
-        },
-        "start_lsn": str(instance.start_lsn),
-        "supports_net_changes": instance.supports_net_changes,
-        "has_command_id": instance.has_command_id,
-        "delivers_net": instance.delivers_net,
-        "has_members": instance.has_members,
-        "member_column": instance.member_column,
-    }
-
-
-def _feed_to_json(feed: CaptureInstance) -> dict[str, Any]:
-    if not isinstance(feed, CaptureInstance):
-        raise FloodmarkBugError(str(feed.table.name), f"a plan cannot keep a feed of type {type(feed).__name__}.")
-    return _instance_to_json(feed)
-
-
-def _instance_from_json(document: Mapping[str, Any]) -> CaptureInstance:
-    table = document["table"]
-    return CaptureInstance(
-        identity=InstanceIdentity(
-            document["name"],
-            document["object_id"],
-            datetime.fromisoformat(document["created_at"]),
-            document.get("store_id", 0),
-        ),
-        table=SourceTable(
-            name=_name_from_json(table["name"]),
-            columns=tuple(SourceColumn(**column) for column in table["columns"]),
-            key=tuple(table["key"]),
-            is_partial=table.get("is_partial", False),
-        ),
-        start_lsn=parse_position(document["start_lsn"]),
-        supports_net_changes=document["supports_net_changes"],
-        has_command_id=document["has_command_id"],
-        delivers_net=document.get("delivers_net", False),
-        # A plan of an earlier version has members only where its rows name them.
-        has_members=document.get("has_members", bool(document.get("member_column"))),
-        member_column=document.get("member_column", ""),
-    )
-
-
-def _column_to_json(column: SourceColumn) -> dict[str, Any]:
-    return {
-        "name": column.name,
-        "type_name": column.type_name,
-        "ordinal": column.ordinal,
-        "max_length": column.max_length,
-        "precision": column.precision,
-        "scale": column.scale,
-        "nullable": column.nullable,
-        "is_computed": column.is_computed,
-        "collation": column.collation,
-    }
-
-
-def _name_to_json(name: TableName) -> list[str]:
+_AS_IS = _Form(lambda value: value, lambda value: value)
+_FORMS = {
+    **dict.fromkeys((str, int, bool), _AS_IS),
+    Position: _Form(str, parse_position),
+    datetime: _Form(datetime.isoformat, datetime.fromisoformat),
+    bytes: _Form(bytes.hex, bytes.fromhex),
     # Not "schema.name": a name may hold a dot.
-    return [name.schema, name.name]
+    TableName: _Form(lambda name: [name.schema, name.name], lambda parts: TableName(*parts)),
+    MemberMark: _Form(lambda end: [end.member, end.mark], lambda parts: MemberMark(*parts)),
+}
+_FLAT = frozenset({TableSettings, Interval, InstanceIdentity})
+"""The types whose fields are stored among those of what has them."""
+_NAMES = {"feed": "instance"}
+"""The stored names of fields, where they differ."""
+_NOT_STORED = frozenset({"marks"})
+_DEFAULTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    # A plan of an earlier version has members only where its rows name them.
+    "has_members": lambda document: bool(document.get("member_column")),
+}
+"""The defaults for plans written before, where they differ from those of the fields."""
 
 
-def _name_from_json(parts: list[str]) -> TableName:
-    return TableName(parts[0], parts[1])
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A field of a dataclass with its stored name; ``flat``: its type, where that is one of ``_FLAT``."""
+
+    name: str
+    key: str
+    form: _Form
+    flat: type | None
+    is_optional: bool
+    is_required: bool
+
+
+@cache
+def _form(kind: Any) -> _Form:
+    """Return the form of a type. Raises TypeError for one that no field of a plan had before."""
+    if kind in _FORMS:
+        return _FORMS[kind]
+    if isinstance(kind, UnionType):
+        form = _form(_without_none(kind))
+        return _Form(*(partial(_unless_none, convert) for convert in (form.write, form.read)))
+    if get_origin(kind) is tuple:
+        return _tuple_form(*get_args(kind))
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _Form(lambda value: value.value, kind)
+    if isinstance(kind, type) and is_dataclass(kind):
+        return _Form(partial(_write, kind), partial(_read, kind))
+    raise TypeError(f"a plan cannot keep a value of type {kind}")
+
+
+def _tuple_form(*items: Any) -> _Form:
+    if items[-1] is Ellipsis:
+        form = _form(items[0])
+        return _Form(lambda values: list(map(form.write, values)), lambda values: tuple(map(form.read, values)))
+    forms = list(map(_form, items))
+    return _Form(
+        lambda values: [form.write(value) for form, value in zip(forms, values, strict=True)],
+        lambda values: tuple(form.read(value) for form, value in zip(forms, values, strict=True)),
+    )
+
+
+def _unless_none(convert: Callable[[Any], Any], value: Any) -> Any:
+    return None if value is None else convert(value)
+
+
+def _without_none(kind: Any) -> Any:
+    """Return X of ``X | None``, and any other type as it is."""
+    return next(each for each in get_args(kind) if each is not NoneType) if isinstance(kind, UnionType) else kind
+
+
+@cache
+def _fields(kind: Any) -> tuple[_Field, ...]:
+    """Return the stored fields of a dataclass."""
+    hints = get_type_hints(kind)
+    found = []
+    for field in fields(kind):
+        if field.name not in _NOT_STORED:
+            hint = hints[field.name]
+            flat = _without_none(hint)
+            found.append(
+                _Field(
+                    name=field.name,
+                    key=_NAMES.get(field.name, field.name),
+                    form=_form(hint),
+                    flat=flat if flat in _FLAT else None,
+                    is_optional=flat is not hint,
+                    is_required=field.default is MISSING and field.default_factory is MISSING,
+                )
+            )
+    return tuple(found)
+
+
+def _write(kind: type, value: Any) -> dict[str, Any]:
+    """Return the document of a dataclass; for None, one with None for each field."""
+    document: dict[str, Any] = {}
+    for field in _fields(kind):
+        found = None if value is None else getattr(value, field.name)
+        if field.flat is not None:
+            document |= _write(field.flat, found)
+        else:
+            document[field.key] = None if value is None else field.form.write(found)
+    return document
+
+
+def _read(kind: Any, document: Mapping[str, Any]) -> Any:
+    values = {}
+    for field in _fields(kind):
+        if field.flat is not None:
+            is_none = field.is_optional and document[_fields(field.flat)[0].key] is None
+            values[field.name] = None if is_none else _read(field.flat, document)
+        elif field.key in document:
+            values[field.name] = field.form.read(document[field.key])
+        elif field.key in _DEFAULTS:
+            values[field.name] = _DEFAULTS[field.key](document)
+        elif field.is_required:
+            raise KeyError(field.key)
+    return kind(**values)

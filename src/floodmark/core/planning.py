@@ -275,22 +275,11 @@ def plan_table(
     if fault := table_snapshot.plan_fault or (None if after else table_snapshot.load_fault):
         raise TableNotPlannableError(str(settings.source), fault.cause, fault.hint)
     return TablePlan(
-        source=settings.source,
-        target=settings.target,
+        settings=replace(settings, net=NetSource.SERVER if instance.delivers_net else _net_source(settings, state)),
         kind=LoadKind.CHANGES if after else LoadKind.FIRST_LOAD,
         feed=instance,
         interval=Interval(after, snapshot.max_lsn) if after else None,
         watermark=watermark,
-        deletes=settings.deletes,
-        net=NetSource.SERVER if instance.delivers_net else _net_source(settings, state),
-        temporal=settings.temporal,
-        rules=settings.rules,
-        partitions=settings.partitions,
-        lob_batch_bytes=settings.lob_batch_bytes,
-        first_load_chunk_rows=settings.first_load_chunk_rows,
-        first_load_parallel_reads=settings.first_load_parallel_reads,
-        max_reads=settings.max_reads,
-        unstorable=settings.unstorable,
         # Rows are in the target also of a first load that was merged and then refused by a check.
         is_reload=unproven or (after is None and state is not None and state.read_lsn is not None),
         keeps_unread=accepts_filters,

@@ -224,12 +224,13 @@ class TableSettings:
     capture_instance: str | None = None
     """The instance to read; None: the one that was read before, or else the table's newest."""
     partitions: int = 0
-    """0 lets the reader choose."""
+    """How many statements a window is cut into; 0 lets the reader choose."""
     first_load_chunk_rows: int = 500_000
     drift: DriftPolicies = DEFAULT_POLICIES
     first_load_parallel_reads: int = 4
+    """How many chunks of a first load are read from the source at a time."""
     max_reads: int = DEFAULT_MAX_READS
-    """How many statements of a load read the source at a time."""
+    """How many statements of a load read the source at a time, for all of its tables."""
     first_load_when_added: WhenAdded = WhenAdded.IN_WINDOW
     on_gap: OnGap = OnGap.FAIL
     backfill: Backfill = Backfill.ALL
@@ -237,6 +238,7 @@ class TableSettings:
     lob_batch_bytes: int = DEFAULT_LOB_BATCH_BYTES
     """The bytes at which a batch of rows with LOBs ends."""
     unstorable: UnstorablePolicy = UnstorablePolicy.QUARANTINE
+    """What is done with a text that the warehouse cannot store."""
     security_filtered: SecurityFiltered = SecurityFiltered.REFUSE
     key_spelling: KeySpelling = KeySpelling.REFUSE
 

@@ -123,7 +123,7 @@ def _input(table: TablePlan, named: Dataset) -> InputDataset:
 
 
 def _output(wiring: PipelineWiring, table: TablePlan, sources: Iterable[Dataset], named: Dataset) -> OutputDataset:
-    columns = value_columns(table.feed.table, table.temporal)
+    columns = value_columns(table.feed.table, table.settings.temporal)
     types = ((column.name, wiring.warehouse.type_name(column.type)) for column in columns)
     lineage = column_lineage_dataset.ColumnLineageDatasetFacet(
         {

@@ -214,7 +214,7 @@ def _unmerged_rows(table: TablePlan) -> str:
 
 def _unless_deleted_later(table: TablePlan) -> str:
     """Return the condition for hard deletes that no later delete has removed the row and written a tombstone."""
-    if table.deletes is not Deletes.HARD:
+    if table.settings.deletes is not Deletes.HARD:
         return ""
     key = _list("staged", table.feed.table.key)
     return (
@@ -251,7 +251,7 @@ def _rule_checks(plan: WindowPlan, table: TablePlan) -> list[Check]:
             Severity.WARNING if rule.on_failure is OnFailure.WARN else Severity.CRITICAL,
             declared=True,
         )
-        for rule in table.rules
+        for rule in table.settings.rules
     ]
 
 

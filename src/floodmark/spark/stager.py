@@ -98,7 +98,7 @@ class SparkStager:
             parts = list(enumerate(reads.parts[table.source].intervals))
             with reads.slots.taken(len(parts)) as tasks:
                 groups = deal_in_turn(parts, tasks)
-                if table.net is NetSource.SERVER:
+                if table.settings.net is NetSource.SERVER:
                     counts = self._run(groups, partial(writer.write_intervals, reader), COUNTS_SCHEMA)
                 else:
                     counts = self.stage_changes(self._run(groups, partial(_read_packed, reader), PACKED_SCHEMA), writer)
@@ -165,7 +165,7 @@ class SparkStager:
         """Return the reads of a window. The first of its tables plans them, the others wait."""
         with self._planning:
             if self._reads is None or self._reads.plan != plan:
-                most = max(table.max_reads for table in plan.tables)
+                most = max(table.settings.max_reads for table in plan.tables)
                 parts = self._plan_parts(plan, min(most, self._cores()))
                 self._reads = _Reads(plan, parts, ReadSlots(most))
             return self._reads
@@ -175,12 +175,12 @@ class SparkStager:
 
     def _writer(self, plan: WindowPlan, index: int, sink: StagingSink) -> StageWriter:
         table = plan.tables[index]
-        for line in list_losses(table.feed.table, table.temporal):
+        for line in list_losses(table.feed.table, table.settings.temporal):
             _LOG.info("%s: %s", table.source, line)
         shape = self._reader(plan, index).shape
         if shape.remark and table.kind is LoadKind.CHANGES:
             _LOG.info("%s: %s", table.source, shape.remark)
-        return StageWriter(shape, table.kind, table.net, plan.rows_at(table), sink)
+        return StageWriter(shape, table.kind, table.settings.net, plan.rows_at(table), sink)
 
     def _run(self, groups: Sequence[Sequence[Any]], work: Callable[[Sequence[Any]], Any], schema: str) -> DataFrame:
         return run_tasks(self._open_engine().session, groups, work, schema)

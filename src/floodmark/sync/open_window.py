@@ -385,5 +385,5 @@ def _log_table(table: TablePlan) -> None:
         _LOG.info("%s -> %s: no change in %s, nothing to read.", table.source, table.target, table.interval)
     else:
         _LOG.info("%s -> %s: changes in %s, by key (%s).", table.source, table.target, table.interval, key)
-    for loss in list_losses(table.feed.table, table.temporal):
-        _LOG.info("%s: %s (temporal: %s).", table.source, loss, table.temporal.value)
+    for loss in list_losses(table.feed.table, table.settings.temporal):
+        _LOG.info("%s: %s (temporal: %s).", table.source, loss, table.settings.temporal.value)

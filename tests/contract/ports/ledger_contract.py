@@ -28,6 +28,7 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sync.ports import StagedPart
 from floodmark.sync.records import OpenedWindow
 from lsns import lsn
+from table_plans import with_settings
 
 COUNTS = {ORDERS: TableCounts(staged_rows=3, inserted_rows=2, updated_rows=1)}
 BOUNDS = [(2,), (4,)]
@@ -216,7 +217,7 @@ class LedgerContract:
         assert watermark(any_ledger) == lsn(10)
 
     def test_table_that_is_left_out_can_no_longer_be_merged(self, any_ledger: PostgresLedger) -> None:
-        other = replace(first_load(), source=TableName("dbo", "Items"), target=TableName("shop", "items"))
+        other = with_settings(first_load(), source=TableName("dbo", "Items"), target=TableName("shop", "items"))
         opened = any_ledger.open_window(PIPELINE, lsn(10), [first_load(), other])
         plan = any_ledger.begin_load(opened.window_id).plan
         left = any_ledger.leave_out(plan.window_id, [ORDERS])
@@ -228,7 +229,7 @@ class LedgerContract:
         assert any_ledger.unfinished_window(PIPELINE) is None
 
     def test_table_that_a_check_refuses_leaves_the_merged_window(self, any_ledger: PostgresLedger) -> None:
-        other = replace(first_load(), source=TableName("dbo", "Items"), target=TableName("shop", "items"))
+        other = with_settings(first_load(), source=TableName("dbo", "Items"), target=TableName("shop", "items"))
         opened = any_ledger.open_window(PIPELINE, lsn(10), [first_load(), other])
         plan = any_ledger.begin_load(opened.window_id).plan
         verdicts = {name: Validity(name, Verdict.REFUSED, "a check failed.") for name in (ORDERS, other.source)}

@@ -22,10 +22,11 @@ from floodmark.core.errors import FloodmarkError, SourceBehindError
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, plan_chunks
 from floodmark.core.position import Interval, Position, read_position
 from floodmark.core.schema import TableName
-from floodmark.core.settings import Deletes, NetSource, TemporalPolicy
+from floodmark.core.settings import TableSettings
 from floodmark.core.snapshot import CaptureInstance, LogEntry, SourceSnapshot
 from floodmark.sync.arrow import arrow_type
 from floodmark.sync.ports import OpenReader, PlanParts, Source, TableReader
+from table_plans import with_settings
 from tried_twice import Order
 
 CHUNK_ROWS = 2
@@ -78,21 +79,16 @@ class SourceRig:
         instance = self.source.read_snapshot([self.orders]).tables[0].instance
         assert instance is not None
         return TablePlan(
-            source=self.orders,
-            target=TableName("shop", "orders"),
+            settings=TableSettings(self.orders, TableName("shop", "orders"), first_load_chunk_rows=CHUNK_ROWS),
             feed=instance,
             interval=interval,
             kind=LoadKind.CHANGES if interval else LoadKind.FIRST_LOAD,
             watermark=interval.after_lsn if interval else None,
-            deletes=Deletes.SOFT,
-            net=NetSource.SPARK,
-            temporal=TemporalPolicy.TRUNCATE,
-            first_load_chunk_rows=CHUNK_ROWS,
         )
 
     def parts(self, interval: Interval, parts: int) -> Sequence[Interval]:
         """Return the parts of the changes of Orders, where its plan sets their number."""
-        table = replace(self.plan(interval), partitions=parts)
+        table = with_settings(self.plan(interval), partitions=parts)
         return self.plan_parts(WindowPlan(1, "shop", interval.to_lsn, (table,)), 1)[self.orders].intervals
 
     def changes(self, after: Position) -> tuple[TableReader, Interval]:

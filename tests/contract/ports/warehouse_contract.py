@@ -25,6 +25,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import Deletes
 from floodmark.sync.ports import StagedNow
 from lsns import lsn
+from table_plans import with_settings
 
 ONE = {1: (Decimal("5.00"), None, "n")}
 END = 100
@@ -40,7 +41,7 @@ def one(key: int = 1) -> list[Row]:
 
 
 def other_table() -> TablePlan:
-    return replace(first_load(), source=TableName("dbo", "Items"), target=TableName("shop", "items"))
+    return with_settings(first_load(), source=TableName("dbo", "Items"), target=TableName("shop", "items"))
 
 
 def planned(rig: WarehouseRig, kind: LoadKind) -> TablePlan:
@@ -294,7 +295,7 @@ class WarehouseContract:
     def test_staging_of_a_window_that_is_given_up_is_dropped_again_and_again(self, rig: WarehouseRig) -> None:
         plan, second = rig.open(first_load(), to=10), rig.fresh()
         rig.stage(plan, one())
-        other = second.open(replace(first_load(), source=ORDERS), to=10)
+        other = second.open(with_settings(first_load(), source=ORDERS), to=10)
         second.stage(other, one())
         for _ in range(2):
             rig.warehouse.drop_staging(plan.window_id)

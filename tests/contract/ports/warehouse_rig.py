@@ -13,6 +13,7 @@ from floodmark.core.schema import TableName
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sync.ports import StagedPart, StagedRows, Warehouse
 from lsns import lsn
+from table_plans import with_settings
 
 ReadRows = Callable[[TableName], Sequence[Mapping[str, Any]]]
 BOUNDS = [(2,), (4,)]
@@ -41,7 +42,7 @@ class WarehouseRig:
 
     def open(self, *tables: TablePlan, to: int, lane: str = "") -> WindowPlan:
         """Open a window, and begin its first attempt."""
-        own = [replace(table, target=self.target) if table.source == ORDERS else table for table in tables]
+        own = [with_settings(table, target=self.target) if table.source == ORDERS else table for table in tables]
         opened = self.ledger.open_window(self.pipeline, lsn(to), own, lane=lane)
         plan = self.prepare(opened.window_id)
         for table in plan.tables:

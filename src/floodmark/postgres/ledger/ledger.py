@@ -193,7 +193,7 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
         with open_transaction(self._at, f"window {window_id}") as session:
             window = one_window(session, "lock_window", window_id)
             tables = tuple(
-                dataclasses.replace(table, rules=rules.get(table.source, table.rules)) for table in window.plan.tables
+                table.with_rules(rules.get(table.source, table.settings.rules)) for table in window.plan.tables
             )
             plan = dataclasses.replace(window.plan, tables=tables)
             if window.state is not WindowState.PLANNED or plan == window.plan:

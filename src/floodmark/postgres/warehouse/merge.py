@@ -85,9 +85,9 @@ def merge_of(plan: WindowPlan, index: int, has_tombstones: bool) -> Merge:
         key=source.key,
         columns=tuple(column.name for column in source.stored_columns),
         optional=optional_columns(source),
-        deletes=table.deletes,
+        deletes=table.settings.deletes,
         deletes_have_keys_only=table.feed.delivers_net,
-        not_null=_not_null(source) if table.deletes is Deletes.SOFT else (),
+        not_null=_not_null(source) if table.settings.deletes is Deletes.SOFT else (),
         window_id=plan.window_id,
         has_tombstones=has_tombstones,
         overwrites=table.is_reload,
@@ -374,9 +374,9 @@ def apply_rules(session: psycopg.Connection, plan: WindowPlan, planned: TablePla
     Raises DataQualityError for a broken rule that stops the run, or a broken row that quarantine cannot hold;
     ConfigError for a rule that cannot be evaluated.
     """
-    if not planned.rules:
+    if not planned.settings.rules:
         return GateCounts()
-    broken = {rule: _broken(planned, merge, rule) for rule in planned.rules}
+    broken = {rule: _broken(planned, merge, rule) for rule in planned.settings.rules}
     counts = _count_broken(session, planned, merge, broken)
     for rule, rows in counts.items():
         if rows and rule.on_failure is OnFailure.STOP:
@@ -411,7 +411,7 @@ def recover_kept_values(session: psycopg.Connection, planned: TablePlan, merge: 
     if not merge.optional or not found or not found[0]:
         return
     statement = read_sql("recover_kept_value")
-    is_replaced = planned.unstorable is UnstorablePolicy.REPLACE
+    is_replaced = planned.settings.unstorable is UnstorablePolicy.REPLACE
     for name in merge.optional:
         session.execute(
             statement.format(

@@ -150,7 +150,7 @@ class _Release:
         values = {
             "key": list(self.merge.key),
             "columns": list(column_types(self.planned)),
-            "is_replaced": self.planned.unstorable is UnstorablePolicy.REPLACE,
+            "is_replaced": self.planned.settings.unstorable is UnstorablePolicy.REPLACE,
         }
         try:
             self.session.execute(self._filled("stage_newest"), self._target() | values)
@@ -230,7 +230,6 @@ def _planned(last: WindowPlan, settings: TableSettings) -> TablePlan:
             "row in quarantine may be of a member that no longer has it.",
             "Correct the row where it comes from, or reload the table.",
         )
-    planned = replace(
-        planned, kind=LoadKind.CHANGES, interval=None, is_reload=False, where="", unstorable=settings.unstorable
-    )
-    return replace(planned, rules=(*key_rules(planned), *text_rules(planned), *release_rules(settings.rules)))
+    used = replace(planned.settings, unstorable=settings.unstorable)
+    planned = replace(planned, settings=used, kind=LoadKind.CHANGES, interval=None, is_reload=False, where="")
+    return planned.with_rules((*key_rules(planned), *text_rules(planned), *release_rules(settings.rules)))

@@ -71,7 +71,7 @@ class TextCheck:
         storable, found = replace_unstorable(batch, self.columns)
         if not found:
             return storable, pa.nulls(batch.num_rows, pa.string())
-        key, policy = set(self.table.feed.table.key), self.table.unstorable
+        key, policy = set(self.table.feed.table.key), self.table.settings.unstorable
         is_delete = pc.equal(batch.column(OPERATION_COLUMN), Operation.DELETE.value).to_pylist()
         if policy is UnstorablePolicy.FAIL and (living := [row for row in found if not is_delete[row]]):
             raise self._refused(storable, {row: found[row] for row in living})
@@ -256,7 +256,7 @@ def copy_part(
     session: ArrowSession, table: TablePlan, staging: TableName, part: int, batches: Iterator[pa.RecordBatch]
 ) -> int:
     """Send the rows of a part to a staging table. Return their number."""
-    columns = value_columns(table.feed.table, table.temporal)
+    columns = value_columns(table.feed.table, table.settings.temporal)
     check = TextCheck(table, columns)
     numbered = (staging_batch(*check.apply(batch), columns, part) for batch in batches)
     return session.copy(staging, staging_schema(table, columns), numbered)

@@ -228,7 +228,7 @@ def column_types(table: TablePlan) -> dict[str, str]:
     for column in source.stored_columns:
         if why := why_not_named(column.name):
             raise _refused(table, column.name, why)
-        types[column.name] = postgres_type(warehouse_type(source, column, table.temporal))
+        types[column.name] = postgres_type(warehouse_type(source, column, table.settings.temporal))
     return types
 
 

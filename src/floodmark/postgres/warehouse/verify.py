@@ -41,7 +41,7 @@ class PostgresRowComparer:
         batches: the stored columns; they are read until their end before the comparison begins. Raises from
         ``core.errors``; OperatorError for a table that has not been loaded.
         """
-        columns = value_columns(table.feed.table, table.temporal)
+        columns = value_columns(table.feed.table, table.settings.temporal)
         schema = pa.schema([(column.name, staging_type(column.type)) for column in columns])
         rows = (
             pa.RecordBatch.from_arrays(

@@ -126,7 +126,9 @@ def _nullable_key(planned: TablePlan) -> list[str]:
 
 def text_rules(planned: TablePlan) -> tuple[Rule, ...]:
     """Return the rule for rows with a text that cannot be stored (``warehouse.sink``)."""
-    is_text = any(column.type.kind is Kind.TEXT for column in value_columns(planned.feed.table, planned.temporal))
+    is_text = any(
+        column.type.kind is Kind.TEXT for column in value_columns(planned.feed.table, planned.settings.temporal)
+    )
     return (Rule(TEXT_RULE, f"{quote(UNSTORABLE_COLUMN)} IS NULL", OnFailure.QUARANTINE),) if is_text else ()
 
 
@@ -259,7 +261,7 @@ def sweep_members(
 
 def _sweep(session: psycopg.Connection, planned: TablePlan, merge: Merge, values: Mapping[str, Any], swept: str) -> int:
     """Sweep the rows for which the condition ``swept`` is true. Return their number."""
-    if planned.deletes is Deletes.SOFT:
+    if planned.settings.deletes is Deletes.SOFT:
         return session.execute(_filled("sweep_soft", merge, swept), values).rowcount
     session.execute(_filled("write_swept_tombstones", merge, swept), values)
     return session.execute(_filled("sweep_hard", merge, swept), values).rowcount
@@ -529,8 +531,8 @@ def _merge_staged(
     dropped = drop_keyless_deletes(session, planned, merge)
     if is_replay_lane(plan.lane):
         dropped += drop_set_aside(session, planned, merge)
-    rules = (*key_rules(planned), *text_rules(planned), *planned.rules)
-    gate = apply_rules(session, plan, dataclasses.replace(planned, rules=rules), merge)
+    rules = (*key_rules(planned), *text_rules(planned), *planned.settings.rules)
+    gate = apply_rules(session, plan, planned.with_rules(rules), merge)
     counted = count_merge(session, merge)
     staged = counted.staged + gate.quarantined + dropped
     if rows is not None and staged != rows.staged_rows:
@@ -543,7 +545,7 @@ def _merge_staged(
         refuse_keyless_deletes(session, planned, merge)
     if counted.incomplete:
         _report_incomplete(session, plan, planned, merge, counted.incomplete)
-    if planned.deletes is Deletes.HARD:
+    if planned.settings.deletes is Deletes.HARD:
         _write_tombstones(session, planned, merge)
     run_merge(session, planned, merge, counted.staged)
     swept = sweep_target(session, plan, planned, merge) if planned.is_reload else 0
@@ -551,7 +553,7 @@ def _merge_staged(
         swept += sweep_members(session, plan, planned, merge, whole)
     if planned.kind is LoadKind.FIRST_LOAD:
         session.execute(f"ANALYZE {quote_table(planned.target)}")
-    marked = swept if planned.deletes is Deletes.SOFT else 0
+    marked = swept if planned.settings.deletes is Deletes.SOFT else 0
     record_target(session, plan, planned, has_written=counted.written + marked > 0)
     return TableCounts(
         staged_rows=staged,

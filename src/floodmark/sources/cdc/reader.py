@@ -65,7 +65,7 @@ def own_columns(plan: TablePlan) -> tuple[str, ...]:
     if plan.kind is LoadKind.FIRST_LOAD:
         return ()
     mask = (UPDATE_MASK,) if any(column.is_lob for column in plan.feed.table.stored_columns) else ()
-    if plan.net is NetSource.SERVER:
+    if plan.settings.net is NetSource.SERVER:
         return (START_LSN, OPERATION, *mask)
     return (*order_columns(plan), *mask)
 
@@ -132,7 +132,7 @@ def _has_new_key(table: SourceTable) -> str:
 def _select_list(plan: TablePlan, operation: str = bracket(OPERATION)) -> str:
     """Return the SELECT list. operation: the expression for the column of that name."""
     own = (operation if name == OPERATION else bracket(name) for name in own_columns(plan))
-    return ", ".join([*own, *select_expressions(plan.feed.table, plan.temporal)])
+    return ", ".join([*own, *select_expressions(plan.feed.table, plan.settings.temporal)])
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class CdcReader(SqlServerReader):
         return RowShape(
             key=table.key,
             own=tuple((name, OWN_TYPES[name]) for name in own_columns(self.plan)),
-            values=value_columns(table, self.plan.temporal),
+            values=value_columns(table, self.plan.settings.temporal),
             order=order_columns(self.plan),
             position=START_LSN,
             operation=OPERATION,
@@ -210,7 +210,7 @@ class CdcReader(SqlServerReader):
         )
 
     def read(self, interval: Interval) -> Iterator[pa.RecordBatch]:
-        if self.plan.net is NetSource.SERVER:
+        if self.plan.settings.net is NetSource.SERVER:
             require_server_net(self.plan)
             text, first = select_net_changes(self.plan), interval.from_lsn
         else:
@@ -248,13 +248,17 @@ def plan_parts(plan: WindowPlan, most: int, source: SqlServerConnection) -> Mapp
     tables = [table for table in plan.tables if table.interval is not None and not table.quiet]
     intervals = {table.source: [table.interval] for table in tables if table.interval is not None}
     # The server's net changes are those of the whole window.
-    counted = [table for table in tables if table.net is not NetSource.SERVER and not table.partitions]
-    declared = [table for table in tables if table.net is not NetSource.SERVER and table.partitions > 1]
+    counted = [
+        table for table in tables if table.settings.net is not NetSource.SERVER and not table.settings.partitions
+    ]
+    declared = [
+        table for table in tables if table.settings.net is not NetSource.SERVER and table.settings.partitions > 1
+    ]
     if not counted and not declared:
         return {name: TableParts(each) for name, each in intervals.items()}
     with connect(source, subject=plan.pipeline) as session:
         changes = _count_changes(session, counted, most)
-        wanted = {table.source: table.partitions for table in declared} | choose_numbers(changes, most)
+        wanted = {table.source: table.settings.partitions for table in declared} | choose_numbers(changes, most)
         cuts: dict[tuple[Interval, int], list[Position]] = {}
         for name, number in wanted.items():
             if number > 1:

@@ -64,7 +64,9 @@ def select_changes(plan: TablePlan) -> str:
     # The position of a version (core.version): one more, in the low bytes.
     position = "CAST(0x0000 AS binary(2)) + CAST(c.SYS_CHANGE_VERSION + 1 AS binary(8))"
     own = (f"{position} AS [{POSITION}]", f"{operation} AS [{OPERATION}]", f"CAST(NULL AS varbinary(1)) AS [{MASK}]")
-    columns = ", ".join([*(f"[{column}]" for column, _ in OWN_COLUMNS), *select_expressions(table, plan.temporal)])
+    columns = ", ".join(
+        [*(f"[{column}]" for column, _ in OWN_COLUMNS), *select_expressions(table, plan.settings.temporal)]
+    )
     return (
         f"SELECT {columns} FROM (SELECT {', '.join([*own, *values])}"  # noqa: S608
         f" FROM CHANGETABLE(CHANGES {name}, ?) AS c LEFT JOIN {name} AS t ON {same_key}"
@@ -144,7 +146,7 @@ class TrackingReader(SqlServerReader):
         return RowShape(
             key=table.key,
             own=() if is_first else OWN_COLUMNS,
-            values=value_columns(table, self.plan.temporal),
+            values=value_columns(table, self.plan.settings.temporal),
             order=(),
             position=POSITION,
             operation=OPERATION,

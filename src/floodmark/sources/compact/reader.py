@@ -334,7 +334,7 @@ class CompactReader:
         return RowShape(
             key=table.key,
             own=() if is_first else OWN_COLUMNS,
-            values=value_columns(table, self.plan.temporal),
+            values=value_columns(table, self.plan.settings.temporal),
             order=(),
             position=POSITION,
             operation=OPERATION,
@@ -352,7 +352,7 @@ class CompactReader:
 
         devices = list(files)
         # Most of the time of a device is spent waiting for its disk.
-        with ThreadPoolExecutor(self.plan.max_reads, thread_name_prefix="device") as pool:
+        with ThreadPoolExecutor(self.plan.settings.max_reads, thread_name_prefix="device") as pool:
             for first in range(0, len(devices), DEVICES_AT_ONCE):
                 for rows, read in pool.map(examine, devices[first : first + DEVICES_AT_ONCE]):
                     if read.verdict is not None:
@@ -486,7 +486,7 @@ class CompactReader:
             return names, list(_bounded(rows, file))
 
     def _batches(self, at: Position | None) -> RowBatches:
-        return RowBatches(self.plan.feed.table, self.plan.temporal, at)
+        return RowBatches(self.plan.feed.table, self.plan.settings.temporal, at)
 
 
 def quote_name(name: str) -> str:

@@ -119,7 +119,8 @@ class EventReader(SqlServerReader):
             own=() if is_first else OWN_COLUMNS,
             # The server may send no old value of a LOB: NULL in a delete is not its last value.
             values=tuple(
-                replace(column, keeps_value_on_delete=False) for column in value_columns(table, self.plan.temporal)
+                replace(column, keeps_value_on_delete=False)
+                for column in value_columns(table, self.plan.settings.temporal)
             ),
             order=(POSITION, OPERATION),
             position=POSITION,

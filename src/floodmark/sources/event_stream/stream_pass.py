@@ -107,7 +107,7 @@ class PassState:
             number,
             plan,
             topic,
-            TableRows(plan.feed.table, plan.temporal),
+            TableRows(plan.feed.table, plan.settings.temporal),
             own,
             {number: mark.next for number, mark in own.items()},
             {number: end for number, end in ends.items() if only is None or number in only},

@@ -10,7 +10,7 @@ from floodmark.core.errors import ConfigError
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, staging_table
 from floodmark.core.position import Lsn
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.settings import Deletes, NetSource, OnFailure, Rule, TemporalPolicy
+from floodmark.core.settings import Deletes, OnFailure, Rule, TableSettings
 from floodmark.core.snapshot import CaptureInstance, InstanceIdentity
 from floodmark.quality.checks import Batch, Check, NoneMeets, NoRows, RowCount, Severity, Unique, build_batches
 from floodmark.sync.ports import CheckedRows
@@ -28,16 +28,11 @@ def batches(*rules: Rule, deletes: Deletes = Deletes.SOFT) -> dict[str, Batch]:
     table = SourceTable(SOURCE, columns, ("OrderID", 'Line"No'))
     instance = CaptureInstance(InstanceIdentity("i", 1, datetime(2026, 1, 1)), table, lsn, False, True)
     planned = TablePlan(
-        SOURCE,
-        TableName("shop", "lines"),
+        TableSettings(SOURCE, TableName("shop", "lines"), deletes=deletes, rules=rules),
         LoadKind.FIRST_LOAD,
         instance,
         None,
         None,
-        deletes,
-        NetSource.SPARK,
-        TemporalPolicy.TRUNCATE,
-        rules,
     )
     plan = WindowPlan(7, "shop", lsn, (planned,), attempt=2)
     staged, target = build_batches(

@@ -36,7 +36,7 @@ class EmptyReader:
 
 def small_table(index: int, error: Exception | None = None, changes: int = 1) -> SmallTable:
     plan, end = histories_plan(), Lsn(b"\x01" * 10)
-    writer = StageWriter(shape_of(plan), plan.kind, plan.net, end.value, FailingSink(error))
+    writer = StageWriter(shape_of(plan), plan.kind, plan.settings.net, end.value, FailingSink(error))
     reader: Any = EmptyReader()
     interval = Interval(Lsn(b"\0\0\0\1".ljust(10, b"\0")), end)
     return SmallTable(index, TableName("dbo", f"T{index}"), interval, changes, reader, writer)

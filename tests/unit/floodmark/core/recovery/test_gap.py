@@ -67,7 +67,7 @@ def test_reload_is_planned_on_the_old_watermark_whatever_the_verdict() -> None:
         plan = reload(table, source)
         assert isinstance(plan, TablePlan)
         assert (plan.kind, plan.interval, plan.watermark) == (LoadKind.FIRST_LOAD, None, lsn(50))
-        assert (plan.is_reload, plan.where, plan.first_load_parallel_reads) == (True, "", 9)
+        assert (plan.is_reload, plan.where, plan.settings.first_load_parallel_reads) == (True, "", 9)
 
 
 def test_reload_of_some_rows_sweeps_nothing() -> None:

@@ -15,7 +15,7 @@ from floodmark.core.plan import LoadKind, TablePlan, WindowPlan
 from floodmark.core.plan_json import plan_from_json, plan_to_json
 from floodmark.core.position import Interval, Lsn
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.settings import Deletes, NetSource, OnFailure, Rule, TemporalPolicy, UnstorablePolicy
+from floodmark.core.settings import Deletes, NetSource, OnFailure, Rule, TableSettings, TemporalPolicy, UnstorablePolicy
 from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, MemberMark
 
 FILES = sorted((Path(__file__).parent / "stored_plans").glob("*.json"))
@@ -54,30 +54,31 @@ def _expected(form: str) -> WindowPlan:
         )
 
     changes = TablePlan(
-        source=TableName("dbo", "Order.Lines"),
-        target=TableName("shop", "order_lines"),
+        settings=TableSettings(
+            TableName("dbo", "Order.Lines"),
+            TableName("shop", "order_lines"),
+            deletes=Deletes.HARD,
+            net=NetSource.SERVER,
+            temporal=TemporalPolicy.TEXT,
+            rules=(
+                Rule("positive", '"Amount" > 0', OnFailure.WARN),
+                Rule("noted", '"Note" IS NOT NULL', OnFailure.STOP),
+            ),
+            partitions=8,
+            first_load_chunk_rows=1000,
+            first_load_parallel_reads=2,
+            max_reads=since("max_reads", 3, 4),
+            lob_batch_bytes=since("lob_batch_bytes", 4_000_000, 32_000_000),
+            unstorable=since("unstorable", UnstorablePolicy.REPLACE, UnstorablePolicy.QUARANTINE),
+        ),
         kind=LoadKind.CHANGES,
         feed=feed("Order.Lines"),
         interval=Interval(_lsn(10), _lsn(40)),
         watermark=_lsn(10),
-        deletes=Deletes.HARD,
-        net=NetSource.SERVER,
-        temporal=TemporalPolicy.TEXT,
-        rules=(
-            Rule("positive", '"Amount" > 0', OnFailure.WARN),
-            Rule("noted", '"Note" IS NOT NULL', OnFailure.STOP),
-        ),
-        partitions=8,
-        first_load_chunk_rows=1000,
-        first_load_parallel_reads=2,
-        max_reads=since("max_reads", 3, 4),
-        lob_batch_bytes=since("lob_batch_bytes", 4_000_000, 32_000_000),
-        unstorable=since("unstorable", UnstorablePolicy.REPLACE, UnstorablePolicy.QUARANTINE),
         quiet=True,
     )
     load = TablePlan(
-        source=TableName("dbo", "Readings"),
-        target=TableName("shop", "readings"),
+        settings=TableSettings(TableName("dbo", "Readings"), TableName("shop", "readings")),
         kind=LoadKind.FIRST_LOAD,
         feed=feed(
             "Readings",
@@ -88,9 +89,6 @@ def _expected(form: str) -> WindowPlan:
         ),
         interval=None,
         watermark=_lsn(20),
-        deletes=Deletes.SOFT,
-        net=NetSource.SPARK,
-        temporal=TemporalPolicy.TRUNCATE,
         is_reload=True,
         keeps_unread=since("keeps_unread", True, False),
         where="Id > 5",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import datetime
 
 import pyarrow as pa
@@ -13,11 +12,12 @@ from floodmark.core.errors import DataQualityError
 from floodmark.core.plan import LoadKind, TablePlan, value_columns
 from floodmark.core.position import Interval
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
-from floodmark.core.settings import Deletes, NetSource, TemporalPolicy, UnstorablePolicy
+from floodmark.core.settings import TableSettings, TemporalPolicy, UnstorablePolicy
 from floodmark.core.snapshot import CaptureInstance, InstanceIdentity
 from floodmark.postgres.warehouse import sink
 from floodmark.postgres.warehouse.sink import TextCheck, replace_unstorable
 from lsns import lsn
+from table_plans import with_settings
 
 NAME = TableName("dbo", "Notes")
 SOURCE = SourceTable(
@@ -31,15 +31,11 @@ SOURCE = SourceTable(
 )
 FIRST, SECOND = (lsn(each) for each in (1, 9))
 TABLE = TablePlan(
-    NAME,
-    TableName("shop", "notes"),
+    TableSettings(NAME, TableName("shop", "notes")),
     LoadKind.CHANGES,
     CaptureInstance(InstanceIdentity("dbo_Notes", 1, datetime(2026, 1, 1)), SOURCE, FIRST, False, True),
     Interval(FIRST, SECOND),
     FIRST,
-    Deletes.SOFT,
-    NetSource.SPARK,
-    TemporalPolicy.TRUNCATE,
 )
 COLUMNS = value_columns(SOURCE, TemporalPolicy.TRUNCATE)
 SURROGATE = "a\ud800b".encode(errors="surrogatepass")
@@ -59,7 +55,7 @@ def batch(codes: pa.Array, notes: pa.Array, operations: list[int] | None = None)
 
 
 def check(policy: UnstorablePolicy = UnstorablePolicy.QUARANTINE) -> TextCheck:
-    return TextCheck(replace(TABLE, unstorable=policy), COLUMNS)
+    return TextCheck(with_settings(TABLE, unstorable=policy), COLUMNS)
 
 
 def notes_of(found: pa.Array) -> list[dict[str, str] | None]:

@@ -16,7 +16,7 @@ from floodmark.core.errors import FloodmarkBugError, FloodmarkError, UnknownForm
 from floodmark.core.plan import LoadKind, MemberRead, TablePlan
 from floodmark.core.position import Interval, Version
 from floodmark.core.schema import SourceTable, TableName
-from floodmark.core.settings import Deletes, NetSource, TemporalPolicy
+from floodmark.core.settings import TableSettings
 from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, MemberMark
 from floodmark.sources.event_stream import stream_pass
 from floodmark.sources.event_stream.change import parse_column
@@ -90,15 +90,11 @@ def plan_of(
         has_members=True,
     )
     return TablePlan(
-        source=table.name,
-        target=TableName("shop", name.lower()),
+        settings=TableSettings(table.name, TableName("shop", name.lower())),
         kind=LoadKind.CHANGES,
         feed=feed,
         interval=Interval(Version.of(0), Version.of(1)),
         watermark=Version.of(0),
-        deletes=Deletes.SOFT,
-        net=NetSource.SPARK,
-        temporal=TemporalPolicy.TRUNCATE,
         ends=tuple(
             MemberMark(str(number), str(PartitionMark(end.high, database=database)))
             for number, end in stream.read_ends().items()
