@@ -76,7 +76,7 @@ def _floor(stack: Stack, plan: WindowPlan, database: str, rows: int) -> tuple[fl
     reader = CdcReader(table, source, plan.end)
     chunks = plan_chunks(reader.read_chunk_bounds())
     # Processes, as those of Spark's workers; they have started before the clock.
-    with ProcessPoolExecutor(table.settings.first_load_parallel_reads, get_context("forkserver")) as pool:
+    with ProcessPoolExecutor(table.settings.first_load.parallel_reads, get_context("forkserver")) as pool:
         list(pool.map(partial(_drain_chunk, source, table), [LoadChunk(0, None, (0,))] * 2 * len(chunks)))
         found: list[int] = []
         drained = seconds(lambda: found.extend(pool.map(partial(_drain_chunk, source, table), chunks)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from enum import Enum
 from importlib import import_module
@@ -11,12 +12,12 @@ from typing import get_args
 
 import griffe
 from pydantic import BaseModel, ByteSize
-from pydantic.fields import FieldInfo
+from pydantic.dataclasses import is_pydantic_dataclass
 
 from documents.source_text import as_markdown, module_of, table, text_of
-from floodmark.config.models import Config, PipelineConfig, TableConfig
+from floodmark.config.models import Config, TableConfig, keys_of
 from floodmark.config.sections import DriftConfig
-from floodmark.core.settings import ALLOWED, DriftClass
+from floodmark.core.settings import ALLOWED, DriftClass, TableDefaults
 from floodmark.sources.kind import KINDS
 
 _FORMS = {
@@ -67,95 +68,95 @@ def settings_page() -> str:
     )
 
 
-def _add_section(model: type[BaseModel] | type[Enum], sections: dict[str, list[str]]) -> None:
+def _add_section(section: type, sections: dict[str, list[str]]) -> None:
     """Add the section of a model or an enumeration, and after it those that it refers to."""
-    if model.__name__ in sections:
+    if section.__name__ in sections:
         return
-    written = module_of(model.__module__).classes[model.__name__]
-    lines = [f"## {_title(model)}", "", as_markdown(model.__doc__ or "").replace("None", "`null`"), ""]
-    sections[model.__name__] = lines
-    if issubclass(model, Enum):
-        rows = [[f"`{each.value}`", text_of(written.attributes[each.name])] for each in model]
+    written = module_of(section.__module__).classes[section.__name__]
+    lines = [f"## {_title(section)}", "", as_markdown(section.__doc__ or "").replace("None", "`null`"), ""]
+    sections[section.__name__] = lines
+    if issubclass(section, Enum):
+        rows = [[f"`{each.value}`", text_of(written.attributes[each.name])] for each in section]
         lines += table(["value", "meaning"], rows)
         return
     rows = [
-        [f"`{name}`", _form(_annotation(model, name), model, sections), _default(field), _meaning(model, name)]
-        for name, field in model.model_fields.items()
+        [f"`{name}`", _form(*_annotation(section, name), sections), _default(section, name), _meaning(section, name)]
+        for name in keys_of(section)
     ]
     lines += table(["key", "form", "default", "meaning"], rows)
-    for annotation in (_annotation(model, name) for name in model.model_fields):
-        for each in _referred(annotation, model):
+    for name in keys_of(section):
+        for each in _referred(*_annotation(section, name)):
             _add_section(each, sections)
 
 
-def _field(model: type[BaseModel], name: str) -> griffe.Attribute:
-    for each in model.__mro__:
-        if each.__module__.startswith("floodmark."):
-            found = module_of(each.__module__).classes[each.__name__].attributes
-            if name in found:
-                return found[name]
-    raise LookupError(f"{model.__name__}.{name} is nowhere in the code")
+def _declarations(section: type, name: str) -> list[griffe.Attribute]:
+    """Return the declarations of a key, first that of the section itself, then those of the classes it extends."""
+    own = [each for each in section.__mro__ if each.__module__.startswith("floodmark.")]
+    found = [module_of(each.__module__).classes[each.__name__].attributes.get(name) for each in own]
+    return [each for each in found if each is not None]
 
 
-def _annotation(model: type[BaseModel], name: str) -> str:
-    return str(_field(model, name).annotation).removesuffix(" | None")
+def _annotation(section: type, name: str) -> tuple[str, str]:
+    """Return the annotation of a key, and the module whose names it has."""
+    declared = _declarations(section, name)[0]
+    return str(declared.annotation).removesuffix(" | None"), declared.module.path
 
 
-def _meaning(model: type[BaseModel], name: str) -> str:
-    """Return the words for a key: its own, else those of the pipeline's key that it replaces, else of its section."""
-    own = text_of(_field(model, name))
+def _meaning(section: type, name: str) -> str:
+    """Return the words for a key: its own, else those of its section."""
+    own = next(filter(None, map(text_of, _declarations(section, name))), "")
     if own:
         return own.replace("None", "`null`")
-    if model is DriftConfig:
+    if section is DriftConfig:
         first, *others = (f"`{each.value}`" for each in ALLOWED[DriftClass(name)])
         return f"{first} where it is not set; allowed: " + ", ".join((first, *others))
-    if model is TableConfig and name in PipelineConfig.model_fields:
-        return _meaning(PipelineConfig, name)
-    for referred in _referred(_annotation(model, name), model):
+    for referred in _referred(*_annotation(section, name)):
         return as_markdown(referred.__doc__ or "").partition("\n")[0]
     return "The kind of this section." if name == "kind" else ""
 
 
-def _title(model: type[BaseModel] | type[Enum]) -> str:
-    return "The file" if model.__name__ == "Config" else model.__name__.removesuffix("Config")
+def _title(section: type) -> str:
+    return "The file" if section.__name__ == "Config" else section.__name__.removesuffix("Config")
 
 
-def _referred(annotation: str, model: type) -> Iterator[type[BaseModel] | type[Enum]]:
+def _referred(annotation: str, module: str) -> Iterator[type]:
     """Yield the models and enumerations of Floodmark that an annotation names."""
     for name in re.findall(r"\w+", annotation):
-        yield from _classes(getattr(import_module(model.__module__), name, None))
+        yield from _classes(getattr(import_module(module), name, None))
 
 
-def _classes(named: object) -> Iterator[type[BaseModel] | type[Enum]]:
+def _classes(named: object) -> Iterator[type]:
     """Yield the models and enumerations of a class, or of an alias for several."""
-    if isinstance(named, type) and issubclass(named, (BaseModel, Enum)):
+    if isinstance(named, type) and (issubclass(named, (BaseModel, Enum)) or is_pydantic_dataclass(named)):
         yield named
     for each in get_args(named):
         yield from _classes(each)
 
 
-def _form(annotation: str, model: type, sections: dict[str, list[str]]) -> str:
+def _form(annotation: str, module: str, sections: dict[str, list[str]]) -> str:
     if choice := re.fullmatch(r"Literal\[(.*)\]", annotation):
         return " or ".join(f"`{each.strip()[1:-1]}`" for each in choice[1].split(","))
     if listed := re.fullmatch(r"tuple\[(.*), \.\.\.\]", annotation):
-        return f"a list: {_form(listed[1], model, sections)}"
+        return f"a list: {_form(listed[1], module, sections)}"
     if mapped := re.fullmatch(r"dict\[(.*?), (.*)\]", annotation):
-        return f"a mapping from a name: {_form(mapped[2], model, sections)}"
-    referred = list(_referred(annotation, model))
+        return f"a mapping from a name: {_form(mapped[2], module, sections)}"
+    referred = list(_referred(annotation, module))
     if referred:
         return " or ".join(f"[{_title(each)}](#{_title(each).lower().replace(' ', '-')})" for each in referred)
     return _FORMS[annotation]
 
 
-def _default(field: FieldInfo) -> str:
+def _default(section: type, name: str) -> str:
+    field = keys_of(section)[name]
     if field.is_required():
         return "required"
-    value = field.default
+    # A table has what its pipeline says.
+    value = None if section is TableConfig and name in {each.name for each in fields(TableDefaults)} else field.default
     if value is None:
         return "`null`"
     if value == ():
         return "none"
-    if isinstance(value, BaseModel):
+    if isinstance(value, BaseModel) or is_dataclass(value):
         return "its defaults"
     return f"`{_written(value)}`"
 

@@ -10,7 +10,7 @@ import psycopg
 from cdc_database import CdcDatabase
 from emulator_process import Emulator
 from floodmark.core.schema import TableName
-from floodmark.core.settings import Backfill, PipelineSettings, TableSettings
+from floodmark.core.settings import Backfill, FirstLoad, PipelineSettings, TableSettings
 from floodmark.core.snapshot import InstanceIdentity
 from floodmark.postgres.ledger.drift import PostgresDriftLedger, PostgresSwitchLedger
 from floodmark.postgres.ledger.ledger import PostgresLedger
@@ -70,7 +70,12 @@ class SwitchRig:
         self.tables = {name: (spelled or {}).get(name, ORDERS) for name in names or ("shop",)}
         self.pipelines = [
             PipelineSettings(
-                name, (TableSettings(table, TableName(name, "orders"), backfill=backfill, first_load_chunk_rows=50),)
+                name,
+                (
+                    TableSettings(
+                        table, TableName(name, "orders"), backfill=backfill, first_load=FirstLoad(chunk_rows=50)
+                    ),
+                ),
             )
             for name, table in self.tables.items()
         ]

@@ -14,7 +14,7 @@ from cdc_database import cdc_database
 from emulator_process import Emulator
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName
-from floodmark.core.settings import PipelineSettings, TableSettings
+from floodmark.core.settings import FirstLoad, PipelineSettings, TableSettings
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.sqlserver.driver import SourceSession
 
@@ -31,7 +31,7 @@ def rig(emulator: Emulator, database: WarehouseConnection) -> Iterator[SwitchRig
         )
         source.enable("Orders")
         made = SwitchRig(emulator, source, database)
-        orders = TableSettings(ORDERS, TableName("shop", "orders"), key=("code",), first_load_chunk_rows=2)
+        orders = TableSettings(ORDERS, TableName("shop", "orders"), key=("code",), first_load=FirstLoad(chunk_rows=2))
         made.pipelines = [PipelineSettings("shop", (orders,))]
         yield made
 

@@ -11,7 +11,7 @@ from switch_rig import SwitchRig
 from cdc_database import cdc_database
 from emulator_process import Emulator
 from floodmark.core.errors import DataQualityError
-from floodmark.core.settings import UnstorablePolicy
+from floodmark.core.settings import FirstLoad, UnstorablePolicy
 from floodmark.postgres.session import WarehouseConnection
 from row_verification import verify_tables
 
@@ -104,7 +104,7 @@ def test_keys_that_differ_in_half_of_a_pair_are_different_rows_in_chunks_and_win
         source.enable("Orders")
         rig = SwitchRig(emulator, source, database)
         (settings,) = rig.pipelines
-        tables = tuple(replace(table, first_load_chunk_rows=1) for table in settings.tables)
+        tables = tuple(replace(table, first_load=FirstLoad(chunk_rows=1)) for table in settings.tables)
         rig.pipelines = [replace(settings, tables=tables)]
         rig.run()
         living = 'SELECT "Id", "N" FROM shop.orders WHERE NOT __deleted ORDER BY "N"'

@@ -17,6 +17,7 @@ from floodmark.core.plan import WindowPlan, plan_chunks, replay_lane
 from floodmark.core.position import Interval
 from floodmark.core.progress import ReadKind
 from floodmark.core.schema import TableName
+from floodmark.core.settings import FirstLoad
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.verify import PostgresRowComparer
@@ -45,7 +46,7 @@ def watched(shop: Shop, plan: WindowPlan) -> tuple[LoadWatch, KeptProgress]:
 
 
 def test_rows_of_a_chunk_count_while_it_is_written(shop: Shop) -> None:
-    plan = shop.begin(with_settings(first_load(), first_load_chunk_rows=2 * MANY), 10)
+    plan = shop.begin(with_settings(first_load(), first_load=FirstLoad(chunk_rows=2 * MANY)), 10)
     shop.ledger.store_chunks(plan, ORDERS, plan_chunks([(2 * MANY,)]))
     watch, kept = watched(shop, plan)
 

@@ -27,7 +27,7 @@ def test_batches_of_large_values_are_bounded_in_bytes(emulator: Emulator, databa
         )
         source.enable("Orders")
         rig = SwitchRig(emulator, source, database)
-        orders = TableSettings(ORDERS, TableName("shop", "orders"), lob_batch_bytes=4 * MEGABYTE)
+        orders = TableSettings(ORDERS, TableName("shop", "orders"), lob_batch=4 * MEGABYTE)
         rig.pipelines = [PipelineSettings("shop", (orders,))]
         opened = rig.open()
         assert opened.window_id is not None

@@ -16,7 +16,7 @@ from floodmark.core.plan import WindowState
 from floodmark.core.planning import known_positions
 from floodmark.core.position import Lsn
 from floodmark.core.schema import TableName
-from floodmark.core.settings import OnGap, PipelineSettings, TableSettings, WhenAdded
+from floodmark.core.settings import FirstLoad, OnGap, PipelineSettings, TableSettings, WhenAdded
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
@@ -35,7 +35,9 @@ ORDERS, PLAIN = TableName("dbo", "Orders"), TableName("dbo", "Plain")
 SETTINGS = PipelineSettings(
     "tests",
     tuple(
-        TableSettings(name, TableName("shop", name.name.lower()), on_gap=OnGap.REPAIR, first_load_chunk_rows=2)
+        TableSettings(
+            name, TableName("shop", name.name.lower()), on_gap=OnGap.REPAIR, first_load=FirstLoad(chunk_rows=2)
+        )
         for name in (ORDERS, PLAIN)
     ),
 )
@@ -219,7 +221,7 @@ def test_added_table_is_loaded_in_parallel_with_the_others_by_its_configuration(
     runner.database.run("CREATE TABLE dbo.Added (Id int PRIMARY KEY)", "INSERT INTO dbo.Added VALUES (1), (2), (3)")
     runner.database.enable("Added")
     runner.change("INSERT INTO dbo.Plain VALUES (2, 2)")
-    table = TableSettings(added, TableName("shop", "added"), first_load_when_added=WhenAdded.IN_PARALLEL)
+    table = TableSettings(added, TableName("shop", "added"), first_load=FirstLoad(when_added=WhenAdded.IN_PARALLEL))
     settings = replace(SETTINGS, tables=(*SETTINGS.tables, table))
     opened = runner.open(settings)
     said = "SELECT verdict, cause FROM floodmark.verdicts WHERE source_name = 'Added'"
@@ -246,7 +248,7 @@ def test_added_table_is_loaded_in_parallel_with_the_others_by_its_configuration(
 
 def test_tables_of_a_new_pipeline_are_loaded_together_whatever_is_said_of_added_ones(runner: Runner) -> None:
     tables = tuple(
-        TableSettings(name, TableName("new", name.name.lower()), first_load_when_added=WhenAdded.IN_PARALLEL)
+        TableSettings(name, TableName("new", name.name.lower()), first_load=FirstLoad(when_added=WhenAdded.IN_PARALLEL))
         for name in SETTINGS.sources
     )
     new = replace(SETTINGS, name="new", tables=tables)

@@ -19,7 +19,7 @@ from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.position import Interval
 from floodmark.core.schema import TableName, quote
-from floodmark.core.settings import Deletes, OnFailure, PipelineSettings, Rule, TableSettings, TemporalPolicy
+from floodmark.core.settings import Deletes, FirstLoad, OnFailure, PipelineSettings, Rule, TableSettings, TemporalPolicy
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.arrow_session import ArrowSession
 from floodmark.postgres.warehouse.release import PostgresQuarantine
@@ -120,7 +120,9 @@ def test_columns_of_any_name_are_loaded_judged_and_followed(
     source.run(*(f"INSERT dbo.T VALUES ({key}, {values}, N'l')" for key in (1, 2, 3)))
     source.enable("T")
     rules = tuple(rule(f"{quote(name)} <> 'bad'", f"r{number}") for number, name in enumerate(COLUMN_NAMES))
-    rig = pipeline(emulator, source, database, table("T", rules=rules, first_load_chunk_rows=2, deletes=deletes))
+    rig = pipeline(
+        emulator, source, database, table("T", rules=rules, first_load=FirstLoad(chunk_rows=2), deletes=deletes)
+    )
     rig.run()
     places = range(len(COLUMN_NAMES))
     bad = [", ".join("N'bad'" if place == each else "N'v'" for each in places) for place in places]
@@ -280,7 +282,7 @@ def test_table_that_is_captured_by_another_unique_index_is_followed(
         "INSERT dbo.T VALUES (1, 'a', N'la'), (2, 'b', N'lb'), (3, 'c', N'lc')",
     )
     source.enable("T", index_name="N'ux'")
-    rig = pipeline(emulator, source, database, table("T", deletes=Deletes.HARD, first_load_chunk_rows=1))
+    rig = pipeline(emulator, source, database, table("T", deletes=Deletes.HARD, first_load=FirstLoad(chunk_rows=1)))
     rig.run()
     rig.change(
         "UPDATE dbo.T SET Code = CASE Code WHEN 'a' THEN 'b' WHEN 'b' THEN 'a' ELSE Code END",
@@ -382,7 +384,7 @@ def test_keys_of_every_type_are_chunked_updated_and_deleted(
         rows = ", ".join(f"({value}, {each}, 0)" for value in values for each in (1, 2))
         source.run(f"INSERT dbo.T{number} VALUES {rows}")
         source.enable(f"T{number}")
-        tables.append(table(f"T{number}", first_load_chunk_rows=1))
+        tables.append(table(f"T{number}", first_load=FirstLoad(chunk_rows=1)))
     rig = pipeline(emulator, source, database, *tables)
     rig.run()
     assert rig.differing() == []

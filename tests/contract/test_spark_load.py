@@ -31,6 +31,7 @@ from floodmark.core.schema import TableName, quote_table
 from floodmark.core.settings import (
     REMOTE_VARIABLE,
     SOURCE_VARIABLE,
+    FirstLoad,
     NetSource,
     PipelineSettings,
     TableSettings,
@@ -312,7 +313,7 @@ def test_values_of_every_type_arrive_in_a_first_load_and_in_a_window(
 def test_first_load_in_chunks_reads_every_row_once(
     columns: str, insert: str, source: CdcDatabase, make_pipeline: Any
 ) -> None:
-    name, pipeline = make_pipeline(columns, first_load_chunk_rows=7)
+    name, pipeline = make_pipeline(columns, first_load=FirstLoad(chunk_rows=7))
     source.run(*(f"INSERT INTO dbo.{name} {insert.format(i)}" for i in range(40)))
     source.scan()
     counts = pipeline.run()

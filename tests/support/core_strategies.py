@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan
 from floodmark.core.position import POSITION_BYTES, Interval, Lsn
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.settings import Deletes, NetSource, OnFailure, Rule, TableSettings, TemporalPolicy
+from floodmark.core.settings import (
+    Deletes,
+    FirstLoad,
+    NetSource,
+    OnFailure,
+    Rule,
+    TableSettings,
+    TemporalPolicy,
+    WhenAdded,
+)
 from floodmark.core.snapshot import CaptureInstance, InstanceIdentity
 
 names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=12)
@@ -50,8 +59,7 @@ table_settings = st.builds(
     temporal=st.sampled_from(TemporalPolicy),
     rules=st.lists(rules, max_size=2).map(tuple),
     partitions=st.integers(0, 64),
-    first_load_chunk_rows=st.integers(1, 10**9),
-    first_load_parallel_reads=st.integers(1, 64),
+    first_load=st.builds(FirstLoad, st.integers(1, 10**9), st.integers(1, 64), st.sampled_from(WhenAdded)),
     max_reads=st.integers(1, 64),
 )
 table_plans = st.builds(

@@ -11,55 +11,19 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from floodmark.config import models, sections
 from floodmark.config.kinds import drop_keys, refuse_keys
-from floodmark.config.models import (
-    AlertsConfig,
-    AppriseConfig,
-    Config,
-    EmailConfig,
-    FirstLoadConfig,
-    PipelineConfig,
-    RuleConfig,
-    SourceConfig,
-    TableConfig,
-    WebhookConfig,
-)
-from floodmark.config.sections import (
-    PARSE_RULES,
-    CaptureConfig,
-    CaptureJobConfig,
-    DriftConfig,
-    DriftWatchConfig,
-    HeartbeatConfig,
-    RetentionConfig,
-    StopConfig,
-)
+from floodmark.config.models import Config, PipelineConfig, TableConfig, keys_of
+from floodmark.config.sections import PARSE_RULES
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName
 from floodmark.core.settings import DriftClass
 
 _KEYS = {
     name
-    for model in (
-        Config,
-        PipelineConfig,
-        TableConfig,
-        RuleConfig,
-        FirstLoadConfig,
-        SourceConfig,
-        CaptureConfig,
-        StopConfig,
-        CaptureJobConfig,
-        HeartbeatConfig,
-        DriftConfig,
-        DriftWatchConfig,
-        AlertsConfig,
-        EmailConfig,
-        WebhookConfig,
-        AppriseConfig,
-        RetentionConfig,
-    )
-    for name in model.model_fields
+    for section in (*vars(models).values(), *vars(sections).values())
+    if isinstance(section, type) and "__pydantic_fields__" in vars(section)
+    for name in keys_of(section)
 }
 
 
@@ -90,22 +54,14 @@ def dump_config(config: Config) -> str:
     """Return the configuration in effect, with every default written out, as YAML that ``load_config`` accepts."""
     document = config.model_dump(mode="json", exclude_none=True)
     for name, pipeline in config.pipelines.items():
-        for written, table in zip(document["pipelines"][name]["tables"], config.settings(name).tables, strict=True):
-            written |= {
-                "deletes": table.deletes.value,
-                "net": table.net.value,
-                "temporal": table.temporal.value,
-                "partitions": table.partitions,
-                "lob_batch": table.lob_batch_bytes,
-                "on_gap": table.on_gap.value,
-                "first_load": {
-                    "chunk_rows": table.first_load_chunk_rows,
-                    "parallel_reads": table.first_load_parallel_reads,
-                    "when_added": table.first_load_when_added.value,
-                },
-                "drift": {kind.value: table.drift.of(kind).value for kind in DriftClass},
-            }
-        document["pipelines"][name]["schedule"] = pipeline.schedule
+        written = document["pipelines"][name] | {"schedule": pipeline.schedule}
+        tables = written.pop("tables")
+        for table, settings in zip(tables, config.settings(name).tables, strict=True):
+            table["net"] = settings.net.value
+            table["drift"] = {kind.value: settings.drift.of(kind).value for kind in DriftClass}
+        ordered = [{key: table[key] for key in keys_of(TableConfig) if key in table} for table in tables]
+        document["pipelines"][name] = {key: written[key] for key in keys_of(PipelineConfig) if key in written}
+        document["pipelines"][name]["tables"] = ordered
     drop_keys(document)
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
@@ -168,14 +124,19 @@ def _place(location: tuple[int | str, ...]) -> str:
 
 def _words(error: Mapping[str, Any]) -> str:
     message = str(error["msg"]).removeprefix("Value error, ")
-    if error["type"] == "extra_forbidden":
+    if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         close = difflib.get_close_matches(str(error["loc"][-1]), _KEYS, n=1)
         return "unknown key" + (f" (did you mean {close[0]}?)" if close else "")
     if error["type"] == "missing":
         return "is missing"
     if error["type"] == "string_pattern_mismatch":
         return f"{error['input']!r} is not a valid name"
-    return (message[:1].lower() + message[1:]).replace("valid tuple", "list").replace("valid dictionary", "mapping")
+    return (
+        (message[:1].lower() + message[1:])
+        .replace("valid tuple", "list")
+        .replace("valid dictionary", "mapping")
+        .replace("dictionary or an instance", "mapping or instance")
+    )
 
 
 def _cross_check(document: object) -> Iterator[tuple[str, str]]:

@@ -6,8 +6,10 @@ What is left out has a default: a table takes what it does not set itself from i
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from datetime import timedelta
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -17,9 +19,13 @@ from pydantic import (
     Field,
     NonNegativeInt,
     PositiveInt,
+    TypeAdapter,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
+from pydantic.dataclasses import dataclass
+from pydantic.fields import FieldInfo
 
 from floodmark.config.sections import (
     CaptureConfig,
@@ -42,21 +48,15 @@ from floodmark.core.capture import HeartbeatSettings
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName
 from floodmark.core.settings import (
-    DEFAULT_LOB_BATCH_BYTES,
     DEFAULT_MAX_READS,
-    Backfill,
-    Deletes,
-    KeySpelling,
-    NetSource,
+    FirstLoad,
     OnFailure,
     OnGap,
     PipelineSettings,
     Rule,
-    SecurityFiltered,
+    TableDefaults,
+    TableOptions,
     TableSettings,
-    TemporalPolicy,
-    UnstorablePolicy,
-    WhenAdded,
 )
 from floodmark.sources.kind import KindName, find_kind
 
@@ -146,6 +146,14 @@ class AlertsConfig(BaseModel):
 # --------------------------------------------------------------------------------------------------------------------
 
 
+def keys_of(section: type) -> Mapping[str, FieldInfo]:
+    """Return the keys of a section by name, those that pipelines and tables share last."""
+    found: Mapping[str, FieldInfo] = vars(section)["__pydantic_fields__"]
+    if not is_dataclass(section):
+        return found
+    return {name: found[name] for name in sorted(found, key=lambda name: name not in section.__annotations__)}
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
@@ -201,7 +209,24 @@ class LedgerConfig(_Frozen):
     """An Airflow connection of type postgres. With a warehouse of kind postgres it names the same database."""
 
 
-class RuleConfig(_Frozen):
+# --------------------------------------------------------------------------------------------------------------------
+# Pipelines and their tables. Their settings are those of ``core.settings``: one is here as well only where not every
+# value of its type is valid, or where the file has it in another form.
+
+
+_STRICT = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class FirstLoadConfig(FirstLoad):
+    """The section ``first_load``: how a whole table is loaded."""
+
+    chunk_rows: PositiveInt = FirstLoad.chunk_rows
+    parallel_reads: PositiveInt = FirstLoad.parallel_reads
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class RuleConfig(Rule):
     """A data quality rule."""
 
     name: RuleName
@@ -211,68 +236,37 @@ class RuleConfig(_Frozen):
     on_failure: OnFailure = OnFailure.QUARANTINE
 
 
-class FirstLoadConfig(_Frozen):
-    """The section ``first_load``: how a whole table is loaded."""
-
-    chunk_rows: PositiveInt = 500_000
-    """How many rows of the table one statement reads."""
-    parallel_reads: PositiveInt = 4
-    """How many such statements run in parallel, for all tables of a window together; the highest value applies."""
-    when_added: WhenAdded = WhenAdded.IN_WINDOW
-    """How a table is loaded that is added to a pipeline whose other tables have been loaded."""
-
-
 KeptTime = Annotated[Duration, Field(ge=timedelta(days=30))]
 LobBatch = Annotated[ByteSize, Field(ge=1_000_000, le=1_000_000_000)]
 
 
-class TableConfig(_Frozen):
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class _Defaults(TableDefaults):
+    partitions: NonNegativeInt = TableDefaults.partitions
+    lob_batch: LobBatch = ByteSize(TableDefaults.lob_batch)
+    first_load: FirstLoadConfig = FirstLoadConfig()
+    drift: DriftConfig = DriftConfig()
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class TableConfig(_Defaults, TableOptions):
     """A table of a pipeline. A setting that is None comes from the pipeline."""
 
     source: SourceTableName
-    """The table at the source."""
     target: TargetTableName
-    """The table in the warehouse; it is created where it does not exist."""
     key: tuple[ColumnName, ...] = ()
-    """The columns to merge by, where the table has no primary key."""
     capture_instance: str | None = Field(default=None, min_length=1, max_length=100)
-    """The capture instance to read; None: the one that was read before, else the table's newest."""
     rules: tuple[RuleConfig, ...] = ()
-    deletes: Deletes | None = None
-    net: NetSource | None = None
-    temporal: TemporalPolicy | None = None
-    unstorable: UnstorablePolicy | None = None
-    partitions: NonNegativeInt | None = None
-    lob_batch: LobBatch | None = None
-    first_load: FirstLoadConfig | None = None
-    on_gap: OnGap | None = None
-    backfill: Backfill | None = None
-    drift: DriftConfig = DriftConfig()
-    security_filtered: SecurityFiltered = SecurityFiltered.REFUSE
-    """Whether the table is loaded although a security policy of the source filters its rows."""
-    key_spelling: KeySpelling = KeySpelling.REFUSE
-    """Whether the owner promises that no key changes its spelling, where the source would not show it."""
 
 
-class PipelineConfig(_Frozen):
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class PipelineConfig(_Defaults):
     """A pipeline: the tables of one source that are loaded together."""
 
     source: str
     """The name of its source."""
     schedule: Cron | None = None
     """A cron expression; None to run on demand only."""
-    deletes: Deletes = Deletes.SOFT
-    net: NetSource = NetSource.SPARK
-    temporal: TemporalPolicy = TemporalPolicy.TRUNCATE
-    unstorable: UnstorablePolicy = UnstorablePolicy.QUARANTINE
-    """What is done with a text that the warehouse cannot store."""
-    partitions: NonNegativeInt = 0
-    """The number of statements that read a window of a table; 0 lets the reader choose."""
-    lob_batch: LobBatch = ByteSize(DEFAULT_LOB_BATCH_BYTES)
-    """The size at which a batch of rows with LOBs ends."""
-    first_load: FirstLoadConfig = FirstLoadConfig()
-    on_gap: OnGap = OnGap.FAIL
-    backfill: Backfill = Backfill.ALL
     freshness: Duration = timedelta(hours=1)
     """How late rows may be in the warehouse before a check warns."""
     lag_limit: Duration = timedelta(minutes=15)
@@ -281,8 +275,22 @@ class PipelineConfig(_Frozen):
     """How late runs and rows may be before an alert is raised; None for never."""
     keep_windows: KeptTime = timedelta(days=400)
     """How long the ledger keeps published windows, longer than the source keeps changes."""
-    drift: DriftConfig = DriftConfig()
-    tables: tuple[TableConfig, ...] = Field(min_length=1)
+    # Read after the settings that it takes from the pipeline: as a positional argument, it would be the first.
+    tables: tuple[TableConfig, ...] = Field(min_length=1, kw_only=True)
+
+    @field_validator("tables", mode="before")
+    @classmethod
+    def _fill_in(cls, tables: object, info: ValidationInfo) -> object:
+        """Give each table the settings of the pipeline that it does not have itself."""
+        return [_filled(table, info.data) for table in tables] if isinstance(tables, list) else tables
+
+
+def _filled(table: object, pipeline: Mapping[str, Any]) -> object:
+    if not isinstance(table, dict):
+        return table
+    shared = {field.name for field in fields(TableDefaults)}
+    own = {key: value for key, value in table.items() if value is not None or key not in shared}
+    return {key: pipeline[key] for key in shared & pipeline.keys()} | own
 
 
 class Config(_Frozen):
@@ -320,29 +328,16 @@ class Config(_Frozen):
         return PipelineSettings(name, tables, pipeline.lag_limit.total_seconds(), pipeline.source)
 
 
+_TABLE = TypeAdapter(TableConfig)
+_SETTINGS = TypeAdapter(TableSettings)
+
+
 def _table_settings(pipeline: PipelineConfig, table: TableConfig, source: SourceConfig) -> TableSettings:
     rules = find_kind(source.kind).rules
-    on_gap = table.on_gap or pipeline.on_gap
-    first_load = table.first_load or pipeline.first_load
-    return TableSettings(
-        source=table.source,
-        target=table.target,
-        deletes=table.deletes or pipeline.deletes,
-        net=rules.net or table.net or pipeline.net,
-        temporal=table.temporal or pipeline.temporal,
-        rules=tuple(Rule(rule.name, rule.sql, rule.on_failure) for rule in table.rules),
-        key=table.key,
-        capture_instance=table.capture_instance,
-        partitions=pipeline.partitions if table.partitions is None else table.partitions,
-        lob_batch_bytes=int(table.lob_batch or pipeline.lob_batch),
-        first_load_chunk_rows=first_load.chunk_rows,
-        first_load_parallel_reads=first_load.parallel_reads,
-        max_reads=source.max_reads or max(DEFAULT_MAX_READS, first_load.parallel_reads),
-        first_load_when_added=first_load.when_added,
-        drift=drift_policies(pipeline.drift, table.drift, rules.drift_defaults, repairs=on_gap is OnGap.REPAIR),
-        on_gap=on_gap,
-        backfill=table.backfill or pipeline.backfill,
-        unstorable=table.unstorable or pipeline.unstorable,
-        security_filtered=table.security_filtered,
-        key_spelling=table.key_spelling,
-    )
+    repairs = table.on_gap is OnGap.REPAIR
+    decided = {
+        "net": rules.net or table.net,
+        "drift": drift_policies(pipeline.drift, table.drift, rules.drift_defaults, repairs=repairs),
+        "max_reads": source.max_reads or max(DEFAULT_MAX_READS, table.first_load.parallel_reads),
+    }
+    return _SETTINGS.validate_python(_TABLE.dump_python(table) | decided)

@@ -86,10 +86,9 @@ def _check_rule(value: str, info: ValidationInfo) -> str:
     return value
 
 
-SourceTableName = Annotated[TableName, BeforeValidator(_parse_table), PlainSerializer(str)]
-TargetTableName = Annotated[
-    TableName, BeforeValidator(_parse_table), AfterValidator(_check_target), PlainSerializer(str)
-]
+_WRITTEN = PlainSerializer(str, when_used="json")
+SourceTableName = Annotated[TableName, BeforeValidator(_parse_table), _WRITTEN]
+TargetTableName = Annotated[TableName, BeforeValidator(_parse_table), AfterValidator(_check_target), _WRITTEN]
 Cron = Annotated[str, AfterValidator(_check_cron)]
 Duration = Annotated[
     timedelta,

@@ -18,7 +18,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from floodmark.core.plan import WindowPlan
 from floodmark.core.position import Interval, Position, parse_position
 from floodmark.core.schema import TableName
-from floodmark.core.settings import TableSettings
+from floodmark.core.settings import FirstLoad, TableSettings
 from floodmark.core.snapshot import InstanceIdentity, MemberMark
 
 FORMAT = 1
@@ -57,9 +57,9 @@ _FORMS = {
     TableName: _Form(lambda name: [name.schema, name.name], lambda parts: TableName(*parts)),
     MemberMark: _Form(lambda end: [end.member, end.mark], lambda parts: MemberMark(*parts)),
 }
-_FLAT = frozenset({TableSettings, Interval, InstanceIdentity})
-"""The types whose fields are stored among those of what has them."""
-_NAMES = {"feed": "instance"}
+_FLAT: Mapping[Any, str] = {TableSettings: "", FirstLoad: "first_load_", Interval: "", InstanceIdentity: ""}
+"""The types whose fields are stored among those of what has them, with a prefix."""
+_NAMES = {"feed": "instance", "lob_batch": "lob_batch_bytes"}
 """The stored names of fields, where they differ."""
 _NOT_STORED = frozenset({"marks"})
 _DEFAULTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -130,7 +130,7 @@ def _fields(kind: Any) -> tuple[_Field, ...]:
             found.append(
                 _Field(
                     name=field.name,
-                    key=_NAMES.get(field.name, field.name),
+                    key=_FLAT.get(kind, "") + _NAMES.get(field.name, field.name),
                     form=_form(hint),
                     flat=flat if flat in _FLAT else None,
                     is_optional=flat is not hint,

@@ -205,42 +205,65 @@ class WhenAdded(Enum):
 # ``config`` reads them from ``pipelines.yaml``, planning uses them, and neither imports the other.
 
 
-DEFAULT_LOB_BATCH_BYTES = 32_000_000
 DEFAULT_MAX_READS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class TableSettings:
-    """The settings of a table, with every default filled in."""
+@dataclass(frozen=True)
+class FirstLoad:
+    """The section ``first_load``: how a whole table is loaded."""
 
-    source: TableName
-    target: TableName
+    chunk_rows: int = 500_000
+    """How many rows of the table one statement reads."""
+    parallel_reads: int = 4
+    """How many such statements run in parallel, for all tables of a window together; the highest value applies."""
+    when_added: WhenAdded = WhenAdded.IN_WINDOW
+    """How a table is loaded that is added to a pipeline whose other tables have been loaded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDefaults:
+    """The settings that a table takes from its pipeline, where it does not set them itself. Sizes are in bytes."""
+
     deletes: Deletes = Deletes.SOFT
     net: NetSource = NetSource.SPARK
     temporal: TemporalPolicy = TemporalPolicy.TRUNCATE
-    rules: tuple[Rule, ...] = ()
-    key: tuple[str, ...] = ()
-    """The declared key columns; () for the server's."""
-    capture_instance: str | None = None
-    """The instance to read; None: the one that was read before, or else the table's newest."""
-    partitions: int = 0
-    """How many statements a window is cut into; 0 lets the reader choose."""
-    first_load_chunk_rows: int = 500_000
-    drift: DriftPolicies = DEFAULT_POLICIES
-    first_load_parallel_reads: int = 4
-    """How many chunks of a first load are read from the source at a time."""
-    max_reads: int = DEFAULT_MAX_READS
-    """How many statements of a load read the source at a time, for all of its tables."""
-    first_load_when_added: WhenAdded = WhenAdded.IN_WINDOW
-    on_gap: OnGap = OnGap.FAIL
-    backfill: Backfill = Backfill.ALL
-    """See ``core.drift.proposals``."""
-    lob_batch_bytes: int = DEFAULT_LOB_BATCH_BYTES
-    """The bytes at which a batch of rows with LOBs ends."""
     unstorable: UnstorablePolicy = UnstorablePolicy.QUARANTINE
     """What is done with a text that the warehouse cannot store."""
+    partitions: int = 0
+    """The number of statements that read a window of a table; 0 lets the reader choose."""
+    lob_batch: int = 32_000_000
+    """The size at which a batch of rows with LOBs ends."""
+    first_load: FirstLoad = FirstLoad()
+    on_gap: OnGap = OnGap.FAIL
+    backfill: Backfill = Backfill.ALL
+
+
+@dataclass(frozen=True)
+class TableOptions(TableDefaults):
+    """The settings that the configuration of a table consists of."""
+
+    source: TableName
+    """The table at the source."""
+    target: TableName
+    """The table in the warehouse; it is created where it does not exist."""
+    key: tuple[str, ...] = ()
+    """The columns to merge by, where the table has no primary key."""
+    capture_instance: str | None = None
+    """The capture instance to read; None: the one that was read before, else the table's newest."""
+    rules: tuple[Rule, ...] = ()
     security_filtered: SecurityFiltered = SecurityFiltered.REFUSE
+    """Whether the table is loaded although a security policy of the source filters its rows."""
     key_spelling: KeySpelling = KeySpelling.REFUSE
+    """Whether the owner promises that no key changes its spelling, where the source would not show it."""
+
+
+@dataclass(frozen=True)
+class TableSettings(TableOptions):
+    """The settings of a table, with every default filled in, and with those that depend on its source."""
+
+    drift: DriftPolicies = DEFAULT_POLICIES
+    max_reads: int = DEFAULT_MAX_READS
+    """How many statements of a load read the source at a time, for all of its tables."""
 
 
 @dataclass(frozen=True, slots=True)

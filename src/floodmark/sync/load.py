@@ -93,7 +93,7 @@ class ReadSlots:
 
 def slots_of(plan: WindowPlan) -> ReadSlots:
     """Return the slots for the first loads of a window."""
-    limits = [table.settings.first_load_parallel_reads for table in plan.tables if table.kind is LoadKind.FIRST_LOAD]
+    limits = [table.settings.first_load.parallel_reads for table in plan.tables if table.kind is LoadKind.FIRST_LOAD]
     return ReadSlots(max(limits, default=1))
 
 
@@ -113,7 +113,7 @@ def stage_first_load(
             len(stored),
         )
     if missing:
-        with slots.taken(min(plan.tables[index].settings.first_load_parallel_reads, len(missing))) as reads:
+        with slots.taken(min(plan.tables[index].settings.first_load.parallel_reads, len(missing))) as reads:
             parts = stager.stage_chunks(plan, index, missing, reads, warehouse.sink(plan, index))
         if not warehouse.traits.shares_ledger:
             ledger.record_staged(plan, source, parts)

@@ -141,5 +141,5 @@ def _expected_rows(table: TablePlan, counted: LoadProgress) -> int | None:
     if counted.staged_chunks:
         return round(counted.rows / counted.staged_chunks * counted.chunks)
     if counted.chunks > 1:
-        return table.settings.first_load_chunk_rows * counted.chunks - table.settings.first_load_chunk_rows // 2
+        return table.settings.first_load.chunk_rows * counted.chunks - table.settings.first_load.chunk_rows // 2
     return None  # the only chunk of a table may be of any size

@@ -98,7 +98,7 @@ class Repairs:
         if validity.verdict is not Verdict.NOT_STARTED:
             return False
         in_parallel = {
-            each.source for each in self.settings.tables if each.first_load_when_added is WhenAdded.IN_PARALLEL
+            each.source for each in self.settings.tables if each.first_load.when_added is WhenAdded.IN_PARALLEL
         }
         loaded = {name for name, state in states.items() if state.watermark is not None}
         return validity.table in in_parallel and not loaded.isdisjoint(self.settings.sources)

@@ -22,7 +22,7 @@ from floodmark.core.errors import FloodmarkError, SourceBehindError
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, plan_chunks
 from floodmark.core.position import Interval, Position, read_position
 from floodmark.core.schema import TableName
-from floodmark.core.settings import TableSettings
+from floodmark.core.settings import FirstLoad, TableSettings
 from floodmark.core.snapshot import CaptureInstance, LogEntry, SourceSnapshot
 from floodmark.sync.arrow import arrow_type
 from floodmark.sync.ports import OpenReader, PlanParts, Source, TableReader
@@ -79,7 +79,9 @@ class SourceRig:
         instance = self.source.read_snapshot([self.orders]).tables[0].instance
         assert instance is not None
         return TablePlan(
-            settings=TableSettings(self.orders, TableName("shop", "orders"), first_load_chunk_rows=CHUNK_ROWS),
+            settings=TableSettings(
+                self.orders, TableName("shop", "orders"), first_load=FirstLoad(chunk_rows=CHUNK_ROWS)
+            ),
             feed=instance,
             interval=interval,
             kind=LoadKind.CHANGES if interval else LoadKind.FIRST_LOAD,

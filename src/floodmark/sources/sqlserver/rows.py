@@ -415,7 +415,7 @@ def _continue_bounds(session: SourceSession, plan: TablePlan, bounds: list[Bound
     while True:
         after = bound_parameters(plan.feed.table, bounds[-1]) if bounds else ()
         text = select_next_bound(plan, bool(bounds))
-        rows = session.fetch(text, (*after, plan.settings.first_load_chunk_rows - 1))
+        rows = session.fetch(text, (*after, plan.settings.first_load.chunk_rows - 1))
         if not rows:
             return
         bounds.append(_portable(rows[0]))
@@ -563,7 +563,7 @@ class SqlServerReader(ABC):
 
 def batch_bytes(plan: TablePlan) -> int:
     """Return the bytes at which a batch ends; 0 for rows without LOBs, which have a limited size."""
-    return plan.settings.lob_batch_bytes if any(column.is_lob for column in plan.feed.table.stored_columns) else 0
+    return plan.settings.lob_batch if any(column.is_lob for column in plan.feed.table.stored_columns) else 0
 
 
 def arrow_schema(shape: RowShape) -> pa.Schema:

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pydantic import BaseModel
 
 from floodmark.config import Config, PipelineConfig, RuleConfig, TableConfig, load_config
-from floodmark.config.models import AlertsConfig, EmailConfig
+from floodmark.config.models import AlertsConfig, EmailConfig, keys_of
 from floodmark.config.sections import CaptureConfig, RetentionConfig
 
 PAGE = (Path(__file__).resolve().parents[4] / "docs" / "configuration.md").read_text(encoding="utf-8")
@@ -26,10 +25,10 @@ PAGE = (Path(__file__).resolve().parents[4] / "docs" / "configuration.md").read_
         ("## Alerts", EmailConfig),
     ],
 )
-def test_every_key_is_explained(heading: str, model: type[BaseModel]) -> None:
+def test_every_key_is_explained(heading: str, model: type) -> None:
     section = PAGE.partition(heading)[2].partition("\n## ")[0]
     explained = {name.partition(".")[0] for name in re.findall(r"`([a-z_]+(?:\.[a-z_]+)?)`", section)}
-    assert set(model.model_fields) <= explained
+    assert set(keys_of(model)) <= explained
 
 
 def test_example_is_a_valid_configuration(tmp_path: Path) -> None:
@@ -37,4 +36,4 @@ def test_example_is_a_valid_configuration(tmp_path: Path) -> None:
     path = tmp_path / "pipelines.yaml"
     path.write_text(example, encoding="utf-8")
     assert set(load_config(path).pipelines) == {"shop"}
-    assert set(yaml.safe_load(example)) == set(Config.model_fields)
+    assert set(yaml.safe_load(example)) == set(keys_of(Config))

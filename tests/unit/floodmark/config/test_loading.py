@@ -8,7 +8,17 @@ import pytest
 from floodmark.config import dump_config, load_config
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName
-from floodmark.core.settings import Deletes, NetSource, OnFailure, OnGap, Rule, TableSettings, TemporalPolicy, WhenAdded
+from floodmark.core.settings import (
+    Deletes,
+    FirstLoad,
+    NetSource,
+    OnFailure,
+    OnGap,
+    Rule,
+    TableSettings,
+    TemporalPolicy,
+    WhenAdded,
+)
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 
@@ -91,11 +101,11 @@ def test_tables_take_what_they_do_not_say_from_their_pipeline(write: Write) -> N
     orders = TableSettings(
         TableName("dbo", "Orders"),
         TableName("shop", "orders"),
-        Deletes.HARD,
-        NetSource.SPARK,
-        TemporalPolicy.TEXT,
-        (Rule("amount_not_negative", "Amount >= 0", OnFailure.QUARANTINE),),
-        first_load_chunk_rows=1000,
+        deletes=Deletes.HARD,
+        net=NetSource.SPARK,
+        temporal=TemporalPolicy.TEXT,
+        rules=(Rule("amount_not_negative", "Amount >= 0", OnFailure.QUARANTINE),),
+        first_load=FirstLoad(chunk_rows=1000),
     )
     log = replace(
         orders,
@@ -122,7 +132,7 @@ def test_dumped_configuration_loads_to_the_same_settings(write: Write) -> None:
 def test_loads_and_gaps_of_a_table_are_its_own_or_the_pipelines(write: Write) -> None:
     text = GOOD.replace("{chunk_rows: 1000}", "{parallel_reads: 2}\n    on_gap: repair")
     tables = load_config(write(text)).settings("shop").tables
-    assert {(table.on_gap, table.first_load_parallel_reads) for table in tables} == {(OnGap.REPAIR, 2)}
+    assert {(table.on_gap, table.first_load.parallel_reads) for table in tables} == {(OnGap.REPAIR, 2)}
     assert load_config(write(GOOD)).settings("shop").tables[0].on_gap is OnGap.FAIL
 
 
@@ -136,14 +146,14 @@ def test_added_table_is_loaded_by_the_next_window_unless_it_says_otherwise(write
     orders, log = (
         load_config(write(GOOD.replace("{chunk_rows: 1000}", "{when_added: in_parallel}"))).settings("shop").tables
     )
-    assert (orders.first_load_when_added, orders.first_load_chunk_rows) == (WhenAdded.IN_PARALLEL, 500_000)
-    assert (log.first_load_when_added, log.first_load_chunk_rows) == (WhenAdded.IN_PARALLEL, 500_000)
-    assert load_config(write(GOOD)).settings("shop").tables[0].first_load_when_added is WhenAdded.IN_WINDOW
+    assert (orders.first_load.when_added, orders.first_load.chunk_rows) == (WhenAdded.IN_PARALLEL, 500_000)
+    assert (log.first_load.when_added, log.first_load.chunk_rows) == (WhenAdded.IN_PARALLEL, 500_000)
+    assert load_config(write(GOOD)).settings("shop").tables[0].first_load.when_added is WhenAdded.IN_WINDOW
 
 
 def test_configuration_may_use_the_earlier_name_of_in_parallel(write: Write) -> None:
     tables = load_config(write(GOOD.replace("{chunk_rows: 1000}", "{when_added: beside}"))).settings("shop").tables
-    assert {table.first_load_when_added for table in tables} == {WhenAdded.IN_PARALLEL}
+    assert {table.first_load.when_added for table in tables} == {WhenAdded.IN_PARALLEL}
 
 
 def test_configuration_that_comes_with_floodmark_is_valid() -> None:

@@ -5,7 +5,7 @@ from floodmark.core.plan import LoadKind, TablePlan
 from floodmark.core.planning import plan_reload
 from floodmark.core.position import LsnAbsence
 from floodmark.core.recovery import Gap, build_gap, build_repair_alert
-from floodmark.core.settings import OnGap, TableSettings
+from floodmark.core.settings import FirstLoad, OnGap, TableSettings
 from floodmark.core.snapshot import SourceSnapshot, TableState, Validity, Verdict
 from floodmark.core.verdicts import GAPS, classify
 from lsns import lsn
@@ -62,12 +62,12 @@ def reload(settings_of_table: TableSettings, source: SourceSnapshot, where: str 
 
 
 def test_reload_is_planned_on_the_old_watermark_whatever_the_verdict() -> None:
-    (table,) = settings(ORDERS, on_gap=OnGap.REPAIR, first_load_parallel_reads=9).tables
+    (table,) = settings(ORDERS, on_gap=OnGap.REPAIR, first_load=FirstLoad(parallel_reads=9)).tables
     for source in (snapshot(table_seen(min_lsn=lsn(80))), snapshot(table_seen(), max_lsn=40), snapshot(table_seen())):
         plan = reload(table, source)
         assert isinstance(plan, TablePlan)
         assert (plan.kind, plan.interval, plan.watermark) == (LoadKind.FIRST_LOAD, None, lsn(50))
-        assert (plan.is_reload, plan.where, plan.settings.first_load_parallel_reads) == (True, "", 9)
+        assert (plan.is_reload, plan.where, plan.settings.first_load.parallel_reads) == (True, "", 9)
 
 
 def test_reload_of_some_rows_sweeps_nothing() -> None:

@@ -15,7 +15,16 @@ from floodmark.core.plan import LoadKind, TablePlan, WindowPlan
 from floodmark.core.plan_json import plan_from_json, plan_to_json
 from floodmark.core.position import Interval, Lsn
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
-from floodmark.core.settings import Deletes, NetSource, OnFailure, Rule, TableSettings, TemporalPolicy, UnstorablePolicy
+from floodmark.core.settings import (
+    Deletes,
+    FirstLoad,
+    NetSource,
+    OnFailure,
+    Rule,
+    TableSettings,
+    TemporalPolicy,
+    UnstorablePolicy,
+)
 from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, MemberMark
 
 FILES = sorted((Path(__file__).parent / "stored_plans").glob("*.json"))
@@ -65,10 +74,9 @@ def _expected(form: str) -> WindowPlan:
                 Rule("noted", '"Note" IS NOT NULL', OnFailure.STOP),
             ),
             partitions=8,
-            first_load_chunk_rows=1000,
-            first_load_parallel_reads=2,
+            first_load=FirstLoad(1000, 2),
             max_reads=since("max_reads", 3, 4),
-            lob_batch_bytes=since("lob_batch_bytes", 4_000_000, 32_000_000),
+            lob_batch=since("lob_batch_bytes", 4_000_000, 32_000_000),
             unstorable=since("unstorable", UnstorablePolicy.REPLACE, UnstorablePolicy.QUARANTINE),
         ),
         kind=LoadKind.CHANGES,

@@ -71,7 +71,7 @@ def test_fewer_parts_take_every_nth_cut(parts: int, chosen: list[int]) -> None:
 
 
 def test_batches_are_bounded_in_bytes_where_rows_have_lobs() -> None:
-    plan = with_settings(histories_plan(), lob_batch_bytes=1_000_000)
+    plan = with_settings(histories_plan(), lob_batch=1_000_000)
     assert batch_bytes(plan) == 1_000_000
     plain = tuple(column for column in plan.feed.table.columns if not column.is_lob)
     feed = replace(instance_of(plan), table=replace(plan.feed.table, columns=plain))

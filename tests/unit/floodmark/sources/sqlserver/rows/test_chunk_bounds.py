@@ -59,7 +59,7 @@ def _bounds(session: Session, *, nullable: bool = False) -> list[Bound]:
 def test_bounds_come_as_values_that_can_go_back(session: Session) -> None:
     session.bounds = [(1, UUID(int=1)), (2, UUID(int=2))]
     assert _bounds(session) == [(1, str(UUID(int=1))), (2, str(UUID(int=2)))]
-    rows = histories_plan().settings.first_load_chunk_rows
+    rows = histories_plan().settings.first_load.chunk_rows
     assert session.given[-1] == (2, 2, 2, str(UUID(int=2)), rows - 1)
 
 
