@@ -19,11 +19,10 @@ import yaml
 
 from benchmarks.asked import counted, prepare
 from benchmarks.measuring import Report
+from floodmark.app.pipeline import App, config_path
 from floodmark.app.run import open_next
-from floodmark.app.upkeep import AppContext
 from floodmark.config.loading import load_config
 from floodmark.core.schema import TableName
-from floodmark.wiring.adapters import config_path
 from floodmark_laptop.main_job import TASKS
 from floodmark_laptop.stack import REPOSITORY, Stack
 
@@ -124,10 +123,10 @@ def _command(stack: Stack, *command: str) -> str:
 
 def main() -> None:
     """Take the step in this process, with the connections of its environment, and print what it asked and took."""
-    app = AppContext(load_config(config_path()))
+    pipeline = App(load_config(config_path())).pipeline(_PIPELINE)
     with counted() as asked:
         began = time.perf_counter()
-        open_next(app, _PIPELINE)
+        open_next(pipeline)
         seconds = time.perf_counter() - began
     print(json.dumps({"batches": asked.batches, "rows": asked.control_rows, "seconds": seconds}))
 

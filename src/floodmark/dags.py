@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from floodmark.app.pipeline import config_path
 from floodmark.config.loading import load_config
 from floodmark.core.errors import FloodmarkBugError
 from floodmark.orchestration.dags.every import build_every_dag
-from floodmark.wiring.adapters import config_path
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from alert_receivers import Mails, Posts, http_receiver, smtp_receiver
-from floodmark.app.upkeep import AppContext
+from floodmark.app.pipeline import App
 from floodmark.cli.main import app
 from floodmark.config import Config, load_config
 from floodmark.core.alert import Alert, build_ended_message, build_raised_message
@@ -20,7 +20,6 @@ from floodmark.core.errors import AlertNotSentError, ConfigError
 from floodmark.postgres.ledger.status import PostgresAlertLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.sync.alerts import AlertService, Channel
-from floodmark.wiring.adapters import wire_channels
 
 SECRET = "s3cretTokenOfTheChannel"
 RAISED = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
@@ -78,7 +77,7 @@ def mails() -> Iterator[Mails]:
 @pytest.fixture
 def webhook(posts: Posts, define: Define, configure: Configure) -> Channel:
     define("chat", "slackwebhook", host=f"http://127.0.0.1:{posts.port}/services", password=f"T0/B0/{SECRET}")
-    return wire_channels(configure("{kind: webhook, conn_id: chat}"))[0]
+    return App(configure("{kind: webhook, conn_id: chat}")).channels[0]
 
 
 @pytest.fixture
@@ -92,7 +91,7 @@ def email(mails: Mails, define: Define, configure: Configure) -> Channel:
         password=SECRET,
         extra={"disable_ssl": True, "disable_tls": "true", "from_email": "floodmark@example.com"},
     )
-    return wire_channels(configure("{kind: email, conn_id: mail, to: [dba@example.com, data@example.com]}"))[0]
+    return App(configure("{kind: email, conn_id: mail, to: [dba@example.com, data@example.com]}")).channels[0]
 
 
 def test_webhook_gets_one_text_that_slack_shows_as_it_is(webhook: Channel, posts: Posts) -> None:
@@ -114,7 +113,7 @@ def test_address_of_a_webhook_may_be_whole_in_the_password_and_have_a_query(
     posts: Posts, define: Define, configure: Configure
 ) -> None:
     define("chat", "http", password=f"http://127.0.0.1:{posts.port}/v1/spaces/x/messages?key=k&token={SECRET}")
-    wire_channels(configure("{kind: webhook, conn_id: chat}"))[0].send(MESSAGE)
+    App(configure("{kind: webhook, conn_id: chat}")).channels[0].send(MESSAGE)
     assert [path for path, _ in posts.taken] == [f"/v1/spaces/x/messages?key=k&token={SECRET}"]
 
 
@@ -132,7 +131,7 @@ def test_mail_goes_to_every_receiver_with_the_title_as_its_subject(email: Channe
 
 def test_any_url_of_apprise_is_a_channel(posts: Posts, define: Define, configure: Configure) -> None:
     define("phone", "apprise", password=f"json://oncall:{SECRET}@127.0.0.1:{posts.port}/ring")
-    wire_channels(configure("{kind: apprise, conn_id: phone}"))[0].send(OVER)
+    App(configure("{kind: apprise, conn_id: phone}")).channels[0].send(OVER)
     ((path, body),) = posts.taken
     assert (path, body["title"], body["type"]) == ("/ring", "Floodmark: ended: run failed: shop", "success")
     assert "What to do: Nothing." in body["message"].splitlines()
@@ -159,7 +158,7 @@ def test_channel_that_nobody_listens_at_says_so_without_its_secret(define: Defin
     with pytest.raises(
         AlertNotSentError, match="channel phone: JSON did not accept the message: A Connection error"
     ) as raised:
-        wire_channels(configure("{kind: apprise, conn_id: phone}"))[0].send(MESSAGE)
+        App(configure("{kind: apprise, conn_id: phone}")).channels[0].send(MESSAGE)
     assert SECRET not in str(raised.value)
 
 
@@ -182,7 +181,7 @@ def test_connection_that_makes_no_channel_is_named_with_what_is_wrong(
     if connection:
         define("c", **connection)
     with pytest.raises(ConfigError) as raised:
-        wire_channels(configure(channel))[0].send(MESSAGE)
+        App(configure(channel)).channels[0].send(MESSAGE)
     assert problem in str(raised.value)
     assert SECRET not in str(raised.value)
 
@@ -216,7 +215,7 @@ def test_alert_service_of_a_configuration_notifies_its_channels_even_without_a_w
 ) -> None:
     define("chat", "slackwebhook", host=f"http://127.0.0.1:{posts.port}", password=f"T0/{SECRET}")
     define("warehouse", "postgres", host="127.0.0.1", port=1, login="u", password="p", schema="dwh")
-    AppContext(configure("{kind: webhook, conn_id: chat}")).alerts().raise_alert(ALERT)
+    App(configure("{kind: webhook, conn_id: chat}")).alerts.raise_alert(ALERT)
     assert len(posts.taken) == 1
 
 
@@ -254,4 +253,4 @@ def test_channels_that_cannot_be_are_refused_by_their_place(configure: Configure
 
 def test_channels_may_share_a_connection_under_names_of_their_own(configure: Configure) -> None:
     config = configure("{kind: webhook, conn_id: c}, {kind: webhook, conn_id: c, name: second}")
-    assert [channel.name for channel in wire_channels(config)] == ["c", "second"]
+    assert [channel.name for channel in App(config).channels] == ["c", "second"]

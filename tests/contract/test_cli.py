@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 from warehouse_shop import INSERT, UPDATE, Row, Shop, changes, first_load
 
+from floodmark.app.pipeline import Pipeline
 from floodmark.cli.main import app
 from floodmark.cli.process import out
 from floodmark.core.alert import Alert
@@ -39,7 +40,6 @@ from floodmark.sources.cdc.kind import CdcKind
 from floodmark.sync.alerts import AlertService
 from floodmark.sync.ports import Progress
 from floodmark.sync.records import DriftFacts, TableDetails
-from floodmark.wiring.adapters import PipelineWiring
 from lsns import lsn
 
 ORDERS = TableName("dbo", "Orders")
@@ -105,7 +105,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: WarehouseConn
 def idle_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CdcKind, "snapshots", lambda self: IdleSource())
     monkeypatch.setattr(CdcKind, "drift", lambda self: IdleSource())
-    monkeypatch.setattr(PipelineWiring, "job_secrets", lambda self: {})
+    monkeypatch.setattr(Pipeline, "job_secrets", lambda self: {})
     sizes = (ChangeTableSize("dbo_Orders", ORDERS, 1234, 5 << 20),)
     monkeypatch.setattr(
         CdcKind,

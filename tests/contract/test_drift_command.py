@@ -16,7 +16,8 @@ from warehouse_shop import COLUMNS, INSERT, UPDATE, Row, Shop, changes, first_lo
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.app.operate import list_proposed
-from floodmark.app.upkeep import AppContext, watch_drift
+from floodmark.app.pipeline import App
+from floodmark.app.upkeep import watch_drift
 from floodmark.cli.main import app
 from floodmark.cli.process import out
 from floodmark.config.loading import load_config
@@ -68,11 +69,11 @@ def test_a_hold_is_found_reported_listed_shown_in_the_status_and_ended(
 ) -> None:
     cli, loaded = CliRunner(), load_config(config)
     assert cli.invoke(app, ["drift", "list"]).stdout == "There is no undecided drift. See also --all.\n"
-    assert watch_drift(AppContext(loaded), "shop") == "no table is held"
+    assert watch_drift(App(loaded), "shop") == "no table is held"
     source.run("ALTER TABLE dbo.Orders ALTER COLUMN Code nvarchar(20)")
     source.scan()
     for _ in range(2):
-        assert watch_drift(AppContext(loaded), "shop") == "held: dbo.Orders in shop"
+        assert watch_drift(App(loaded), "shop") == "held: dbo.Orders in shop"
     with psycopg.connect(database.conninfo()) as session:
         alerts = session.execute("SELECT kind, times, ended_at IS NULL FROM floodmark.alerts").fetchall()
     assert alerts == [("schema_drift", 1, True)]
@@ -87,7 +88,7 @@ def test_a_hold_is_found_reported_listed_shown_in_the_status_and_ended(
     assert "column Code" in held["cause"]
     approved = cli.invoke(app, ["drift", "approve", str(document["event_id"])])
     assert approved.stdout == "Event 1 is approved; dbo.Orders continues in shop.\n"
-    assert watch_drift(AppContext(loaded), "shop") == "no table is held"
+    assert watch_drift(App(loaded), "shop") == "no table is held"
     with psycopg.connect(database.conninfo()) as session:
         assert session.execute("SELECT count(*) FROM floodmark.alerts WHERE ended_at IS NULL").fetchone() == (0,)
     assert cli.invoke(app, ["drift", "list"]).stdout == "There is no undecided drift. See also --all.\n"
@@ -97,10 +98,10 @@ def test_a_hold_is_found_reported_listed_shown_in_the_status_and_ended(
 def test_a_proposal_is_listed_approved_and_carried_out_or_rejected_once(config: Path, source: CdcDatabase) -> None:
     cli, loaded = CliRunner(), load_config(config)
     assert cli.invoke(app, ["drift", "switch", "shop"]).stdout == "no switch of a capture instance is in progress.\n"
-    watch_drift(AppContext(loaded), "shop")
+    watch_drift(App(loaded), "shop")
     source.run("ALTER TABLE dbo.Orders ADD Note nvarchar(20)", "ALTER TABLE dbo.Plain ADD Hidden int")
     source.scan()
-    watch_drift(AppContext(loaded), "shop")
+    watch_drift(App(loaded), "shop")
     by_column = {
         each["column"]: str(each["event_id"])
         for each in json.loads(cli.invoke(app, ["drift", "list", "--json"]).stdout)
@@ -127,13 +128,13 @@ def test_columns_that_are_added_together_are_reported_asked_about_and_rejected_t
     config: Path, source: CdcDatabase, database: WarehouseConnection
 ) -> None:
     cli, loaded = CliRunner(), load_config(config)
-    watch_drift(AppContext(loaded), "shop")
+    watch_drift(App(loaded), "shop")
     source.run("ALTER TABLE dbo.Orders ADD Note nvarchar(20), Colour int")
     source.scan()
-    watch_drift(AppContext(loaded), "shop")
+    watch_drift(App(loaded), "shop")
     source.run("ALTER TABLE dbo.Orders ADD Late bit")
     source.scan()
-    watch_drift(AppContext(loaded), "shop")
+    watch_drift(App(loaded), "shop")
     with psycopg.connect(database.conninfo()) as session:
         reported = [what for (what,) in session.execute("SELECT what FROM floodmark.alerts ORDER BY what")]
     note, colour = "column Note nvarchar(20) (event 1)", "column Colour int (event 2)"
@@ -145,7 +146,7 @@ def test_columns_that_are_added_together_are_reported_asked_about_and_rejected_t
     listed = " ".join(cli.invoke(app, ["drift", "list"]).stdout.split())
     assert f"It would be captured together with {note} and {colour}." in listed
 
-    (question,) = list_proposed(AppContext(loaded), "shop")
+    (question,) = list_proposed(App(loaded), "shop")
     assert question.subject == "dbo.Orders: capture Note, Colour, Late?"
     assert (
         "columns Note nvarchar(20), Colour int, Late bit were added; the capture instance does not capture them. "

@@ -14,8 +14,9 @@ from shop_connections import set_connections
 from alert_receivers import Posts, http_receiver
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.app.run import close_run, measure_run
-from floodmark.app.upkeep import AppContext
+from floodmark.app.metrics import measure_run
+from floodmark.app.pipeline import App
+from floodmark.app.run import close_run
 from floodmark.config import Config, load_config
 from floodmark.core.alert import Alert
 from floodmark.postgres.ledger.ledger import PostgresLedger
@@ -83,12 +84,12 @@ def test_table_beyond_max_lag_is_reported_once_until_it_has_caught_up(
     config: Config, ledger: PostgresLedger, database: WarehouseConnection, shop: CdcDatabase, posts: Posts
 ) -> None:
     set_watermark(database, shop, "shop", "sys.fn_cdc_get_min_lsn(N'dbo_Orders')")
-    measure_run(AppContext(config), "shop")
-    measure_run(AppContext(config), "shop")
+    measure_run(App(config).pipeline("shop"))
+    measure_run(App(config).pipeline("shop"))
     (text,) = posts.texts
     assert "Behind the source: dbo.Orders by 120 min; the limit is 15 min (`max_lag`)." in text
     set_watermark(database, shop, "shop", "sys.fn_cdc_get_max_lsn()")
-    measure_run(AppContext(config), "shop")
+    measure_run(App(config).pipeline("shop"))
     assert posts.texts[1].splitlines()[0] == "*Floodmark: ended: lag: shop*"
 
 
@@ -110,7 +111,7 @@ def test_measuring_the_lag_reads_no_table_and_no_sizes(
     config: Config, database: WarehouseConnection, shop: CdcDatabase, sent: list[str]
 ) -> None:
     set_watermark(database, shop, "shop", "sys.fn_cdc_get_min_lsn(N'dbo_Orders')")
-    measure_run(AppContext(config), "shop")
+    measure_run(App(config).pipeline("shop"))
     assert sent == [read_sql("read_snapshot")]
 
 
@@ -118,7 +119,7 @@ def test_pipeline_without_max_lag_is_not_measured(
     config: Config, ledger: PostgresLedger, database: WarehouseConnection, shop: CdcDatabase, posts: Posts
 ) -> None:
     set_watermark(database, shop, "patient", "sys.fn_cdc_get_min_lsn(N'dbo_Orders')")
-    measure_run(AppContext(config), "patient")
+    measure_run(App(config).pipeline("patient"))
     assert posts.taken == []
 
 
@@ -127,14 +128,14 @@ def test_source_that_refuses_to_be_asked_keeps_its_run_from_nothing(
 ) -> None:
     source = json.loads(os.environ["AIRFLOW_CONN_SHOP_MSSQL"]) | {"password": "not-the-password"}
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_MSSQL", json.dumps(source))
-    measure_run(AppContext(config), "shop")
+    measure_run(App(config).pipeline("shop"))
     assert "Could not measure the lag of pipeline shop" in caplog.text
 
 
 def test_alert_is_kept_where_a_person_finds_it(
     config: Config, posts: Posts, ledger: PostgresLedger, database: WarehouseConnection
 ) -> None:
-    AppContext(config).alerts().raise_alert(
+    App(config).alerts.raise_alert(
         Alert(kind="lag", subject="shop", what="Late.", means="Old rows.", do="Wait.", event_key="lag:shop")
     )
     with psycopg.connect(database.conninfo()) as session:
@@ -154,6 +155,6 @@ def test_end_of_a_run_deletes_old_windows(
             FROM unnest(ARRAY[401, 399]) AS d (days)
             """
         )
-    close_run(AppContext(config), "patient")
+    close_run(App(config).pipeline("patient"))
     with psycopg.connect(database.conninfo()) as session:
         assert session.execute("SELECT window_id FROM floodmark.windows").fetchall() == [(2,)]

@@ -25,8 +25,8 @@ from served_pages import (
     served,
 )
 
+from floodmark.app.pipeline import Pipeline
 from floodmark.app.status import read_status
-from floodmark.app.upkeep import AppContext
 from floodmark.core.errors import WarehouseUnavailableError
 from floodmark.core.status import PipelineStatus
 from floodmark.orchestration.pages import content
@@ -68,10 +68,10 @@ class Manager:
         return {f"cdc_{name}" for name in (*STATES, "new")} | {"cdc_load_shop"}
 
 
-def _read(app: AppContext, pipeline: str, *, live: bool) -> PipelineStatus:
-    if pipeline == "away":
+def _read(pipeline: Pipeline, *, live: bool) -> PipelineStatus:
+    if pipeline.name == "away":
         raise WarehouseUnavailableError("connection warehouse", "the server does not answer.", "Start it.")
-    return read_status(app, pipeline, live=live)
+    return read_status(pipeline, live=live)
 
 
 @pytest.fixture

@@ -10,7 +10,9 @@ import pytest
 from small_source import NoChecks, SmallSource, SmallStager, settings
 from warehouse_shop import ORDERS, PIPELINE, Shop
 
-from floodmark.app.upkeep import AppContext, current_stop
+from floodmark.app import pipeline
+from floodmark.app.pipeline import App
+from floodmark.app.upkeep import current_stop
 from floodmark.config.models import Config, SourceConfig
 from floodmark.core.capture import PlannedStop
 from floodmark.core.errors import CaptureStoppedError
@@ -22,7 +24,6 @@ from floodmark.sync.finish import advance_window, check_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
 from floodmark.sync.window import OpenResult
-from floodmark.wiring import adapters
 from lsns import lsn
 from open_alerts import OpenAlerts
 
@@ -68,10 +69,10 @@ def test_run_in_a_planned_stop_reads_what_was_captured_and_then_ends_in_plain_wo
 def test_stop_that_was_ended_early_no_longer_excuses_a_job_that_does_not_run(
     database: WarehouseConnection, ledger: PostgresLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapters, "warehouse_connection", lambda _: database)
-    assert current_stop(AppContext(CONFIG), "p", NINE) == STOP
+    monkeypatch.setattr(pipeline, "warehouse_connection", lambda _: database)
+    assert current_stop(App(CONFIG).pipeline("p"), NINE) == STOP
     PostgresUpkeepLedger(database).record_ended_stop("shop", STOP.since, "the log was full")
-    assert current_stop(AppContext(CONFIG), "p", NINE) is None
+    assert current_stop(App(CONFIG).pipeline("p"), NINE) is None
 
 
 @dataclass
@@ -107,8 +108,8 @@ def test_job_that_runs_and_brings_nothing_is_reported_by_runs_that_end_as_skippe
 def test_read_of_the_planned_stop_makes_no_ledger(
     database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapters, "warehouse_connection", lambda _: database)
-    assert current_stop(AppContext(CONFIG), "p", NINE) == STOP
+    monkeypatch.setattr(pipeline, "warehouse_connection", lambda _: database)
+    assert current_stop(App(CONFIG).pipeline("p"), NINE) == STOP
     with psycopg.connect(database.conninfo()) as session:
         assert session.execute("SELECT to_regnamespace('floodmark')").fetchone() == (None,)
 
@@ -117,11 +118,11 @@ def test_read_of_the_planned_stop_makes_no_ledger(
 def test_job_has_a_little_time_to_come_back_after_a_planned_stop(
     database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch, minutes: int, excused: bool
 ) -> None:
-    monkeypatch.setattr(adapters, "warehouse_connection", lambda _: database)
+    monkeypatch.setattr(pipeline, "warehouse_connection", lambda _: database)
     after = STOP.until.replace(minute=minutes)
-    assert (current_stop(AppContext(CONFIG), "p", after) is not None) is excused
+    assert (current_stop(App(CONFIG).pipeline("p"), after) is not None) is excused
 
 
 def test_source_whose_capture_job_is_not_kept_has_no_planned_stops() -> None:
     plain = CONFIG.model_copy(update={"sources": {"shop": SourceConfig(conn_id="c")}})
-    assert current_stop(AppContext(plain), "p", NINE) is None
+    assert current_stop(App(plain).pipeline("p"), NINE) is None

@@ -14,6 +14,7 @@ from served_pages import configure_pages, fill_ledger, pages_of
 from floodmark.orchestration.pages import content
 from floodmark.orchestration.pages.content import Answer, Query, quarantine_page
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.ledger.status import PostgresStatusLedger
 from floodmark.postgres.session import WarehouseConnection
 
 DAGS = ("cdc_shop", "cdc_late")
@@ -50,7 +51,7 @@ def test_viewer_without_the_right_sees_counts_and_no_key(monkeypatch: pytest.Mon
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("the keys were read")
 
-    monkeypatch.setattr(content, "list_keys", refuse)
+    monkeypatch.setattr(PostgresStatusLedger, "list_quarantined_keys", refuse)
     shown = page(may_read=False)
     assert shown.code == 200
     for words in ("amount_is_positive", ">3<", "only users who may read the connection <code>warehouse</code>"):

@@ -12,7 +12,7 @@ from shop_connections import set_connections
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.app.operate import end_failed_replays, replay_of
-from floodmark.app.upkeep import AppContext
+from floodmark.app.pipeline import App
 from floodmark.config import Config, load_config
 from floodmark.core.alerts import REPLAY_FAILED, data_interval, run_failed
 from floodmark.core.position import Interval, Lsn
@@ -61,7 +61,7 @@ def write(shop: CdcDatabase) -> Lsn:
 def fail(config: Config, *parts: str) -> None:
     """Runs of a backfill, all of one cause."""
     for part in parts:
-        AppContext(config).alerts().raise_alert(
+        App(config).alerts.raise_alert(
             run_failed(REPLAY_FAILED, "shop", None, dag_id="cdc_shop", run_id=part, task_id="load", part=part)
         )
 
@@ -77,14 +77,14 @@ def test_alert_is_over_when_the_last_failed_interval_has_been_replayed(
     early, late = (data_interval(moments[n], moments[n + 1] + timedelta(seconds=1)) for n in (0, 2))
     unknown = data_interval(datetime(2001, 1, 1, tzinfo=UTC), datetime(2001, 1, 2, tzinfo=UTC))
     fail(config, early, late)
-    alerts, replay = PostgresAlertLedger(database), replay_of(AppContext(config), "shop")
+    alerts, replay = PostgresAlertLedger(database), replay_of(App(config).pipeline("shop"))
 
-    end_failed_replays(AppContext(config), "shop", replay, Interval(lsns[2], lsns[3]))
+    end_failed_replays(App(config).pipeline("shop"), replay, Interval(lsns[2], lsns[3]))
     assert alerts.list_parts(REPLAY_FAILED, "shop") == [early]
-    end_failed_replays(AppContext(config), "shop", replay, Interval(lsns[1], lsns[3]))
+    end_failed_replays(App(config).pipeline("shop"), replay, Interval(lsns[1], lsns[3]))
     assert [open_alert.alert.kind for open_alert in alerts.list_open()] == [REPLAY_FAILED]
     fail(config, unknown)
-    end_failed_replays(AppContext(config), "shop", replay, Interval(start, lsns[3]))
+    end_failed_replays(App(config).pipeline("shop"), replay, Interval(start, lsns[3]))
     assert alerts.list_parts(REPLAY_FAILED, "shop") == [unknown]
-    AppContext(config).alerts().end_part(REPLAY_FAILED, "shop", unknown)
+    App(config).alerts.end_part(REPLAY_FAILED, "shop", unknown)
     assert alerts.list_open() == []

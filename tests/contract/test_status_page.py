@@ -15,8 +15,8 @@ from shop_connections import set_connections
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
+from floodmark.app.pipeline import Pipeline
 from floodmark.app.status import read_status
-from floodmark.app.upkeep import AppContext
 from floodmark.core.errors import DataQualityError
 from floodmark.core.status import PipelineStatus
 from floodmark.orchestration.pages import content, routes
@@ -252,9 +252,9 @@ def test_page_shows_only_the_pipelines_whose_dags_the_viewer_may_read() -> None:
 def test_sources_are_asked_once_for_several_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def read(app: AppContext, pipeline: str, *, live: bool) -> PipelineStatus:
-        asked.append((pipeline, live))
-        return read_status(app, pipeline, live=live)
+    def read(pipeline: Pipeline, *, live: bool) -> PipelineStatus:
+        asked.append((pipeline.name, live))
+        return read_status(pipeline, live=live)
 
     monkeypatch.setattr(content, "read_status", read)
     pages = [read_page(DAGS, live=True)[0] for _ in range(3)]

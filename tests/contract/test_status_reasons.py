@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from rich.console import Console
 
+from floodmark.app.pipeline import App
 from floodmark.app.status import read_status, status_json
-from floodmark.app.upkeep import AppContext
 from floodmark.cli.tables import print_status
 from floodmark.config.loading import load_config
 from floodmark.core.drift.proposals import PlannedSwitch
@@ -57,7 +57,7 @@ def status(
 
     def read(more: str = "", *, on_gap: str = "fail") -> PipelineStatus:
         path.write_text(CONFIG % (more, on_gap), encoding="utf-8")
-        return read_status(AppContext(load_config(path)), "shop", live=False)
+        return read_status(App(load_config(path)).pipeline("shop"), live=False)
 
     return read
 

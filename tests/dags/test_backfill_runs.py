@@ -12,8 +12,9 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.utils.types import DagRunType
 
+from floodmark.app.pipeline import App
 from floodmark.config.loading import load_config
-from floodmark.core.alerts import data_interval
+from floodmark.core.alerts import REPLAY_FAILED, data_interval
 from floodmark.core.errors import WindowExpiredError
 from floodmark.core.plan import WindowState
 from floodmark.core.position import Interval
@@ -21,7 +22,6 @@ from floodmark.core.recovery import NoInterval
 from floodmark.orchestration import tasks
 from floodmark.orchestration.dags.pipelines import build_dag
 from floodmark.sync.window import OpenResult
-from floodmark.wiring.adapters import PostgresLedgerWiring
 from lsns import lsn
 
 CONFIG = """
@@ -59,7 +59,7 @@ INTERVAL = Interval(lsn(1), lsn(9))
 def dag(tmp_path: Path) -> DAG:
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
-    return build_dag(load_config(path), "shop", path)
+    return build_dag(App(load_config(path)).pipeline("shop"), path)
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, str]]:
     """The runs of Airflow that were recorded for windows."""
     runs: list[tuple[int, str, str]] = []
     ledger = SimpleNamespace(record_run=lambda *run: runs.append(run))
-    monkeypatch.setattr(PostgresLedgerWiring, "windows", lambda _: ledger)
+    monkeypatch.setattr(App, "ledger", ledger)
     return runs
 
 
@@ -83,7 +83,7 @@ def run_of(run_type: DagRunType) -> Any:
 
 
 def use(monkeypatch: pytest.MonkeyPatch, replay: FakeReplay) -> FakeReplay:
-    monkeypatch.setattr(tasks, "replay_of", lambda app, pipeline: replay)
+    monkeypatch.setattr(tasks, "replay_of", lambda pipeline: replay)
     return replay
 
 
@@ -121,22 +121,22 @@ def test_a_backfill_with_nothing_to_replay_is_skipped_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, open_window: Any, replay: FakeReplay, words: str
 ) -> None:
     use(monkeypatch, replay)
-    ended: list[tuple[str, str]] = []
-    monkeypatch.setattr("floodmark.orchestration.tasks.end_backfill", lambda _, *reported: ended.append(reported))
+    ended: list[tuple[str, str, str]] = []
+    monkeypatch.setattr(App, "alerts", SimpleNamespace(end_part=lambda *part: ended.append(part)))
     with pytest.raises(AirflowSkipException, match=words):
         open_window(dag_run=run_of(DagRunType.BACKFILL_JOB))
-    assert ended == [("shop", data_interval(BEGIN, END))]
+    assert ended == [(REPLAY_FAILED, "shop", data_interval(BEGIN, END))]
 
 
 @pytest.mark.parametrize(("run_type", "count"), [(DagRunType.BACKFILL_JOB, 1), (DagRunType.SCHEDULED, 0)])
 def test_end_of_a_backfill_ends_the_alerts_about_its_data_interval(
     monkeypatch: pytest.MonkeyPatch, dag: DAG, run_type: DagRunType, count: int
 ) -> None:
-    ended: list[tuple[str, str]] = []
-    monkeypatch.setattr("floodmark.orchestration.tasks.end_backfill", lambda _, *reported: ended.append(reported))
+    ended: list[tuple[str, str, str]] = []
+    monkeypatch.setattr(App, "alerts", SimpleNamespace(end_part=lambda *part: ended.append(part)))
     monkeypatch.setattr("floodmark.orchestration.tasks.run_advance", lambda *arguments, **named: None)
     dag.get_task("advance").python_callable(7, dag_run=run_of(run_type))
-    assert ended == [("shop", data_interval(BEGIN, END))] * count
+    assert ended == [(REPLAY_FAILED, "shop", data_interval(BEGIN, END))] * count
 
 
 def test_a_backfill_outside_the_validity_interval_fails_for_good_and_says_so(

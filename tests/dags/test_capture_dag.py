@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from airflow.sdk import DAG
 
+from floodmark.app.pipeline import App
 from floodmark.config.loading import load_config
 from floodmark.core.errors import ConfigError
 from floodmark.orchestration.dags.upkeep import build_capture_dags
@@ -29,7 +30,7 @@ pipelines:
 def dags_of(folder: Path, text: str) -> dict[str, DAG]:
     path = folder / "pipelines.yaml"
     path.write_text(text, encoding="utf-8")
-    return build_capture_dags(load_config(path), path)
+    return build_capture_dags(App(load_config(path)), path)
 
 
 def test_a_source_whose_capture_job_is_kept_has_a_dag_and_no_other(tmp_path: Path) -> None:

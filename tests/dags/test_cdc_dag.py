@@ -9,6 +9,7 @@ import pytest
 from airflow.sdk import DAG, Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from floodmark.app.pipeline import App
 from floodmark.config.loading import load_config
 from floodmark.config.models import Config
 from floodmark.core.errors import ConfigError, SourceLoginError, SourceUnavailableError
@@ -47,7 +48,7 @@ def config(config_file: Path) -> Config:
 
 @pytest.fixture(scope="module")
 def dag(config: Config, config_file: Path) -> DAG:
-    return build_dag(config, "shop", config_file)
+    return build_dag(App(config).pipeline("shop"), config_file)
 
 
 def test_dag_runs_its_tasks_one_after_the_other(dag: DAG) -> None:
@@ -60,7 +61,7 @@ def test_dag_runs_its_tasks_one_after_the_other(dag: DAG) -> None:
 def test_pipeline_that_repairs_every_gap_still_reports_tables_that_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG.replace("deletes: hard", "on_gap: repair"), encoding="utf-8")
-    dag = build_dag(load_config(path), "shop", path)
+    dag = build_dag(App(load_config(path)).pipeline("shop"), path)
     assert "report_gaps" in dag.task_ids
 
 
@@ -74,11 +75,11 @@ def test_schedule_covers_intervals_that_are_not_empty(dag: DAG) -> None:
 
 
 def test_a_pipeline_without_a_schedule_runs_on_demand(config: Config, config_file: Path) -> None:
-    assert build_dag(config, "quiet", config_file).schedule is None
+    assert build_dag(App(config).pipeline("quiet"), config_file).schedule is None
 
 
 def test_every_pipeline_gets_its_dag(config: Config, config_file: Path) -> None:
-    assert sorted(build_dags(config, config_file)) == ["cdc_quiet", "cdc_shop"]
+    assert sorted(build_dags(App(config), config_file)) == ["cdc_quiet", "cdc_shop"]
 
 
 def test_tasks_are_retried_with_growing_pauses(dag: DAG) -> None:

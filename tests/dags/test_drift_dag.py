@@ -9,6 +9,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG
 from airflow.sdk.definitions.mappedoperator import MappedOperator
 
+from floodmark.app.pipeline import App
 from floodmark.config.loading import load_config
 from floodmark.orchestration.dags.upkeep import build_drift_dags
 
@@ -29,7 +30,7 @@ pipelines:
 def dags(tmp_path: Path) -> dict[str, DAG]:
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
-    return build_drift_dags(load_config(path), path)
+    return build_drift_dags(App(load_config(path)), path)
 
 
 def test_every_source_that_is_read_has_one_dag(dags: dict[str, DAG]) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from floodmark.app import run
-from floodmark.app import run as measuring
-from floodmark.app.upkeep import AppContext
+from floodmark.app import metrics, run
+from floodmark.app.pipeline import App, Pipeline
+from floodmark.config.loading import load_config
 from floodmark.core.alert import Alert
 from floodmark.core.errors import (
     CdcNotEnabledError,
@@ -39,7 +39,7 @@ from floodmark.core.position import Interval, Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.snapshot import Validity, Verdict
 from floodmark.orchestration import tasks
-from floodmark.sources.cdc.kind import CdcKind
+from floodmark.orchestration.dags import pipelines
 from floodmark.sync.window import OpenResult
 from lsns import lsn
 
@@ -97,20 +97,14 @@ class World:
         return at_most
 
     @property
-    def wiring(self) -> Any:
-        settings = SimpleNamespace(name="shop", sources=(ORDERS,))
-        return SimpleNamespace(
-            ledger=SimpleNamespace(windows=self.ledger, kept_sessions=nullcontext),
-            warehouse=SimpleNamespace(windows=lambda: None),
-            settings=settings,
-            source=CdcKind("shop"),
-        )
+    def pipeline(self) -> Pipeline:
+        return tasks.open_app(self.config).pipeline("shop")
 
     def advance(self) -> None:
         self.events = {"asset": SimpleNamespace(extra=None)}
         stores = {"asset": SimpleNamespace(set=self.shown.__setitem__)}
         assets: Any = {ORDERS: "asset"}
-        tasks.run_advance(self.wiring, self.config, 7, assets=assets, events=self.events, stores=stores)
+        tasks.run_advance(self.pipeline, 7, assets=assets, events=self.events, stores=stores)
 
 
 @pytest.fixture
@@ -131,9 +125,11 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
 
     alerts = SimpleNamespace(end_alerts=end_alerts, raise_alert=made.raised.append)
     monkeypatch.setattr(run, "advance_window", advanced)
-    monkeypatch.setattr(AppContext, "alerts", lambda app: alerts)
-    monkeypatch.setattr(run, "wire", lambda *_: made.wiring)
-    for module in (run, measuring):
+    monkeypatch.setattr(App, "alerts", alerts)
+    monkeypatch.setattr(App, "ledger", property(lambda _: made.ledger()))
+    monkeypatch.setattr(App, "warehouse", None)
+    monkeypatch.setattr(Pipeline, "kept_sessions", lambda _: nullcontext())
+    for module in (run, metrics):
         monkeypatch.setattr(module, "measure_run", measure)
     return made
 
@@ -164,11 +160,11 @@ def test_watermark_of_a_table_without_rows_in_the_window_is_not_shown_again(
 def test_window_with_a_table_that_is_not_in_the_configuration_any_more_is_finished(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tasks.run_advance(world.wiring, world.config, 7, assets={}, events={}, stores={})
+    tasks.run_advance(world.pipeline, 7, assets={}, events={}, stores={})
     assert world.ended == ["run_failed", "run_late", *CHECKED]
     table = SimpleNamespace(source=ORDERS)
     monkeypatch.setattr(tasks, "end_load", lambda *_: SimpleNamespace(tables=(table,)))
-    tasks.run_advance_load(world.wiring, world.config, 7, assets={}, events={}, stores={})
+    tasks.run_advance_load(world.pipeline, 7, assets={}, events={}, stores={})
 
 
 def test_lag_is_over_when_nobody_wants_to_hear_of_it_any_more(world: World) -> None:
@@ -186,9 +182,9 @@ def test_run_with_a_table_that_a_gap_stops_publishes_and_fails_in_the_end(world:
     (alert,) = world.raised
     assert (alert.kind, alert.table, world.kept) == ("table_left_out", ORDERS, [alert.event_key])
     with pytest.raises(AirflowFailException, match=r"dbo\.Orders: expired"):
-        tasks.run_report_gaps(world.wiring)
+        tasks.run_report_gaps(world.pipeline)
     world.stopped = []
-    tasks.run_report_gaps(world.wiring)
+    tasks.run_report_gaps(world.pipeline)
 
 
 def test_run_with_nothing_to_read_ends_well_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,10 +237,10 @@ def test_load_that_was_published_long_ago_ends_alerts_only_where_no_other_load_g
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: list[int] = []
-    monkeypatch.setattr(tasks, "end_load", lambda app, pipeline, window_id: ended.append(window_id))
+    monkeypatch.setattr(tasks, "end_load", lambda pipeline, window_id: ended.append(window_id))
     world.state, world.watermark = WindowState.ADVANCED, lsn(9)
     for world.loading, expected in ((True, []), (False, [7])):
-        tasks.run_advance_load(world.wiring, world.config, 7, assets={}, events={}, stores={})
+        tasks.run_advance_load(world.pipeline, 7, assets={}, events={}, stores={})
         assert ended == expected
 
 
@@ -261,7 +257,7 @@ def test_load_that_was_published_long_ago_ends_alerts_only_where_no_other_load_g
 def test_step_that_fails_reports_how_late_the_data_are_and_fails_as_before(
     world: World, error: FloodmarkError, count: int
 ) -> None:
-    with pytest.raises(type(error)) as raised, tasks.measured_step(world.wiring, world.config):
+    with pytest.raises(type(error)) as raised, metrics.measured(world.pipeline):
         raise error
     assert raised.value is error
     assert world.measured == count
@@ -271,8 +267,8 @@ def test_measure_that_fails_hides_no_error(world: World, monkeypatch: pytest.Mon
     def broken(*_: Any) -> None:
         raise ValueError("a bug")
 
-    monkeypatch.setattr(measuring, "measure_run", broken)
-    with pytest.raises(DataQualityError), tasks.measured_step(world.wiring, world.config):
+    monkeypatch.setattr(metrics, "measure_run", broken)
+    with pytest.raises(DataQualityError), metrics.measured(world.pipeline):
         raise DataQualityError("dbo.Orders", "a rule is broken.")
 
 
@@ -287,13 +283,14 @@ def test_check_and_opening_that_fail_are_measured(world: World, monkeypatch: pyt
         except FloodmarkError as error:
             raise AirflowException(str(error)) from None
 
-    monkeypatch.setattr(tasks, "explained", explained)
+    for module in (tasks, pipelines):
+        monkeypatch.setattr(module, "explained", explained)
     monkeypatch.setattr(tasks, "open_next", broken)
-    monkeypatch.setattr(run, "check_window", broken)
+    monkeypatch.setattr(pipelines, "check_window", broken)
+    monkeypatch.setattr(Pipeline, "quality", None)
     with pytest.raises(AirflowException, match="not tracked"):
         tasks.run_open_window(world.config, "shop")
-    ledger = SimpleNamespace(windows=lambda: None, kept_sessions=nullcontext)
-    wiring: Any = SimpleNamespace(ledger=ledger, quality=lambda: None, settings=SimpleNamespace(name="shop"))
+    check = pipelines.build_dag(App(load_config(world.config)).pipeline("shop"), world.config).get_task("check")
     with pytest.raises(AirflowException, match="not tracked"):
-        tasks.run_check(wiring, world.config, 7)
+        check.python_callable(7)
     assert world.measured == 2

@@ -12,13 +12,13 @@ from airflow.sdk import DAG
 from airflow.utils.state import TaskInstanceState
 from dag_process import DagProcess
 
+from floodmark.app.pipeline import App
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.core.position import Interval
 from floodmark.core.schema import TableName
 from floodmark.core.settings import TableSettings
 from floodmark.orchestration.asset_lineage import _name_targets
 from floodmark.sync.records import OpenedWindow
-from floodmark.wiring.adapters import PostgresLedgerWiring
 from lsns import lsn
 from recorded_events import RecordedEvents
 from source_snapshots import ITEMS, ORDERS, instance
@@ -99,7 +99,7 @@ class FakeLedger:
 def ledger(monkeypatch: pytest.MonkeyPatch, config_file: Path) -> FakeLedger:
     """The ledger, with the window merged. All connections are defined, and no server is there."""
     fake = FakeLedger(WindowState.MERGED)
-    monkeypatch.setattr(PostgresLedgerWiring, "windows", lambda wiring: fake)
+    monkeypatch.setattr(App, "ledger", fake)
     for name, fields in CONNECTIONS.items():
         monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(fields))
     monkeypatch.setenv("FLOODMARK_CONFIG", str(config_file))

@@ -11,6 +11,7 @@ from airflow.sdk.definitions.param import process_params
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, ParamValidationError
 
 from floodmark.app import run
+from floodmark.app.pipeline import App
 from floodmark.config.loading import load_config
 from floodmark.core.schema import TableName
 from floodmark.orchestration import tasks
@@ -38,7 +39,7 @@ def config_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def dag(config_file: Path) -> DAG:
-    dags = build_load_dags(load_config(config_file), config_file)
+    dags = build_load_dags(App(load_config(config_file)), config_file)
     assert list(dags) == ["cdc_load_shop"]
     return dags["cdc_load_shop"]
 
@@ -71,7 +72,7 @@ def planner(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             return OpenResult(7, "a new window")
 
     for module in (run, tasks):
-        monkeypatch.setattr(module, "load_planner", lambda app, pipeline: FakeLoadPlanner())
+        monkeypatch.setattr(module, "load_planner", lambda pipeline: FakeLoadPlanner())
     return asked
 
 

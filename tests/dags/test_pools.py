@@ -12,6 +12,7 @@ from airflow.models.pool import Pool
 from airflow.sdk.exceptions import AirflowFailException
 from dag_process import REPOSITORY, DagProcess
 
+from floodmark.app.pipeline import App
 from floodmark.config.loading import load_config
 from floodmark.core.errors import ConfigError
 from floodmark.orchestration.dags.pipelines import build_dag
@@ -67,12 +68,12 @@ def test_the_task_that_reads_is_in_the_pool_of_its_source_and_no_other_task_is(t
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
     config = load_config(path)
-    dag = build_dag(config, "shop", path)
+    dag = build_dag(App(config).pipeline("shop"), path)
     assert "floodmark" in dag.tags
     pools = {task.task_id: task.pool for task in dag.tasks}
     assert pools["load"] == "shop_reads"
     assert {pools[name] for name in ("open_window", "check", "advance")} == {"default_pool"}
-    assert {task.pool for task in build_dag(config, "free", path).tasks} == {"default_pool"}
+    assert {task.pool for task in build_dag(App(config).pipeline("free"), path).tasks} == {"default_pool"}
 
 
 def test_a_missing_pool_is_in_the_note_of_the_run_and_ends_its_first_task(airflow_has: Any) -> None:
@@ -107,7 +108,7 @@ def test_notes_of_people_and_runs_of_others_are_left_alone_and_no_database_is_as
 def test_open_window_fails_for_good_with_that_message(tmp_path: Path) -> None:
     path = tmp_path / "pipelines.yaml"
     path.write_text(CONFIG, encoding="utf-8")
-    task = build_dag(load_config(path), "shop", path).get_task("open_window")
+    task = build_dag(App(load_config(path)).pipeline("shop"), path).get_task("open_window")
     run = SimpleNamespace(conf={CONF_KEY: "there is no pool shop_reads. Create it."}, run_type="scheduled")
     with pytest.raises(AirflowFailException, match="there is no pool shop_reads"):
         task.python_callable(dag_run=run)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from airflow.sdk import DAG
 
+from floodmark.app.pipeline import App
 from floodmark.config.loading import dump_config, load_config
 from floodmark.core.errors import ConfigError
 from floodmark.core.upkeep import OnLow, RetentionSettings
@@ -32,7 +33,7 @@ def write(folder: Path, text: str) -> Path:
 
 def dags_of(folder: Path, text: str) -> dict[str, DAG]:
     path = write(folder, text)
-    return build_retention_dags(load_config(path), path)
+    return build_retention_dags(App(load_config(path)), path)
 
 
 def test_a_source_whose_retention_is_guarded_has_a_dag_and_no_other(tmp_path: Path) -> None:

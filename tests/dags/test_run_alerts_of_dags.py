@@ -72,7 +72,7 @@ def test_failed_run_of_a_pipeline_reports_the_tables_that_are_left_out(
     dags: dict[str, DAG], posts: Posts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reported: list[str] = []
-    monkeypatch.setattr(tasks, "report_tables", lambda _, pipeline: reported.append(pipeline))
+    monkeypatch.setattr(tasks, "report_tables", lambda pipeline: reported.append(pipeline.name))
     for dag_id in ("cdc_load_shop", "cdc_shop"):
         fail(dags[dag_id], Task())
     assert reported == ["shop"]

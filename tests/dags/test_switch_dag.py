@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from floodmark.app import operate as switches
 from floodmark.app.operate import ProposedSwitch
-from floodmark.app.upkeep import AppContext
+from floodmark.app.pipeline import App
 from floodmark.config.loading import load_config
 from floodmark.core.alerts import SWITCH_RUN_FAILED
 from floodmark.core.errors import OperatorError, SourceUnavailableError
@@ -62,7 +62,7 @@ def planner(monkeypatch: pytest.MonkeyPatch) -> FakeSwitchPlanner:
     monkeypatch.setattr(switches, "list_proposed", planner.list_proposed)
     for name in ("approve_switch", "reject_switch", "run_switches"):
         monkeypatch.setattr(switches, name, planner.doing(name))
-    monkeypatch.setattr(AppContext, "alerts", lambda _app: planner)
+    monkeypatch.setattr(App, "alerts", planner)
     return planner
 
 
@@ -75,7 +75,7 @@ def config_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def dag(config_file: Path) -> DAG:
-    dags = build_switch_dags(load_config(config_file), config_file)
+    dags = build_switch_dags(App(load_config(config_file)), config_file)
     assert list(dags) == ["cdc_switch_shop"]
     return dags["cdc_switch_shop"]
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from floodmark.app.connections import spark_target, warehouse_connection
+from floodmark.app.pipeline import App, config_path, data_docs_dir
 from floodmark.config import Config, load_config
 from floodmark.core.errors import ConfigError
 from floodmark.core.settings import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
@@ -17,8 +19,6 @@ from floodmark.sources.compact.kind import CompactKind
 from floodmark.sources.event_stream.kind import EventStreamKind
 from floodmark.sources.event_stream.source import StreamConnection
 from floodmark.sources.event_stream.transport import CaptureFolder, KafkaTopic
-from floodmark.wiring.adapters import config_path, data_docs_dir, wire
-from floodmark.wiring.connections import spark_target, warehouse_connection
 
 SOURCE = {"conn_type": "mssql", "host": "h", "login": "u", "password": "s3cret-s3cret", "schema": "Shop"}
 WAREHOUSE = {"conn_type": "postgres", "host": "w", "login": "u", "password": "s3cret-s3cret", "schema": "dwh"}
@@ -349,13 +349,26 @@ def test_ledger_is_reached_by_the_warehouses_connection_unless_it_has_its_own(
     define("shop", SOURCE)
     define("dwh", WAREHOUSE)
     define("books", WAREHOUSE, login="keeper")
-    assert wire(config(""), "shop").ledger.connection().user == "u"
-    own = wire(config("ledger: {conn_id: books}\n"), "shop")
-    own.warehouse.windows()
+    assert App(config("")).ledger_connection.user == "u"
+    own = App(config("ledger: {conn_id: books}\n")).pipeline("shop")
+    assert own.warehouse
     secrets = dict(own.job_secrets())
     assert secrets.pop(KIND_VARIABLE) == "cdc"
     users = {name: json.loads(text)["user"] for name, text in secrets.items()}
     assert users == {SOURCE_VARIABLE: "u", LEDGER_VARIABLE: "keeper", WAREHOUSE_VARIABLE: "u"}
+
+
+def test_connection_is_read_once_for_a_command_and_again_for_the_next(
+    define: Define, config: Callable[[str], Config]
+) -> None:
+    app = App(config(""))
+    with pytest.raises(ConfigError, match="connection dwh: Airflow does not know it"):
+        _ = app.ledger
+    define("dwh", WAREHOUSE)
+    assert app.ledger is app.pipeline("shop").ledger
+    define("dwh", WAREHOUSE, login="keeper")
+    assert (app.ledger_connection.user, app.warehouse_connection.user) == ("u", "u")
+    assert App(app.config).ledger_connection.user == "keeper"
 
 
 def test_ledger_in_another_database_is_refused_by_name(define: Define, config: Callable[[str], Config]) -> None:
@@ -364,7 +377,7 @@ def test_ledger_in_another_database_is_refused_by_name(define: Define, config: C
     with pytest.raises(
         ConfigError, match=r"^connection books: the ledger is in w:5432/books, and the warehouse in w:5432/dwh"
     ):
-        wire(config("ledger: {conn_id: books}\n"), "shop").warehouse.windows()
+        _ = App(config("ledger: {conn_id: books}\n")).warehouse
 
 
 @pytest.mark.parametrize(

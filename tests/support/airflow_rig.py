@@ -66,13 +66,12 @@ if "scheduler" in sys.argv:
     import floodmark.postgres.warehouse.warehouse
     import floodmark.sources.cdc.kind
     import floodmark.sources.cdc.source
-    import floodmark.wiring.adapters
 """
 _WITHOUT_QUALITY = """
 from types import SimpleNamespace
-from floodmark.wiring.adapters import PipelineWiring
+from floodmark.app.pipeline import Pipeline
 
-PipelineWiring.quality = lambda wiring: SimpleNamespace(check_window=lambda plan, counts: {})
+Pipeline.quality = SimpleNamespace(check_window=lambda plan, counts: {})
 """
 _GATES = f"""
 CREATE SCHEMA test;

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from floodmark.core.plan import TableCounts, WindowPlan
     from floodmark.core.schema import TableName
     from floodmark.spark.launch.target import SparkTarget
-    from floodmark.sync.ports import Quality
 
 _IMPORTED = (
     "airflow.sdk",
@@ -113,9 +112,9 @@ def _replace_spark(load: LoadInWaiting) -> None:
 
 
 def _replace_checks() -> None:
-    from floodmark.wiring.adapters import PipelineWiring
+    from floodmark.app.pipeline import Pipeline
 
-    PipelineWiring.quality = _no_quality  # type: ignore[assignment,method-assign]
+    Pipeline.quality = _NoChecks()  # type: ignore[assignment]
 
 
 class _NoChecks:
@@ -125,10 +124,6 @@ class _NoChecks:
         self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]
     ) -> Mapping[TableName, FloodmarkError]:
         return {}
-
-
-def _no_quality(_wiring: object) -> Quality:
-    return _NoChecks()
 
 
 def _load_command(_target: SparkTarget, window_id: int, config: Path) -> list[str]:

@@ -17,7 +17,7 @@ from floodmark.quality import great_expectations as data_docs
 from floodmark.sources.sqlserver import tables as sql_files
 from floodmark.spark.launch.command import application
 from floodmark.spark.launch.java import _JAVA_HOME
-from floodmark.wiring.adapters import config_path
+from floodmark.app.pipeline import config_path
 
 assert floodmark.__file__.startswith({folder!r}), floodmark.__file__
 assert "floodmark.windows" in read_sql("ensure_schema")

@@ -1,5 +1,5 @@
 """Use cases, one subject per file, called by the command line and by Airflow.
 
-A use case takes an ``AppContext``, gets its adapters from ``wiring``, and runs the steps of ``sync``. It knows neither
-Airflow's tasks nor the terminal.
+A use case takes a ``Pipeline``, or the ``App`` of all of them, and runs the steps of ``sync`` with its adapters. It
+knows neither Airflow's tasks nor the terminal.
 """

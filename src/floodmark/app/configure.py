@@ -7,19 +7,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from floodmark.app.upkeep import find_table_settings, parse_table
 from floodmark.config.first import first_config
 from floodmark.config.loading import load_config
 from floodmark.core.capture import enable_table
 from floodmark.core.errors import ConfigError
 from floodmark.core.snapshot import Survey, SurveyedTable
 from floodmark.sync.repair import Adopter
-from floodmark.wiring.adapters import wire
 
 if TYPE_CHECKING:
-    from floodmark.app.upkeep import AppContext
+    from floodmark.app.pipeline import Pipeline
     from floodmark.core.imported import TableImport, ToolState
-    from floodmark.wiring.adapters import PipelineWiring
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -88,35 +85,34 @@ def enabling_script(survey: Survey, tables: Sequence[SurveyedTable]) -> str:
 
 
 def import_state(
-    app: AppContext, pipeline: str, state: ToolState, tables: Sequence[str] = (), *, dry_run: bool = False
+    pipeline: Pipeline, state: ToolState, tables: Sequence[str] = (), *, dry_run: bool = False
 ) -> Sequence[TableImport]:
     """Import a state into a pipeline. tables: only these, by their names at the source; none for all.
 
-    Raises ConfigError for an unknown pipeline or table and for a pipeline whose source is not of kind cdc, and the
-    errors of ``Adopter.adopt``.
+    Raises ConfigError for an unknown table and for a pipeline whose source is not of kind cdc, and the errors of
+    ``Adopter.adopt``.
     """
-    wiring = _wire_cdc(app, pipeline)
-    chosen = [find_table_settings(app, pipeline, table) for table in tables] or wiring.settings.tables
-    adopter = Adopter(wiring.settings, wiring.source.snapshots(), wiring.ledger.windows(), wiring.warehouse.adoption())
-    with wiring.ledger.kept_sessions():
+    _require_log(pipeline)
+    chosen = [pipeline.find_table(table) for table in tables] or pipeline.settings.tables
+    adopter = Adopter(pipeline.settings, pipeline.source.snapshots(), pipeline.ledger, pipeline.app.adoption)
+    with pipeline.kept_sessions():
         return adopter.adopt(state, chosen, dry_run=dry_run)
 
 
-def read_state_table(app: AppContext, pipeline: str, table: str, name: str | None) -> str:
+def read_state_table(pipeline: Pipeline, table: str, name: str | None) -> str:
     """Return the state in a table of the source's database that SSIS keeps its states in.
 
     name: of the state, where the table has several. Raises ConfigError, and the errors of the source.
     """
-    return _wire_cdc(app, pipeline).source.read_state(parse_table(pipeline, table), name)
+    _require_log(pipeline)
+    return pipeline.source.read_state(pipeline.parse_table(table), name)
 
 
-def _wire_cdc(app: AppContext, pipeline: str) -> PipelineWiring:
-    wiring = wire(app.config, pipeline)
-    if not wiring.source.has_log:
+def _require_log(pipeline: Pipeline) -> None:
+    if not pipeline.source.has_log:
         raise ConfigError(
-            pipeline,
-            f"its source is of kind {wiring.source.name}, and positions of other tools are those of change data "
+            pipeline.name,
+            f"its source is of kind {pipeline.source.name}, and positions of other tools are those of change data "
             "capture.",
             "Run the pipeline, which loads its tables.",
         )
-    return wiring

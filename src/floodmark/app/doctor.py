@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING
 
 from croniter import croniter  # type: ignore[import-untyped]
 
-from floodmark.app.upkeep import find_table_settings, likely_stop
+from floodmark.app.connections import spark_target
+from floodmark.app.upkeep import likely_stop
 from floodmark.core.doctor import DiagnosisInput, Finding, examine_encoding, examine_engine, examine_server
 from floodmark.core.errors import ConfigError, FloodmarkError, OperatorError
 from floodmark.core.planning import classify_tables, pinned_instances
-from floodmark.wiring.adapters import wire, wire_ledger, wire_source
-from floodmark.wiring.connections import spark_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from floodmark.app.upkeep import AppContext
+    from floodmark.app.pipeline import App, Pipeline
     from floodmark.core.schema import TableName
     from floodmark.core.snapshot import DatabaseIdentity, MemberMark
-    from floodmark.wiring.adapters import PipelineWiring
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -34,50 +32,50 @@ if TYPE_CHECKING:
 _TICKS = 300
 
 
-def examine_source(app: AppContext, pipeline: str) -> tuple[Finding, ...]:
+def examine_source(pipeline: Pipeline) -> tuple[Finding, ...]:
     """Return the findings about the source of a pipeline, and about the engine that reads it.
 
     The warehouse is not needed: the doctor runs before there is a ledger, and when the warehouse is down. It then does
     not examine the warehouse's encoding, and of a stream it does not know what was read.
     """
-    wiring = wire(app.config, pipeline)
     now = datetime.now(UTC)
-    stop = likely_stop(app, pipeline, now)
+    stop = likely_stop(pipeline, now)
     now_utc = now.replace(tzinfo=None)
-    pinned = pinned_instances(wiring.settings, {})
-    snapshot = wiring.source.snapshots().read_snapshot(wiring.settings.sources, pinned)
-    found = wiring.source.diagnose(
+    pinned = pinned_instances(pipeline.settings, {})
+    snapshot = pipeline.source.snapshots().read_snapshot(pipeline.settings.sources, pinned)
+    found = pipeline.source.diagnose(
         DiagnosisInput(
-            wiring.settings,
+            pipeline.settings,
             snapshot,
-            classify_tables(wiring.settings, snapshot, {}, stop),
-            *wiring.source.encryption(),
-            longest_interval(app.config.pipeline(pipeline).schedule, now_utc),
+            classify_tables(pipeline.settings, snapshot, {}, stop),
+            *pipeline.source.encryption(),
+            longest_interval(pipeline.config.schedule, now_utc),
             now_utc,
             stop,
-            timedelta(seconds=wiring.freshness_seconds),
+            pipeline.config.freshness,
         ),
-        lambda: _likely_marks(wiring),
+        lambda: _likely_marks(pipeline),
     )
     spark = spark_target()
     if spark.server:
         engine = examine_server(spark.master, is_loopback=spark.is_loopback, has_tls=spark.has_tls)
     else:
         engine = examine_engine(spark.master, spark.conf)
-    heartbeat = wiring.source.examine_heartbeat(wiring.settings.source_name, app.config.source_of(pipeline).beat_table)
-    return (*found, *engine, *_examine_warehouse(wiring), *heartbeat)
+    beats = pipeline.app.config.source_of(pipeline.name).beat_table
+    heartbeat = pipeline.source.examine_heartbeat(pipeline.settings.source_name, beats)
+    return (*found, *engine, *_examine_warehouse(pipeline), *heartbeat)
 
 
-def _examine_warehouse(wiring: PipelineWiring) -> Iterator[Finding]:
+def _examine_warehouse(pipeline: Pipeline) -> Iterator[Finding]:
     """Yield the finding on the warehouse: none where it cannot be reached."""
     with suppress(FloodmarkError):
-        yield examine_encoding(wiring.warehouse.read_encoding())
+        yield examine_encoding(pipeline.app.read_encoding())
 
 
-def _likely_marks(wiring: PipelineWiring) -> Mapping[TableName, Sequence[MemberMark]]:
+def _likely_marks(pipeline: Pipeline) -> Mapping[TableName, Sequence[MemberMark]]:
     """Return where tables were read to; nothing where the ledger cannot be read, or there is none yet."""
     try:
-        return wiring.ledger.windows().list_marks(wiring.settings.name)
+        return pipeline.ledger.list_marks(pipeline.name)
     except FloodmarkError:
         return {}
 
@@ -91,15 +89,15 @@ def longest_interval(schedule: str | None, after: datetime) -> timedelta | None:
     return max(later - earlier for earlier, later in pairwise(times))
 
 
-def write_grants(app: AppContext, pipeline: str, login: str) -> str:
+def write_grants(pipeline: Pipeline, login: str) -> str:
     """Return the script that grants a login the permissions for the tables of a pipeline.
 
     The script names what the connection's own login can see.
     """
-    wiring = wire(app.config, pipeline)
-    pinned = pinned_instances(wiring.settings, {})
-    snapshot = wiring.source.snapshots().read_snapshot(wiring.settings.sources, pinned)
-    return wiring.source.build_grants(login, wiring.settings, snapshot, app.config.heartbeat_of(pipeline))
+    pinned = pinned_instances(pipeline.settings, {})
+    snapshot = pipeline.source.snapshots().read_snapshot(pipeline.settings.sources, pinned)
+    heartbeat = pipeline.app.config.heartbeat_of(pipeline.name)
+    return pipeline.source.build_grants(login, pipeline.settings, snapshot, heartbeat)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -115,20 +113,19 @@ class FollowedDatabase:
     now: DatabaseIdentity
 
 
-def reload_member(app: AppContext, pipeline: str, table: str, member: str) -> None:
+def reload_member(pipeline: Pipeline, table: str, member: str) -> None:
     """Let the next run of a pipeline read all rows of a member of a table, and sweep those that it no longer has.
 
-    Raises ConfigError for an unknown pipeline or table, OperatorError for a member that no run has examined.
+    Raises ConfigError for an unknown table, OperatorError for a member that no run has examined.
     """
-    source = next((each.source for each in app.config.settings(pipeline).tables if str(each.source) == table), None)
+    source = next((each for each in pipeline.settings.sources if str(each) == table), None)
     if source is None:
-        raise ConfigError(pipeline, f"it has no table {table}.", "Write it as in pipelines.yaml.")
-    ledger = wire_ledger(app.config).windows()
-    ledger.ensure_schema()
-    ledger.forget_mark(pipeline, source, member)
+        raise ConfigError(pipeline.name, f"it has no table {table}.", "Write it as in pipelines.yaml.")
+    pipeline.ledger.ensure_schema()
+    pipeline.ledger.forget_mark(pipeline.name, source, member)
 
 
-def rename_pipeline(app: AppContext, name: str, to: str) -> Sequence[TableName]:
+def rename_pipeline(app: App, name: str, to: str) -> Sequence[TableName]:
     """Give all that the ledger has of a pipeline the name that it has in the configuration now. Return its tables.
 
     Raises ConfigError where the configuration has the old name, or not the new one, and what the ledger raises.
@@ -137,38 +134,35 @@ def rename_pipeline(app: AppContext, name: str, to: str) -> Sequence[TableName]:
         raise ConfigError(to, "there is no such pipeline.", f"There are: {', '.join(sorted(app.config.pipelines))}.")
     if name in app.config.pipelines:
         raise ConfigError(name, "the configuration still has this pipeline.", "Rename it in pipelines.yaml first.")
-    ledger = wire_ledger(app.config).windows()
-    ledger.ensure_schema()
-    return ledger.rename_pipeline(name, to)
+    app.ledger.ensure_schema()
+    return app.ledger.rename_pipeline(name, to)
 
 
-def rename_target(app: AppContext, pipeline: str, table: str) -> tuple[TableName, TableName]:
+def rename_target(pipeline: Pipeline, table: str) -> tuple[TableName, TableName]:
     """Give the ledger the target that a table has in the configuration now. Return the one before, and this one.
 
-    Raises ConfigError for an unknown pipeline or table, and what the ledger raises.
+    Raises ConfigError for an unknown table, and what the ledger raises.
     """
-    settings = find_table_settings(app, pipeline, table)
-    ledger = wire_ledger(app.config).windows()
-    ledger.ensure_schema()
-    return ledger.rename_target(pipeline, settings.source, settings.target), settings.target
+    settings = pipeline.find_table(table)
+    pipeline.ledger.ensure_schema()
+    return pipeline.ledger.rename_target(pipeline.name, settings.source, settings.target), settings.target
 
 
-def confirm_database(app: AppContext, source: str, by: str) -> Sequence[FollowedDatabase]:
+def confirm_database(app: App, source: str, by: str) -> Sequence[FollowedDatabase]:
     """Let all pipelines of a source follow the database that its connection leads to. by: the operator who decided.
 
     Raises ConfigError for an unknown source, OperatorError where the source does not say which database it is.
     """
     if source not in app.config.sources:
         raise ConfigError(source, "there is no such source.", f"There are: {', '.join(sorted(app.config.sources))}.")
-    found = wire_source(app.config, source).snapshots().read_snapshot([]).identity
+    found = app.source(source).snapshots().read_snapshot([]).identity
     if found is None:
         raise OperatorError(source, "the server does not show which database it is.")
-    ledger = wire_ledger(app.config).windows()
-    ledger.ensure_schema()
+    app.ledger.ensure_schema()
     confirmed = []
     for pipeline in app.pipelines_of(source):
-        before = ledger.read_database(pipeline)
+        before = app.ledger.read_database(pipeline.name)
         if before != found:
-            ledger.confirm_database(pipeline, found, by)
-        confirmed.append(FollowedDatabase(pipeline, before, found))
+            app.ledger.confirm_database(pipeline.name, found, by)
+        confirmed.append(FollowedDatabase(pipeline.name, before, found))
     return confirmed

@@ -14,10 +14,9 @@ from floodmark.core.planning import known_positions, pinned_instances
 from floodmark.core.status import DriftNote, PipelineStatus, TableHistory, TableStatus
 from floodmark.core.upkeep import ENDLESS_SECONDS, format_bytes
 from floodmark.sync.status import Limits, LiveSource, StatusReader, verify_tables
-from floodmark.wiring.adapters import wire
 
 if TYPE_CHECKING:
-    from floodmark.app.upkeep import AppContext
+    from floodmark.app.pipeline import Pipeline
     from floodmark.core.schema import TableName
     from floodmark.core.status import TableVerification
     from floodmark.sync.records import DriftEvent
@@ -27,28 +26,26 @@ if TYPE_CHECKING:
 # The status of a pipeline, for the command line and for the page in Airflow.
 
 
-def read_status(app: AppContext, pipeline: str, *, live: bool) -> PipelineStatus:
+def read_status(pipeline: Pipeline, *, live: bool) -> PipelineStatus:
     """Return the status of a pipeline. live: from the source as it is now, and not as the last run recorded it."""
-    wiring = wire(app.config, pipeline)
-    now = datetime.now(UTC)
-    limits = Limits(
-        app.config.pipeline(pipeline).source, wiring.freshness_seconds, now, current_stop(app, pipeline, now)
-    )
-    reader = StatusReader(wiring.settings, limits, wiring.ledger.windows(), wiring.ledger.status())
+    config, now = pipeline.config, datetime.now(UTC)
+    limits = Limits(config.source, config.freshness.total_seconds(), now, current_stop(pipeline, now))
+    reader = StatusReader(pipeline.settings, limits, pipeline.ledger, pipeline.app.status_ledger)
     if not live:
         return reader.read_status()
-    instances = pinned_instances(wiring.settings, reader.states)
+    instances = pinned_instances(pipeline.settings, reader.states)
     positions = known_positions(reader.states)
-    snapshot = wiring.source.snapshots().read_snapshot(wiring.settings.sources, instances, positions)
-    return reader.read_status(LiveSource(snapshot, wiring.source.read_progress(reader.watermarks, reader.marks)))
+    snapshot = pipeline.source.snapshots().read_snapshot(pipeline.settings.sources, instances, positions)
+    return reader.read_status(LiveSource(snapshot, pipeline.source.read_progress(reader.watermarks, reader.marks)))
 
 
-def read_history(app: AppContext, pipeline: str, table: TableName, at_most: int) -> TableHistory:
+def read_history(pipeline: Pipeline, table: TableName, at_most: int) -> TableHistory:
     """Return the history of a table. at_most: of each part."""
-    history = wire(app.config, pipeline).ledger.status().read_history(pipeline, table, at_most)
-    source = app.config.pipeline(pipeline).source
+    history = pipeline.app.status_ledger.read_history(pipeline.name, table, at_most)
     events = [
-        each for each in list_drift(app, everything=True) if (each.source, each.table.folded) == (source, table.folded)
+        each
+        for each in list_drift(pipeline.app, everything=True)
+        if (each.source, each.table.folded) == (pipeline.config.source, table.folded)
     ]
     newest = sorted(events, key=lambda each: each.event_id, reverse=True)[:at_most]
     return replace(history, drift=tuple(_drift_note(each) for each in newest))
@@ -173,15 +170,14 @@ def duration_text(seconds: float | None) -> str:
 # The comparison of source and warehouse, row by row.
 
 
-def verify_pipeline(app: AppContext, pipeline: str) -> Iterator[TableVerification]:
+def verify_pipeline(pipeline: Pipeline) -> Iterator[TableVerification]:
     """Compare every table of a pipeline with its target, in the order of the configuration. Raises from
     ``core.errors``."""
-    wiring = wire(app.config, pipeline)
     return verify_tables(
-        wiring.settings,
-        wiring.source.snapshots(),
-        wiring.source.reader(),
-        wiring.ledger.windows(),
-        wiring.warehouse.comparer(),
-        progress=app.progress,
+        pipeline.settings,
+        pipeline.source.snapshots(),
+        pipeline.source.reader(),
+        pipeline.ledger,
+        pipeline.app.row_comparer,
+        progress=pipeline.app.progress,
     )

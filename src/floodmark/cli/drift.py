@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 
 from floodmark.app.operate import approve_switch, is_proposal, list_switches, reject_switch, run_switches
-from floodmark.app.upkeep import approve_drift, list_drift, release_table, words_of
-from floodmark.cli.process import AsJson, ConfigFile, Pipeline, Wide, explained, open_app, out
+from floodmark.app.upkeep import approve_drift, list_drift, release_table
+from floodmark.cli.process import AsJson, ConfigFile, PipelineName, Wide, explained, open_app, out
 from floodmark.cli.tables import Column, Grid, GridRow
 from floodmark.core.drift.proposals import describe, describe_ddl, describe_effect
 from floodmark.sync.drift_watch import describe_shared_proposal, proposed_with
@@ -143,7 +143,7 @@ def list_events(
         typer.echo("No drift." if everything else "There is no undecided drift. See also --all.")
     else:
         print_drift(out, events, wide=wide)
-        typer.echo(drift_details(events, lambda event: words_of(app, event)))
+        typer.echo(drift_details(events, lambda event: app.source(event.source).drift_words()))
     if under_way and not as_json:
         typer.echo(switch_lines(under_way))
 
@@ -184,9 +184,9 @@ def switch_instances(
 
 @drift_app.command("release")
 def release(
-    pipeline: Pipeline, table: Annotated[str, typer.Argument(help="schema.table")], config: ConfigFile = None
+    pipeline: PipelineName, table: Annotated[str, typer.Argument(help="schema.table")], config: ConfigFile = None
 ) -> None:
     """End every hold on a TABLE of PIPELINE. The table continues with the next run."""
     with explained():
-        release_table(open_app(config), pipeline, table)
+        release_table(open_app(config).pipeline(pipeline), table)
     typer.echo(f"{table} continues in {pipeline}.")

@@ -12,7 +12,7 @@ import typer
 
 from floodmark.app.configure import import_state, read_state_table
 from floodmark.app.status import json_text
-from floodmark.cli.process import EXIT_FAILED, AsJson, ConfigFile, Pipeline, Wide, explained, open_app, out
+from floodmark.cli.process import EXIT_FAILED, AsJson, ConfigFile, PipelineName, Wide, explained, open_app, out
 from floodmark.cli.tables import Column, Grid, GridRow, print_line
 from floodmark.core.errors import ConfigError
 from floodmark.core.imported import TableImport, parse_airbyte_state, parse_debezium_offsets, parse_ssis_state
@@ -27,7 +27,7 @@ _COLUMNS = (Column("table", 5), Column("", 4), Column("position", 3), Column("ve
 
 
 def import_ssis_state(  # noqa: PLR0917  (typer gives them by name)
-    pipeline: Pipeline,
+    pipeline: PipelineName,
     file: StateFile = None,
     state_table: Annotated[
         str | None,
@@ -43,19 +43,19 @@ def import_ssis_state(  # noqa: PLR0917  (typer gives them by name)
     """Continue where SSIS has stopped: set the watermarks of PIPELINE to the position of a CDC state, for tables whose
     targets SSIS has filled. Nothing is loaded. Exit status 1 when a table is refused."""
     with explained():
-        app = open_app(config)
+        opened = open_app(config).pipeline(pipeline)
         if state_table is None:
             text = _read_text(file)
         elif file is None:
-            text = read_state_table(app, pipeline, state_table, state_name)
+            text = read_state_table(opened, state_table, state_name)
         else:
             raise ConfigError("import-ssis-state", "give a file or --state-table, not both.")
-        found = import_state(app, pipeline, parse_ssis_state(text), table or (), dry_run=dry_run)
+        found = import_state(opened, parse_ssis_state(text), table or (), dry_run=dry_run)
     _show(found, dry_run=dry_run, as_json=as_json, wide=wide)
 
 
 def import_debezium_offsets(  # noqa: PLR0917  (typer gives them by name)
-    pipeline: Pipeline,
+    pipeline: PipelineName,
     file: StateFile = None,
     connector: Annotated[str | None, typer.Option(help="The connector, where there are several.")] = None,
     table: Tables = None,
@@ -68,12 +68,12 @@ def import_debezium_offsets(  # noqa: PLR0917  (typer gives them by name)
     offset, for tables whose targets a sink has filled. Nothing is loaded. Exit status 1 when a table is refused."""
     with explained():
         app, state = open_app(config), parse_debezium_offsets(_read_text(file), connector)
-        found = import_state(app, pipeline, state, table or (), dry_run=dry_run)
+        found = import_state(app.pipeline(pipeline), state, table or (), dry_run=dry_run)
     _show(found, dry_run=dry_run, as_json=as_json, wide=wide)
 
 
 def import_airbyte_state(  # noqa: PLR0917  (typer gives them by name)
-    pipeline: Pipeline,
+    pipeline: PipelineName,
     file: StateFile = None,
     table: Tables = None,
     dry_run: DryRun = False,
@@ -86,7 +86,7 @@ def import_airbyte_state(  # noqa: PLR0917  (typer gives them by name)
     refused."""
     with explained():
         app, state = open_app(config), parse_airbyte_state(_read_text(file))
-        found = import_state(app, pipeline, state, table or (), dry_run=dry_run)
+        found = import_state(app.pipeline(pipeline), state, table or (), dry_run=dry_run)
     _show(found, dry_run=dry_run, as_json=as_json, wide=wide)
 
 

@@ -15,9 +15,11 @@ from typing import Annotated
 
 import typer
 
+from floodmark.app.alerts import list_open_alerts, send_test_message
 from floodmark.app.configure import chosen_tables, enabling_script, write_config
+from floodmark.app.connections import survey
 from floodmark.app.doctor import confirm_database, reload_member, rename_pipeline, rename_target
-from floodmark.app.run import list_open_alerts, send_test_message
+from floodmark.app.pipeline import config_path
 from floodmark.cli import drift, import_state, quarantine, runs
 from floodmark.cli.process import (
     EXIT_FAILED,
@@ -35,8 +37,6 @@ from floodmark.core.errors import ConfigError
 from floodmark.core.snapshot import SurveyedTable
 from floodmark.spark.launch.processes import record_classes, server_command, server_environment
 from floodmark.spark.launch.target import DEFAULT_MASTER, SparkTarget
-from floodmark.wiring.adapters import config_path
-from floodmark.wiring.connections import survey
 
 # --------------------------------------------------------------------------------------------------------------------
 # ``floodmark init``: the first configuration, from the tables of a source.
@@ -164,7 +164,7 @@ def rename_table(
 ) -> None:
     """Let TABLE go on at its watermark after its target was renamed, in the warehouse and in the configuration."""
     with explained():
-        before, now = rename_target(open_app(config), pipeline, table)
+        before, now = rename_target(open_app(config).pipeline(pipeline), table)
     typer.echo(f"{table} goes on in {now}, which was {before}.")
 
 
@@ -193,7 +193,7 @@ def reload_device(
     """Let the next run read all rows of TABLE on DEVICE, and delete in the target what the device no longer has. For a
     device whose changes since its last sync are lost."""
     with explained():
-        reload_member(open_app(config), pipeline, table, device)
+        reload_member(open_app(config).pipeline(pipeline), table, device)
     typer.echo(f"The next run of {pipeline} reads all rows of {table} on {device}.")
 
 

@@ -13,12 +13,12 @@ from typing import Annotated, TextIO
 import typer
 from rich.console import Console
 
-from floodmark.app.upkeep import AppContext
+from floodmark.app.metrics import AirflowMetrics
+from floodmark.app.pipeline import App, config_path
 from floodmark.cli.tables import print_line, wrap_words
 from floodmark.config.loading import load_config
 from floodmark.core.errors import ConfigError, FloodmarkError
 from floodmark.sync.ports import LoggedProgress, Progress
-from floodmark.wiring.adapters import AirflowMetrics, config_path
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
@@ -27,7 +27,7 @@ out = Console(soft_wrap=False)
 """The console for results."""
 _err = Console(stderr=True, soft_wrap=True, highlight=False)
 
-Pipeline = Annotated[str, typer.Argument(help="Name of the pipeline in the configuration.")]
+PipelineName = Annotated[str, typer.Argument(help="Name of the pipeline in the configuration.")]
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="The configuration (default: FLOODMARK_CONFIG, include/pipelines.yaml).")
 ]
@@ -35,13 +35,13 @@ Wide = Annotated[bool, typer.Option("--wide", help="Print all columns, however l
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def open_app(config: Path | None, progress: Progress | None = None) -> AppContext:
-    """Return the context of a command. Raises ConfigError.
+def open_app(config: Path | None, progress: Progress | None = None) -> App:
+    """Return the configuration of a command with its pipelines. Raises ConfigError.
 
     config: the file, None for the default one. progress: receives the progress, None for the log.
     """
     loaded = load_config(config or config_path())
-    return AppContext(loaded, metrics=AirflowMetrics(), progress=progress or LoggedProgress())
+    return App(loaded, metrics=AirflowMetrics(), progress=progress or LoggedProgress())
 
 
 @contextmanager

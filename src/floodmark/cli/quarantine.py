@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from floodmark.app.operate import discard_rows, list_quarantined, release_rows
+from floodmark.app.operate import discard_rows, release_rows
 from floodmark.app.status import json_text
-from floodmark.cli.process import AsJson, ConfigFile, Pipeline, Wide, explained, open_app, out
+from floodmark.cli.process import AsJson, ConfigFile, PipelineName, Wide, explained, open_app, out
 from floodmark.cli.tables import Column, Grid, GridRow, print_line
 from floodmark.core.recovery import Release
 
@@ -35,8 +35,8 @@ def list_rules(
     warehouse."""
     with explained():
         app = open_app(config)
-        names = [pipeline] if pipeline else list(app.config.pipelines)
-        found = [(name, each) for name in names for each in list_quarantined(app, name)]
+        names = [app.pipeline(pipeline).name] if pipeline else list(app.pipelines)
+        found = [(name, each) for name in names for each in app.status_ledger.list_quarantined(name)]
     if as_json:
         keys = ("table", "rule", "rows", "last_at")
         typer.echo(json_text([{"pipeline": name} | {key: getattr(each, key) for key in keys} for name, each in found]))
@@ -52,13 +52,13 @@ def list_rules(
 
 
 @quarantine_app.command("release")
-def release(pipeline: Pipeline, table: Table, as_json: AsJson = False, config: ConfigFile = None) -> None:
+def release(pipeline: PipelineName, table: Table, as_json: AsJson = False, config: ConfigFile = None) -> None:
     """Merge the rows of TABLE that break no rule any more, because the rule or the row was corrected.
 
     The other rows stay in quarantine. A row that has a later change in the target is overtaken, and needs nothing.
     """
     with explained():
-        found = release_rows(open_app(config), pipeline, table)
+        found = release_rows(open_app(config).pipeline(pipeline), table)
     if as_json:
         typer.echo(json_text(asdict(found)))
         return
@@ -68,14 +68,14 @@ def release(pipeline: Pipeline, table: Table, as_json: AsJson = False, config: C
 
 @quarantine_app.command("discard")
 def discard(
-    pipeline: Pipeline,
+    pipeline: PipelineName,
     table: Table,
     rule: Annotated[str | None, typer.Option(help="Only the rows that broke this rule.")] = None,
     config: ConfigFile = None,
 ) -> None:
     """Settle the rows of TABLE without a merge. The target stays as it is; later changes of the rows are loaded."""
     with explained():
-        count = discard_rows(open_app(config), pipeline, table, rule)
+        count = discard_rows(open_app(config).pipeline(pipeline), table, rule)
     which = f" of rule {rule}" if rule else ""
     print_line(out, f"{table}: entries{which} discarded: {count:,}.")
 

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from floodmark.app.connections import spark_target
 from floodmark.app.doctor import examine_source, write_grants
 from floodmark.app.operate import end_failed_replays, replay_of
+from floodmark.app.pipeline import config_path
 from floodmark.app.run import StartLoad, end_load, finish_window, give_up_load, open_reload, run_pipeline
 from floodmark.app.status import read_status, status_json, verify_pipeline
-from floodmark.cli.process import EXIT_FAILED, AsJson, ConfigFile, Pipeline, Wide, explained, open_app, out
+from floodmark.cli.process import EXIT_FAILED, AsJson, ConfigFile, PipelineName, Wide, explained, open_app, out
 from floodmark.cli.progress import drawn_progress
 from floodmark.cli.tables import (
     print_line,
@@ -32,31 +34,29 @@ from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
 from floodmark.core.recovery import NoInterval, parse_bounds
 from floodmark.core.status import PipelineStatus
 from floodmark.spark.launch.processes import run_load
-from floodmark.wiring.adapters import config_path, wire
-from floodmark.wiring.connections import spark_target
 
 if TYPE_CHECKING:
+    from floodmark.app.pipeline import Pipeline
     from floodmark.core.plan import AdvanceResult
     from floodmark.core.position import Interval
-    from floodmark.wiring.adapters import PipelineWiring
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # ``floodmark run``, ``replay`` and ``reload``: the commands that move rows, without a scheduler.
 
 
-def run(pipeline: Pipeline, config: ConfigFile = None) -> None:
+def run(pipeline: PipelineName, config: ConfigFile = None) -> None:
     """Run one window of PIPELINE now: open it, load it with spark-submit, check it, advance the watermark. A failure
     raises an alert."""
     with explained():
         path = (config or config_path()).resolve()
-        reason = run_pipeline(open_app(path), pipeline, _start_load(path), _show)
+        reason = run_pipeline(open_app(path).pipeline(pipeline), _start_load(path), _show)
     if reason:
         out.print(f"Nothing to read: {reason}", highlight=False)
 
 
 def replay(  # noqa: PLR0917  (typer gives them by name)
-    pipeline: Pipeline,
+    pipeline: PipelineName,
     from_lsn: Annotated[str | None, typer.Option(help="First LSN, inclusive.")] = None,
     to_lsn: Annotated[str | None, typer.Option(help="Last LSN, inclusive.")] = None,
     from_time: Annotated[datetime | None, typer.Option(help="First time on the source's clock, inclusive.")] = None,
@@ -68,8 +68,8 @@ def replay(  # noqa: PLR0917  (typer gives them by name)
     lsns, times = (from_lsn, to_lsn), (from_time, to_time)
     with explained():
         path = (config or config_path()).resolve()
-        app = open_app(path)
-        found = replay_of(app, pipeline)
+        opened = open_app(path).pipeline(pipeline)
+        found = replay_of(opened)
         interval: Interval | NoInterval
         if from_lsn and to_lsn and times == (None, None):
             interval = parse_bounds(from_lsn, to_lsn)
@@ -83,16 +83,16 @@ def replay(  # noqa: PLR0917  (typer gives them by name)
         if dry_run:
             print_replay(out, found.count(interval))
             return
-        opened = found.open(interval)
-        if opened.window_id is None:
-            out.print(f"Nothing to replay: {opened.reason}", highlight=False)
+        window = found.open(interval)
+        if window.window_id is None:
+            out.print(f"Nothing to replay: {window.reason}", highlight=False)
         else:
-            _show(finish_window(wire(app.config, pipeline), opened, _start_load(path)))
-        end_failed_replays(app, pipeline, found, interval)
+            _show(finish_window(opened, window, _start_load(path)))
+        end_failed_replays(opened, found, interval)
 
 
 def reload(
-    pipeline: Pipeline,
+    pipeline: PipelineName,
     table: Annotated[str, typer.Argument(help="schema.table of the source.")],
     where: Annotated[
         str | None, typer.Option(help="Only rows for which this T-SQL condition over the table's columns is true.")
@@ -108,15 +108,15 @@ def reload(
         if give_up and where:
             raise ConfigError("reload", "give --give-up without --where.")
         path = (config or config_path()).resolve()
-        app = open_app(path)
+        opened = open_app(path).pipeline(pipeline)
         if give_up:
-            typer.echo(f"Window {give_up_load(app, pipeline, table)} was given up. The target stays as it was.")
+            typer.echo(f"Window {give_up_load(opened, table)} was given up. The target stays as it was.")
             return
-        opened = open_reload(app, pipeline, table, where)
-        if opened.window_id is None:
-            raise FloodmarkBugError(table, f"no load of the table was opened: {opened.reason}")
-        _show(finish_window(wire(app.config, pipeline), opened, _start_load(path)))
-        (planned,) = end_load(app, pipeline, opened.window_id).tables
+        window = open_reload(opened, table, where)
+        if window.window_id is None:
+            raise FloodmarkBugError(table, f"no load of the table was opened: {window.reason}")
+        _show(finish_window(opened, window, _start_load(path)))
+        (planned,) = end_load(opened, window.window_id).tables
     if planned.where:
         typer.echo(
             f"Only rows where {planned.where} were read. Rows that no longer exist at the source were not swept, and "
@@ -127,9 +127,9 @@ def reload(
 def _start_load(config: Path) -> StartLoad:
     """Return a function that runs the load job as a child process."""
 
-    def start(wiring: PipelineWiring, window_id: int) -> None:
+    def start(pipeline: Pipeline, window_id: int) -> None:
         with drawn_progress() as progress:
-            run_load(wiring.job_secrets(), spark_target(), window_id, config, progress)
+            run_load(pipeline.job_secrets(), spark_target(), window_id, config, progress)
 
     return start
 
@@ -221,8 +221,8 @@ def status(  # noqa: PLR0917  (typer gives them by name)
 
 def _read_statuses(config: Path | None, pipeline: str | None, *, live: bool) -> list[PipelineStatus]:
     app = open_app(config)
-    names = [pipeline] if pipeline else list(app.config.pipelines)
-    return [read_status(app, name, live=live) for name in names]
+    chosen = [app.pipeline(pipeline)] if pipeline else app.pipelines.values()
+    return [read_status(each, live=live) for each in chosen]
 
 
 def _watch(config: Path | None, pipeline: str | None, seconds: float, *, live: bool, wide: bool) -> None:
@@ -246,7 +246,7 @@ def _watch(config: Path | None, pipeline: str | None, seconds: float, *, live: b
 
 
 def doctor(
-    pipeline: Pipeline,
+    pipeline: PipelineName,
     grants: Annotated[str | None, typer.Option(help="Print the permissions that this login needs, as T-SQL.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="List the good findings too.")] = False,
     as_json: AsJson = False,
@@ -254,11 +254,11 @@ def doctor(
 ) -> None:
     """Examine the source of PIPELINE and show how to fix each finding. Exit status 3 for risks, 4 for problems."""
     with explained():
-        app = open_app(config)
+        opened = open_app(config).pipeline(pipeline)
         if grants is not None:
-            typer.echo(write_grants(app, pipeline, grants), nl=False)
+            typer.echo(write_grants(opened, grants), nl=False)
             return
-        findings = examine_source(app, pipeline)
+        findings = examine_source(opened)
     if as_json:
         typer.echo(findings_json(findings))
     else:
@@ -267,10 +267,10 @@ def doctor(
         raise typer.Exit(code)
 
 
-def verify(pipeline: Pipeline, as_json: AsJson = False, wide: Wide = False, config: ConfigFile = None) -> None:
+def verify(pipeline: PipelineName, as_json: AsJson = False, wide: Wide = False, config: ConfigFile = None) -> None:
     """Compare source and warehouse row by row and show the differing keys. Exit status 1 when there are any."""
     with explained(), drawn_progress() as progress:
-        results = list(verify_pipeline(open_app(config, progress), pipeline))
+        results = list(verify_pipeline(open_app(config, progress).pipeline(pipeline)))
     if as_json:
         typer.echo(verification_json(results))
     else:

@@ -28,7 +28,7 @@ def dataset_of_asset(asset: Asset, lineage_context: object) -> LineageDataset:
     """
     from openlineage.client.event_v2 import Dataset as LineageDataset  # noqa: PLC0415  (see above)
 
-    from floodmark.wiring.adapters import config_path  # noqa: PLC0415  (see above)
+    from floodmark.app.pipeline import config_path  # noqa: PLC0415  (see above)
 
     _, schema, name = asset.uri.removeprefix("floodmark://").split("/")
     found = _name_targets(config_path())(TableName(unquote(schema), unquote(name)))
@@ -38,7 +38,7 @@ def dataset_of_asset(asset: Asset, lineage_context: object) -> LineageDataset:
 @cache
 def _name_targets(config: Path) -> Callable[[TableName], Dataset]:
     """Return the function that names targets. It is kept, since an event may have hundreds of them."""
+    from floodmark.app.pipeline import App  # noqa: PLC0415  (see above)
     from floodmark.config.loading import load_config  # noqa: PLC0415  (see above)
-    from floodmark.wiring.adapters import wire_warehouse  # noqa: PLC0415  (see above)
 
-    return wire_warehouse(load_config(config, parse_rules=False)).name_datasets()
+    return App(load_config(config, parse_rules=False)).name_target

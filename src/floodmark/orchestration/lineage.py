@@ -15,8 +15,8 @@ from openlineage.client.generated.base import OutputDatasetFacet
 from floodmark.core.plan import TableCounts, TablePlan, WindowPlan, WindowState, is_replay_lane, value_columns
 
 if TYPE_CHECKING:
+    from floodmark.app.pipeline import App, Pipeline
     from floodmark.core.schema import Dataset, TableName
-    from floodmark.wiring.adapters import PipelineWiring
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -94,23 +94,22 @@ FACET = "floodmark_window"
 _AS_IT_IS = column_lineage_dataset.Transformation(type="DIRECT", subtype="IDENTITY")
 
 
-def read_lineage(wiring: PipelineWiring, window_id: int) -> OperatorLineage:
+def read_lineage(pipeline: Pipeline, window_id: int) -> OperatorLineage:
     """Return what a window reads and writes, with its row counts once it is merged.
 
     Raises from ``core.errors`` where the ledger cannot be read, or a connection is not complete.
     """
-    with wiring.ledger.kept_sessions():
-        ledger = wiring.ledger.windows()
-        opened = ledger.read_window(window_id)
+    with pipeline.kept_sessions():
+        opened = pipeline.ledger.read_window(window_id)
         is_merged = opened.state is not WindowState.PLANNED
-        counts: Mapping[TableName, TableCounts] = ledger.read_counts(window_id) if is_merged else {}
-    name_sources, name_target = wiring.source.name_datasets(), wiring.warehouse.name_datasets()
+        counts: Mapping[TableName, TableCounts] = pipeline.ledger.read_counts(window_id) if is_merged else {}
+    name_sources = pipeline.source.name_datasets()
     inputs: dict[Dataset, InputDataset] = {}
     outputs = []
     for table in opened.plan.tables:
         sources = name_sources(table)
         inputs |= {each: _input(table, each) for each in sources}
-        output = _output(wiring, table, sources, name_target(table.target))
+        output = _output(pipeline.app, table, sources)
         found = counts.get(table.source)
         output.outputFacets = {FACET: table_facet(opened.plan, table, found), **_statistics(found)}
         outputs.append(output)
@@ -122,9 +121,10 @@ def _input(table: TablePlan, named: Dataset) -> InputDataset:
     return InputDataset(named.namespace, named.name, facets=_schema(columns) if named.is_table else {})
 
 
-def _output(wiring: PipelineWiring, table: TablePlan, sources: Iterable[Dataset], named: Dataset) -> OutputDataset:
+def _output(app: App, table: TablePlan, sources: Iterable[Dataset]) -> OutputDataset:
+    named = app.name_target(table.target)
     columns = value_columns(table.feed.table, table.settings.temporal)
-    types = ((column.name, wiring.warehouse.type_name(column.type)) for column in columns)
+    types = ((column.name, app.name_type(column.type)) for column in columns)
     lineage = column_lineage_dataset.ColumnLineageDatasetFacet(
         {
             column.name: column_lineage_dataset.Fields(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -16,22 +16,20 @@ from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError, AirflowSkipException
 
-from floodmark.app.operate import can_replay, end_replay, replay_of
+from floodmark.app.alerts import report_tables
+from floodmark.app.metrics import AirflowMetrics, measured
+from floodmark.app.operate import replay_of
+from floodmark.app.pipeline import App, Pipeline
 from floodmark.app.run import (
-    check_run,
     close_run,
     end_load,
     is_loading,
     is_outdated,
     load_planner,
-    measured,
     open_next,
     open_reload,
     publish_run,
-    report_tables,
-    stopped_table,
 )
-from floodmark.app.upkeep import AppContext
 from floodmark.config.loading import load_config
 from floodmark.config.models import Config, PipelineConfig
 from floodmark.core.alert import Alert
@@ -42,11 +40,10 @@ from floodmark.core.position import Position
 from floodmark.core.recovery import NoInterval
 from floodmark.core.schema import TableName
 from floodmark.sync.alerts import Delivery
-from floodmark.wiring.adapters import AirflowMetrics
+from floodmark.sync.repair import find_stopped
 
 if TYPE_CHECKING:
     from floodmark.core.plan import PublishedTable
-    from floodmark.wiring.adapters import PipelineWiring
 
 _LOG = logging.getLogger(__name__)
 
@@ -128,17 +125,17 @@ def _parse(row: Any) -> Delivery | None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The ``AppContext`` of a task: notes in an Airflow variable, metrics by Airflow.
+# The ``App`` of a task: notes in an Airflow variable, metrics by Airflow.
 
 
-def open_app(config_path: Path | str, *, parse_rules: bool = True) -> AppContext:
-    """Return the context of a task. parse_rules: see ``load_config``. Raises ConfigError."""
+def open_app(config_path: Path | str, *, parse_rules: bool = True) -> App:
+    """Return the configuration of a task with its pipelines. parse_rules: see ``load_config``. Raises ConfigError."""
     return app_of(load_config(config_path, parse_rules=parse_rules))
 
 
-def app_of(config: Config) -> AppContext:
-    """Return the context over a configuration that has been read."""
-    return AppContext(config, VariableNotes(), AirflowMetrics())
+def app_of(config: Config) -> App:
+    """Return a configuration that has been read with its pipelines."""
+    return App(config, VariableNotes(), AirflowMetrics())
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -180,8 +177,9 @@ def failure_callback(
         ti, dag = context.get("ti"), context["dag"]
         task_id = ti.task_id if ti else ""
         app = open_app(config_path, parse_rules=False)
+        pipeline = app.pipelines.get(subject) if kind == RUN_FAILED else None
         replayed = _replayed(context) if kind == RUN_FAILED else ""
-        if replayed and not can_replay(app, subject):
+        if replayed and pipeline and not pipeline.source.has_history:
             # A backfill that was refused: no later one would end an alert about it.
             return
         alert = run_failed(
@@ -193,9 +191,9 @@ def failure_callback(
             task_id=task_id,
             part=replayed,
         )
-        app.alerts().raise_alert(alert)
-        if alert.kind == RUN_FAILED:
-            report_tables(app, subject)
+        app.alerts.raise_alert(alert)
+        if pipeline and alert.kind == RUN_FAILED:
+            report_tables(pipeline)
 
     return notify
 
@@ -248,7 +246,7 @@ async def report_late_run(config: str, pipeline: str, limit_seconds: float, cont
         return
     queued_at = str(run["queued_at"]).replace("T", " ").partition(".")[0] + " UTC"
     alert = run_late(pipeline, run["dag_run_id"], queued_at, limit_seconds)
-    alerts = open_app(config, parse_rules=False).alerts()
+    alerts = open_app(config, parse_rules=False).alerts
     # Channels and ledger block, and the triggerer runs all its triggers in one thread.
     await asyncio.to_thread(alerts.raise_alert, alert)
 
@@ -258,9 +256,6 @@ async def report_late_run(config: str, pipeline: str, limit_seconds: float, cont
 #
 # The error itself holds the decision (``FloodmarkError.retryable``). Any other exception is left alone: Airflow prints
 # its traceback and retries.
-
-
-_log = logging.getLogger(__name__)
 
 
 def as_airflow_error(error: FloodmarkError) -> Exception:
@@ -277,7 +272,7 @@ def explained() -> Iterator[None]:
         yield
     except FloodmarkError as error:
         retry = "The task is retried while it has retries left." if error.retryable else "The task is not retried."
-        _log.error("%s %s", error.in_full, retry)
+        _LOG.error("%s %s", error.in_full, retry)
         leave_failure(error)
         raise as_airflow_error(error) from None
 
@@ -291,44 +286,32 @@ def explained() -> Iterator[None]:
 WATERMARK_KEY = "watermark"
 
 
-def run_open_window(config_path: Path, pipeline: str) -> int:
+def run_open_window(config_path: Path, name: str) -> int:
     """Return the id of the window to finish. Skips the run, with the reason, where there is nothing to read."""
     with explained():
         # The DAG was built without parsing the rules; an invalid rule must not cost a load.
-        app = open_app(config_path)
+        pipeline = open_app(config_path).pipeline(name)
         try:
-            with measured(app, pipeline):
-                opened = open_next(app, pipeline)
+            with measured(pipeline):
+                opened = open_next(pipeline)
         except NotCapturedYetError as error:
             # Nothing is wrong, and a retry in this run seldom helps: the next run is soon enough.
             raise AirflowSkipException(str(error)) from None
     if opened.window_id is None:
-        close_run(app, pipeline)
+        close_run(pipeline)
         raise AirflowSkipException(opened.reason)
     return opened.window_id
 
 
-def record_run(wiring: PipelineWiring, window_id: int, dag_run: Any) -> int:
+def record_run(pipeline: Pipeline, window_id: int, dag_run: Any) -> int:
     """Record the run of a window in the ledger, for the link on the window's page. Return the id of the window."""
     with explained():
-        wiring.ledger.windows().record_run(window_id, dag_run.dag_id, dag_run.run_id)
+        pipeline.ledger.record_run(window_id, dag_run.dag_id, dag_run.run_id)
     return window_id
 
 
-def measured_step(wiring: PipelineWiring, config_path: Path) -> AbstractContextManager[None]:
-    """Return the context manager that measures the lag when a later step of a run fails."""
-    return measured(open_app(config_path, parse_rules=False), wiring.settings.name)
-
-
-def run_check(wiring: PipelineWiring, config_path: Path, window_id: int) -> None:
-    """Check a window. Raises AirflowFailException, with all findings, when a check fails."""
-    with explained(), measured_step(wiring, config_path):
-        check_run(wiring, window_id)
-
-
 def run_advance(
-    wiring: PipelineWiring,
-    config_path: Path,
+    pipeline: Pipeline,
     window_id: int,
     *,
     assets: Mapping[TableName, Asset],
@@ -341,11 +324,11 @@ def run_advance(
     it does nothing.
     """
     with explained():
-        known = wiring.ledger.windows().read_window(window_id)
-        if is_outdated(wiring, known):
+        known = pipeline.ledger.read_window(window_id)
+        if is_outdated(pipeline, known):
             _LOG.info("Window %s was published before, and a later window since then: nothing was done.", window_id)
             return
-        result = publish_run(wiring, window_id)
+        result = publish_run(pipeline, window_id)
     # A window that was merged before a table was removed from the configuration still has it.
     published = [table for table in result.tables if table.source in assets]
     for table in published:
@@ -359,17 +342,16 @@ def run_advance(
     if known.state is not WindowState.ADVANCED:
         # A failure after the window was published has not ended because the window's last task runs again.
         with explained():
-            stopped = stopped_table(wiring)
-        app = open_app(config_path, parse_rules=False)
-        close_run(app, wiring.settings.name, result, stopped=stopped is not None)
+            stopped = find_stopped(pipeline.settings, pipeline.ledger)
+        close_run(pipeline, result, stopped=stopped is not None)
 
 
-def run_report_gaps(wiring: PipelineWiring) -> None:
+def run_report_gaps(pipeline: Pipeline) -> None:
     """Raise AirflowFailException while a table of the pipeline is left out of its windows."""
     with explained():
-        if error := stopped_table(wiring):
+        if error := find_stopped(pipeline.settings, pipeline.ledger):
             raise error
-        _LOG.info("No table of %s is left out of its windows.", wiring.settings.name)
+        _LOG.info("No table of %s is left out of its windows.", pipeline.name)
 
 
 def event_extra(window_id: int, table: PublishedTable) -> dict[str, Any]:
@@ -396,24 +378,23 @@ def _show_watermark(asset: Asset, stores: Any, watermark: Position) -> None:
     stores[asset].set(WATERMARK_KEY, str(watermark))
 
 
-def run_open_load(config_path: Path, pipeline: str, params: Mapping[str, Any]) -> int:
+def run_open_load(config_path: Path, name: str, params: Mapping[str, Any]) -> int:
     """Return the id of the window to load. Skips the run where no table is to be loaded."""
     with explained():
-        app = open_app(config_path)
+        pipeline = open_app(config_path).pipeline(name)
         if params.get("table"):
-            opened = open_reload(app, pipeline, params["table"], params.get("where"))
+            opened = open_reload(pipeline, params["table"], params.get("where"))
         elif params.get("where"):
-            raise ConfigError(pipeline, "a condition (where) was given without a table.", "Choose the table as well.")
+            raise ConfigError(name, "a condition (where) was given without a table.", "Choose the table as well.")
         else:
-            opened = load_planner(app, pipeline).open_pending()
+            opened = load_planner(pipeline).open_pending()
     if opened.window_id is None:
         raise AirflowSkipException(opened.reason)
     return opened.window_id
 
 
 def run_advance_load(
-    wiring: PipelineWiring,
-    config_path: Path,
+    pipeline: Pipeline,
     window_id: int,
     *,
     assets: Mapping[TableName, Asset],
@@ -421,19 +402,17 @@ def run_advance_load(
     stores: Any,
 ) -> None:
     """Publish the load, then notify Airflow and end the alerts about the repair. Repeatable as ``run_advance`` is."""
-    pipeline = wiring.settings.name
     with explained():
-        ledger = wiring.ledger.windows()
-        known = ledger.read_window(window_id)
-        if known.state is WindowState.ADVANCED and is_loading(wiring, known.plan):
+        known = pipeline.ledger.read_window(window_id)
+        if known.state is WindowState.ADVANCED and is_loading(pipeline, known.plan):
             _LOG.info("Window %s was published before, and its table is being loaded again.", window_id)
             return
-        if is_outdated(wiring, known):
+        if is_outdated(pipeline, known):
             _LOG.info("Window %s was published before, and the watermark has moved on since then.", window_id)
-            end_load(open_app(config_path, parse_rules=False), pipeline, window_id)
+            end_load(pipeline, window_id)
             return
-        result = publish_run(wiring, window_id)
-        plan = end_load(open_app(config_path, parse_rules=False), pipeline, window_id)
+        result = publish_run(pipeline, window_id)
+        plan = end_load(pipeline, window_id)
     for planned, table in zip(plan.tables, result.tables, strict=True):
         if table.source not in assets:  # removed from the configuration since the load was merged
             continue
@@ -443,11 +422,11 @@ def run_advance_load(
             _show_watermark(asset, stores, result.to_lsn)
 
 
-def run_open_replay(config_path: Path, pipeline: str, begin: datetime, end: datetime) -> int:
+def run_open_replay(config_path: Path, name: str, begin: datetime, end: datetime) -> int:
     """Return the id of the window that replays a data interval. Skips the run, with the reason, where there is
     nothing to replay."""
     with explained():
-        replay = replay_of(open_app(config_path), pipeline)
+        replay = replay_of(open_app(config_path).pipeline(name))
         _LOG.info("Backfill: merging the changes committed from %s to %s again.", begin, end)
         interval = replay.find_moments(begin, end)
         if isinstance(interval, NoInterval):
@@ -458,9 +437,10 @@ def run_open_replay(config_path: Path, pipeline: str, begin: datetime, end: date
     return opened.window_id
 
 
-def end_backfill(config_path: Path, pipeline: str, replayed: str) -> None:
-    """End the alert about a backfill that has finished. replayed: its data interval."""
-    end_replay(open_app(config_path, parse_rules=False), pipeline, replayed)
+def end_backfill(pipeline: Pipeline, dag_run: Any) -> None:
+    """End the part of the alerts about failed backfills that this backfill has caused. The other parts stay open."""
+    replayed = data_interval(dag_run.data_interval_start, dag_run.data_interval_end)
+    pipeline.alerts.end_part(REPLAY_FAILED, pipeline.name, replayed)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from floodmark.orchestration.dags.upkeep import (
     build_retention_dags,
     build_switch_dags,
 )
+from floodmark.orchestration.tasks import app_of
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -30,4 +31,5 @@ _BUILDERS = (
 
 def build_every_dag(config: Config, config_path: Path) -> dict[str, DAG]:
     """Return all DAGs of the configuration, by id; in the process of a task, that of the task."""
-    return {name: dag for build in _BUILDERS for name, dag in build(config, config_path).items()}
+    app = app_of(config)
+    return {name: dag for build in _BUILDERS for name, dag in build(app, config_path).items()}

@@ -12,60 +12,59 @@ from urllib.parse import quote
 from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, CronTriggerTimetable, Param, get_parsing_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 
+from floodmark.app.metrics import measured
 from floodmark.app.run import is_merged
-from floodmark.config.models import PipelineConfig
-from floodmark.core.alerts import LOAD_RUN_FAILED, RUN_FAILED, data_interval
+from floodmark.core.alerts import LOAD_RUN_FAILED, RUN_FAILED
 from floodmark.core.schema import TableName
 from floodmark.core.settings import TableSettings
 from floodmark.orchestration import tasks
 from floodmark.orchestration.load_operator import LoadWindow
 from floodmark.orchestration.pools import require_pools
 from floodmark.orchestration.tasks import BACKFILL, OWNER, deadline_of, explained, failure_callback
-from floodmark.wiring.adapters import PipelineWiring, wire
+from floodmark.sync.finish import check_window
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    from floodmark.config.models import Config
+    from floodmark.app.pipeline import App, Pipeline
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # The tasks that follow the opening of a window in every DAG that loads: ``load``, ``check``, ``advance``.
 
 
-def chain_load(
-    wiring: PipelineWiring, config_path: Path, pool: str | None, *, opened: Any, advanced: Any, job: str, doc_md: str
-) -> None:
+def chain_load(pipeline: Pipeline, config_path: Path, *, opened: Any, advanced: Any, job: str, doc_md: str) -> None:
     """Add ``load`` and ``check`` between the first and the last task.
 
     opened, advanced: the first and the last task as called; the first returns the window's id. job: the name of the
-    Spark application. pool: for the load, which reads the source; None is Airflow's default.
+    Spark application.
     """
 
     @task(doc_md="Check the rows of the window with Great Expectations.")  # type: ignore[untyped-decorator]
     def check(window_id: int) -> None:
-        tasks.run_check(wiring, config_path, window_id)
+        with explained(), measured(pipeline):
+            check_window(window_id, pipeline.ledger, pipeline.quality)
 
     load = LoadWindow(
         task_id="load",
         name=job,
         config=config_path,
         window_id=f"{{{{ ti.xcom_pull(task_ids='{opened.operator.task_id}') }}}}",
-        read_secrets=wiring.job_secrets,
-        is_merged=partial(is_merged, wiring),
-        lineage=partial(_read_lineage, wiring),
-        measured=partial(tasks.measured_step, wiring, config_path),
-        pool=pool,
+        read_secrets=pipeline.job_secrets,
+        is_merged=partial(is_merged, pipeline),
+        lineage=partial(_read_lineage, pipeline),
+        measured=partial(measured, pipeline),
+        pool=pipeline.app.config.sources[pipeline.config.source].pool,
         doc_md=doc_md,
     )
     opened >> load >> check(opened) >> advanced
 
 
-def _read_lineage(wiring: PipelineWiring, window_id: int) -> OperatorLineage:
+def _read_lineage(pipeline: Pipeline, window_id: int) -> OperatorLineage:
     # Only Airflow's OpenLineage provider calls it, which is an extra.
     from floodmark.orchestration.lineage import read_lineage  # noqa: PLC0415
 
-    return read_lineage(wiring, window_id)
+    return read_lineage(pipeline, window_id)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -144,22 +143,22 @@ _NO_HISTORY = (
 )
 
 
-def describe_pipeline(name: str, pipeline: PipelineConfig, wiring: PipelineWiring) -> str:
+def describe_pipeline(pipeline: Pipeline) -> str:
     """Return the page in Markdown."""
-    settings, source = wiring.settings, wiring.source
-    rows = "\n".join(_table_row(table) for table in settings.tables)
-    schedule = f"`{pipeline.schedule}` (UTC)" if pipeline.schedule else "on demand"
+    config, source, tables = pipeline.config, pipeline.source, pipeline.settings.tables
+    rows = "\n".join(map(_table_row, tables))
+    schedule = f"`{config.schedule}` (UTC)" if config.schedule else "on demand"
     return (
-        f"# Pipeline {name}\n\n"
-        f"Moves the changes of {len(settings.tables)} tables of source `{pipeline.source}` into the warehouse, "
+        f"# Pipeline {pipeline.name}\n\n"
+        f"Moves the changes of {len(tables)} tables of source `{config.source}` into the warehouse, "
         f"{schedule}, by {source.method}.\n{_STEPS}\n"
         "A run covers one window `(watermark, newest position]`. The ledger in the warehouse, schema `floodmark`, is "
         "the source of truth for progress; Airflow shows a copy of it. A failed run loses nothing: the next one "
         "finishes the same window.\n\n"
         f"{'' if source.has_history else _NO_HISTORY}"
         f"## Tables\n\n| source | target | deleted rows | net changes | rules |\n|---|---|---|---|---|\n{rows}\n\n"
-        f"Fractions below a microsecond: `{pipeline.temporal.value}`. Rows are expected in the warehouse within "
-        f"{pipeline.freshness}. Rows that arrive later are reported, never rejected.\n"
+        f"Fractions below a microsecond: `{config.temporal.value}`. Rows are expected in the warehouse within "
+        f"{config.freshness}. Rows that arrive later are reported, never rejected.\n"
     )
 
 
@@ -180,29 +179,28 @@ def _cell(text: str) -> str:
 # tasks need is imported when they run.
 
 
-def build_dags(config: Config, config_path: Path) -> dict[str, DAG]:
+def build_dags(app: App, config_path: Path) -> dict[str, DAG]:
     """Return one DAG per pipeline of the configuration, by id; in the process of a task, that of the task."""
-    dags = (build_dag(config, name, config_path) for name in config.pipelines if is_needed(dag_id(name)))
+    dags = (build_dag(each, config_path) for name, each in app.pipelines.items() if is_needed(dag_id(name)))
     return {dag.dag_id: dag for dag in dags}
 
 
-def build_dag(config: Config, name: str, config_path: Path) -> DAG:
+def build_dag(pipeline: Pipeline, config_path: Path) -> DAG:
     """Build the DAG of a pipeline. It has one run at a time: two runs would compete for the same watermarks."""
-    pipeline = config.pipeline(name)
-    wiring = wire(config, name)
+    name, schedule = pipeline.name, pipeline.config.schedule
     dag = make_dag(
         dag_id(name),
-        source=pipeline.source,
+        source=pipeline.config.source,
         config_path=config_path,
         failed=RUN_FAILED,
         subject=name,
-        description=f"Changes of source {pipeline.source} into the warehouse, window by window",
-        doc_md=describe_pipeline(name, pipeline, wiring),
-        schedule=CronDataIntervalTimetable(pipeline.schedule, timezone="UTC") if pipeline.schedule else None,
-        deadline=deadline_of(config_path, name, pipeline),
+        description=f"Changes of source {pipeline.config.source} into the warehouse, window by window",
+        doc_md=describe_pipeline(pipeline),
+        schedule=CronDataIntervalTimetable(schedule, timezone="UTC") if schedule else None,
+        deadline=deadline_of(config_path, name, pipeline.config),
     )
     with dag:
-        _add_run_tasks(wiring, config_path, assets_of(wiring), config.sources[pipeline.source].pool)
+        _add_run_tasks(pipeline, config_path)
     return dag
 
 
@@ -211,9 +209,9 @@ def dag_id(pipeline: str) -> str:
     return f"cdc_{pipeline}"
 
 
-def assets_of(wiring: PipelineWiring) -> Mapping[TableName, Asset]:
+def assets_of(pipeline: Pipeline) -> Mapping[TableName, Asset]:
     """Return the targets as assets, ``floodmark://<pipeline>/<schema>/<table>``, by source table."""
-    return {table.source: _asset(wiring.settings.name, table.source, table.target) for table in wiring.settings.tables}
+    return {table.source: _asset(pipeline.name, table.source, table.target) for table in pipeline.settings.tables}
 
 
 def _asset(pipeline: str, source: TableName, target: TableName) -> Asset:
@@ -223,49 +221,45 @@ def _asset(pipeline: str, source: TableName, target: TableName) -> Asset:
     )
 
 
-def _add_run_tasks(
-    wiring: PipelineWiring, config_path: Path, assets: Mapping[TableName, Asset], pool: str | None
-) -> None:
-    """Add the tasks to the DAG. pool: for the task that reads the source."""
-    outlets = list(assets.values())
+def _add_run_tasks(pipeline: Pipeline, config_path: Path) -> None:
+    """Add the tasks to the DAG."""
+    name, assets = pipeline.name, assets_of(pipeline)
 
     @task(doc_md="Return an unfinished window, or plan the next.")  # type: ignore[untyped-decorator]
     def open_window(dag_run: Any = None) -> int:
         with explained():
-            require_pools(wiring.settings.name, dag_run)
+            require_pools(name, dag_run)
         if dag_run.run_type == BACKFILL:
             begin, end = dag_run.data_interval_start, dag_run.data_interval_end
             try:
-                opened = tasks.run_open_replay(config_path, wiring.settings.name, begin, end)
+                opened = tasks.run_open_replay(config_path, name, begin, end)
             except AirflowSkipException:
-                tasks.end_backfill(config_path, wiring.settings.name, data_interval(begin, end))
+                tasks.end_backfill(pipeline, dag_run)
                 raise
         else:
-            opened = tasks.run_open_window(config_path, wiring.settings.name)
-        return tasks.record_run(wiring, opened, dag_run)
+            opened = tasks.run_open_window(config_path, name)
+        return tasks.record_run(pipeline, opened, dag_run)
 
-    @task(outlets=outlets, doc_md="Move the watermarks by compare-and-set.")  # type: ignore[untyped-decorator]
+    @task(outlets=list(assets.values()), doc_md="Move the watermarks by compare-and-set.")  # type: ignore[untyped-decorator]
     def advance(window_id: int, outlet_events: Any = None, asset_state_store: Any = None, dag_run: Any = None) -> None:
-        tasks.run_advance(wiring, config_path, window_id, assets=assets, events=outlet_events, stores=asset_state_store)
+        tasks.run_advance(pipeline, window_id, assets=assets, events=outlet_events, stores=asset_state_store)
         if dag_run.run_type == BACKFILL:
-            replayed = data_interval(dag_run.data_interval_start, dag_run.data_interval_end)
-            tasks.end_backfill(config_path, wiring.settings.name, replayed)
+            tasks.end_backfill(pipeline, dag_run)
 
     # It is a task of its own, because Airflow drops the asset events of a task that fails.
     @task(doc_md="Fail while a table is left out. The other tables are published before.")  # type: ignore[untyped-decorator]
     def report_gaps(dag_run: Any = None) -> None:
         if dag_run.run_type != BACKFILL:
-            tasks.run_report_gaps(wiring)
+            tasks.run_report_gaps(pipeline)
 
     opened = open_window()
     advanced = advance(opened)
     chain_load(
-        wiring,
+        pipeline,
         config_path,
-        pool,
         opened=opened,
         advanced=advanced,
-        job=f"floodmark {wiring.settings.name}",
+        job=f"floodmark {name}",
         doc_md="One Spark job for all tables: read, net and stage the changes, then merge all in one transaction.",
     )
     advanced >> report_gaps()
@@ -289,9 +283,9 @@ tables continue. Each run loads one table. A run after a killed one reads only t
 """
 
 
-def build_load_dags(config: Config, config_path: Path) -> dict[str, DAG]:
+def build_load_dags(app: App, config_path: Path) -> dict[str, DAG]:
     """Return one DAG per pipeline of the configuration, by id; in the process of a task, that of the task."""
-    dags = (_build_load(config, name, config_path) for name in config.pipelines if is_needed(load_dag_id(name)))
+    dags = (_build_load(each, config_path) for name, each in app.pipelines.items() if is_needed(load_dag_id(name)))
     return {dag.dag_id: dag for dag in dags}
 
 
@@ -300,25 +294,23 @@ def load_dag_id(pipeline: str) -> str:
     return f"cdc_load_{pipeline}"
 
 
-def _build_load(config: Config, name: str, config_path: Path) -> DAG:
-    pipeline = config.pipeline(name)
-    wiring = wire(config, name)
-    tables = [str(table) for table in wiring.settings.sources]
+def _build_load(pipeline: Pipeline, config_path: Path) -> DAG:
+    name, schedule = pipeline.name, pipeline.config.schedule
     dag = make_dag(
         load_dag_id(name),
-        source=pipeline.source,
+        source=pipeline.config.source,
         tags=("load",),
         config_path=config_path,
         failed=LOAD_RUN_FAILED,
         subject=name,
         description=f"Repairs and reloads of single tables of {name}, in parallel to its windows",
         doc_md=_LOAD_PAGE.format(name=name),
-        schedule=CronTriggerTimetable(pipeline.schedule, timezone="UTC") if pipeline.schedule else None,
+        schedule=CronTriggerTimetable(schedule, timezone="UTC") if schedule else None,
     )
     with dag:
-        _add_load_tasks(wiring, config_path, assets_of(wiring), config.sources[pipeline.source].pool)
+        _add_load_tasks(pipeline, config_path)
     # After the tasks: each would take a copy, and Airflow validates every copy whenever it parses the file.
-    dag.params.update(_params(tables))
+    dag.params.update(_params([str(table) for table in pipeline.settings.sources]))
     return dag
 
 
@@ -334,29 +326,24 @@ def _params(tables: Sequence[str]) -> dict[str, Param]:
     }
 
 
-def _add_load_tasks(
-    wiring: PipelineWiring, config_path: Path, assets: Mapping[TableName, Asset], pool: str | None
-) -> None:
-    """Add the tasks to the DAG. pool: for the task that reads the source."""
-    name = wiring.settings.name
+def _add_load_tasks(pipeline: Pipeline, config_path: Path) -> None:
+    """Add the tasks to the DAG."""
+    name, assets = pipeline.name, assets_of(pipeline)
 
     @task(doc_md="Continue an unfinished load, or plan the requested one.")  # type: ignore[untyped-decorator]
     def open_load(params: Any = None, dag_run: Any = None) -> int:
         with explained():
             require_pools(name, dag_run)
-        return tasks.record_run(wiring, tasks.run_open_load(config_path, name, params), dag_run)
+        return tasks.record_run(pipeline, tasks.run_open_load(config_path, name, params), dag_run)
 
     @task(outlets=list(assets.values()), doc_md="Publish the load.")  # type: ignore[untyped-decorator]
     def advance(window_id: int, outlet_events: Any = None, asset_state_store: Any = None) -> None:
-        tasks.run_advance_load(
-            wiring, config_path, window_id, assets=assets, events=outlet_events, stores=asset_state_store
-        )
+        tasks.run_advance_load(pipeline, window_id, assets=assets, events=outlet_events, stores=asset_state_store)
 
     opened = open_load()
     chain_load(
-        wiring,
+        pipeline,
         config_path,
-        pool,
         opened=opened,
         advanced=advance(opened),
         job=f"floodmark load {name}",

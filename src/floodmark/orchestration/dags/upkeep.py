@@ -16,12 +16,10 @@ from floodmark.app import operate, upkeep
 from floodmark.config.sections import CaptureConfig, RetentionConfig
 from floodmark.core.alerts import CAPTURE_RUN_FAILED, DRIFT_RUN_FAILED, RETENTION_RUN_FAILED, SWITCH_RUN_FAILED
 from floodmark.orchestration.dags.pipelines import is_needed, make_dag
-from floodmark.orchestration.tasks import app_of, explained, open_app
-from floodmark.wiring.adapters import wire_source
+from floodmark.orchestration.tasks import explained, open_app
 
 if TYPE_CHECKING:
-    from floodmark.app.upkeep import AppContext
-    from floodmark.config.models import Config
+    from floodmark.app.pipeline import App
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -29,11 +27,11 @@ if TYPE_CHECKING:
 # that the schedule requires now.
 
 
-def build_capture_dags(config: Config, config_path: Path) -> dict[str, DAG]:
+def build_capture_dags(app: App, config_path: Path) -> dict[str, DAG]:
     """Return one DAG per source with ``capture``, by id; in the process of a task, that of the task."""
     dags = (
-        _build_capture(config, name, source.capture, config_path)
-        for name, source in config.sources.items()
+        _build_capture(app, name, source.capture, config_path)
+        for name, source in app.config.sources.items()
         if source.capture is not None and is_needed(_capture_dag_id(name))
     )
     return {dag.dag_id: dag for dag in dags}
@@ -43,7 +41,7 @@ def _capture_dag_id(source: str) -> str:
     return f"cdc_capture_{source}"
 
 
-def _build_capture(config: Config, source: str, capture: CaptureConfig, config_path: Path) -> DAG:
+def _build_capture(app: App, source: str, capture: CaptureConfig, config_path: Path) -> DAG:
     """Build the DAG. A missed run is not repeated: the next one does the same."""
     dag = make_dag(
         _capture_dag_id(source),
@@ -60,16 +58,11 @@ def _build_capture(config: Config, source: str, capture: CaptureConfig, config_p
 
         @task(doc_md="Stop, start or change the capture job, or leave it alone.")  # type: ignore[untyped-decorator]
         def keep_capture() -> str:
-            return run_keep_capture(config, source, capture, datetime.now(UTC))
+            with explained():
+                return upkeep.keep_capture(app, source, capture, datetime.now(UTC))
 
         keep_capture()
     return dag
-
-
-def run_keep_capture(config: Config, source: str, capture: CaptureConfig, now: datetime) -> str:
-    """Return what was done and why, in one sentence."""
-    with explained():
-        return upkeep.keep_capture(app_of(config), source, capture, now)
 
 
 def _describe_capture(source: str, capture: CaptureConfig) -> str:
@@ -93,11 +86,11 @@ def _describe_capture(source: str, capture: CaptureConfig) -> str:
 # passes a watermark, and brings the cleanup job to the state that is wanted now.
 
 
-def build_retention_dags(config: Config, config_path: Path) -> dict[str, DAG]:
+def build_retention_dags(app: App, config_path: Path) -> dict[str, DAG]:
     """Return one DAG per source with ``retention``, by id; in the process of a task, that of the task."""
     dags = (
-        _build_retention(config, name, source.retention, config_path)
-        for name, source in config.sources.items()
+        _build_retention(app, name, source.retention, config_path)
+        for name, source in app.config.sources.items()
         if source.retention is not None and is_needed(_retention_dag_id(name))
     )
     return {dag.dag_id: dag for dag in dags}
@@ -107,7 +100,7 @@ def _retention_dag_id(source: str) -> str:
     return f"cdc_retention_{source}"
 
 
-def _build_retention(config: Config, source: str, retention: RetentionConfig, config_path: Path) -> DAG:
+def _build_retention(app: App, source: str, retention: RetentionConfig, config_path: Path) -> DAG:
     """Build the DAG. A missed run is not repeated: the next one does the same."""
     dag = make_dag(
         _retention_dag_id(source),
@@ -124,16 +117,11 @@ def _build_retention(config: Config, source: str, retention: RetentionConfig, co
 
         @task(doc_md="Forecast, raise alerts, raise or restore the retention.")  # type: ignore[untyped-decorator]
         def keep_retention() -> str:
-            return run_keep_retention(config, source, retention)
+            with explained():
+                return upkeep.keep_retention(app, source, retention)
 
         keep_retention()
     return dag
-
-
-def run_keep_retention(config: Config, source: str, retention: RetentionConfig) -> str:
-    """Return the forecast and what was done, in one sentence."""
-    with explained():
-        return upkeep.keep_retention(app_of(config), source, retention)
 
 
 def _describe_retention(source: str, retention: RetentionConfig) -> str:
@@ -182,11 +170,10 @@ Keep this DAG unpaused: it has no schedule, and a paused DAG asks nothing.
 """
 
 
-def build_switch_dags(config: Config, config_path: Path) -> dict[str, DAG]:
+def build_switch_dags(app: App, config_path: Path) -> dict[str, DAG]:
     """Return one DAG per source with capture instances that a pipeline reads, by id; in the process of a task, that of
     the task."""
-    read = {pipeline.source for pipeline in config.pipelines.values()}
-    names = (name for name in config.sources if name in read and wire_source(config, name).has_instances)
+    names = (name for name in app.config.sources if app.pipelines_of(name) and app.source(name).has_instances)
     dags = (_build_switch(name, config_path) for name in names if is_needed(switch_dag_id(name)))
     return {dag.dag_id: dag for dag in dags}
 
@@ -275,7 +262,7 @@ def run_switch_instances(config_path: Path, source: str) -> str:
     with explained():
         app = open_app(config_path)
         states = operate.run_switches(app, source)
-        app.alerts().end_alerts(SWITCH_RUN_FAILED, source)
+        app.alerts.end_alerts(SWITCH_RUN_FAILED, source)
         return states
 
 
@@ -289,7 +276,7 @@ def read_questions(config_path: Path, source: str) -> list[dict[str, Any]]:
     return [{"trigger_run_id": f"drift_event_{each.key}", "conf": {"event_id": each.event_id}} for each in proposed]
 
 
-def _find_proposed(app: AppContext, source: str, event_id: int) -> operate.ProposedSwitch | None:
+def _find_proposed(app: App, source: str, event_id: int) -> operate.ProposedSwitch | None:
     return next((each for each in operate.list_proposed(app, source) if each.event_id == event_id), None)
 
 
@@ -324,13 +311,12 @@ switch, one run of `cdc_switch_{source}` asks for a decision, however often this
 _SWITCH_TASKS = ("switch_instances", "list_questions", "ask")
 
 
-def build_drift_dags(config: Config, config_path: Path) -> dict[str, DAG]:
+def build_drift_dags(app: App, config_path: Path) -> dict[str, DAG]:
     """Return one DAG per source that a pipeline reads, by id; in the process of a task, that of the task."""
-    read = {pipeline.source for pipeline in config.pipelines.values()}
     dags = (
-        _build_drift(config, name, config_path)
-        for name in config.sources
-        if name in read and is_needed(drift_dag_id(name))
+        _build_drift(app, name, config_path)
+        for name in app.config.sources
+        if app.pipelines_of(name) and is_needed(drift_dag_id(name))
     )
     return {dag.dag_id: dag for dag in dags}
 
@@ -340,10 +326,10 @@ def drift_dag_id(source: str) -> str:
     return f"cdc_drift_{source}"
 
 
-def _build_drift(config: Config, source: str, config_path: Path) -> DAG:
-    schedule = config.sources[source].drift.schedule
-    pipelines = sorted(name for name, pipeline in config.pipelines.items() if pipeline.source == source)
-    has_instances = wire_source(config, source).has_instances
+def _build_drift(app: App, source: str, config_path: Path) -> DAG:
+    schedule = app.config.sources[source].drift.schedule
+    pipelines = sorted(each.name for each in app.pipelines_of(source))
+    has_instances = app.source(source).has_instances
     page = _DRIFT_PAGE + (_SWITCHES if has_instances else "")
     dag = make_dag(
         drift_dag_id(source),
@@ -364,7 +350,7 @@ def _build_drift(config: Config, source: str, config_path: Path) -> DAG:
             with explained():
                 app = open_app(config_path)
                 held = upkeep.watch_drift(app, source)
-                app.alerts().end_alerts(DRIFT_RUN_FAILED, source)
+                app.alerts.end_alerts(DRIFT_RUN_FAILED, source)
                 return held
 
         watched = watch_drift()

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
-from floodmark.app.operate import can_replay, list_keys, list_quarantined
+from floodmark.app.pipeline import config_path
 from floodmark.app.status import changed_text, duration_text, json_text, read_history, read_status, remarks
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.schema import TableName
@@ -35,10 +35,9 @@ from floodmark.orchestration.pages.cards import (
     summary,
 )
 from floodmark.orchestration.tasks import open_app
-from floodmark.wiring.adapters import config_path
 
 if TYPE_CHECKING:
-    from floodmark.app.upkeep import AppContext
+    from floodmark.app.pipeline import Pipeline
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -324,8 +323,7 @@ def overview(readable_dags: Collection[str], query: Query) -> Answer:
     """
     try:
         app = open_app(config_path())
-        shown = [pipeline for pipeline in app.config.pipelines if dag_id(pipeline) in readable_dags]
-        found = _read(app, shown, live=query.live)
+        found = _read([each for each in app.pipelines.values() if dag_id(each.name) in readable_dags], live=query.live)
         error = ""
         code = _UNAVAILABLE if any(each.status is None for each in found) else 200
     except FloodmarkError as failure:
@@ -342,7 +340,7 @@ def overview(readable_dags: Collection[str], query: Query) -> Answer:
 def pipeline_page(readable_dags: Collection[str], pipeline: str, query: Query) -> Answer:
     """Return the page of one pipeline with its tables. The parameters are those of ``overview``."""
     try:
-        _, found = _read_named(readable_dags, pipeline, live=query.live)
+        found = _read_shown(open_named(readable_dags, pipeline), live=query.live)
     except (FloodmarkError, NotShownError) as failure:
         return failure_answer(query, failure, "../status")
     if query.format == "json":
@@ -361,18 +359,19 @@ def pipeline_page(readable_dags: Collection[str], pipeline: str, query: Query) -
 def table_page(readable_dags: Collection[str], pipeline: str, table: str, query: Query) -> Answer:
     """Return the page of a table with its history. table: its name as the configuration spells it."""
     try:
-        app, found = _read_named(readable_dags, pipeline, live=query.live)
+        opened = open_named(readable_dags, pipeline)
+        found = _read_shown(opened, live=query.live)
         status = next((each for each in found.status.tables if each.source == table), None)
         if status is None:
             raise NotShownError(UNKNOWN_TABLE, NOT_FOUND)
-        history = read_history(app, pipeline, TableName.parse(table), WINDOWS_OF_A_PAGE)
+        history = read_history(opened, TableName.parse(table), WINDOWS_OF_A_PAGE)
         history = replace(history, windows=tuple(_without_hidden_run(each, readable_dags) for each in history.windows))
     except (FloodmarkError, NotShownError) as failure:
         return failure_answer(query, failure, "../../status")
     if query.format == "json":
         about = {"pipeline": pipeline, "table": asdict(status), "history": asdict(history)}
         return Answer(json_text({"read_at": datetime.now(UTC), "live": query.live} | about), is_json=True)
-    switch_dag = switch_dag_id(app.config.pipeline(pipeline).source)
+    switch_dag = switch_dag_id(opened.config.source)
     values = {
         "pipeline": pipeline,
         "row": rows_of([status], "")[0],
@@ -385,8 +384,8 @@ def table_page(readable_dags: Collection[str], pipeline: str, table: str, query:
             pipeline,
             table,
             readable_dags,
-            has_history=can_replay(app, pipeline),
-            is_scheduled=app.config.pipeline(pipeline).schedule is not None,
+            has_history=opened.source.has_history,
+            is_scheduled=opened.config.schedule is not None,
         ),
         "approval_params": approval_params,
         "switch_dag": switch_dag if switch_dag in readable_dags else "",
@@ -394,21 +393,20 @@ def table_page(readable_dags: Collection[str], pipeline: str, table: str, query:
     return Answer(html("table.html", query, **values))
 
 
-def open_named(readable_dags: Collection[str], pipeline: str) -> AppContext:
-    """Return the context of a pipeline that a viewer may see. Raises ``NotShownError``, or ``FloodmarkError``."""
-    app = open_app(config_path())
-    if pipeline not in app.config.pipelines or dag_id(pipeline) not in readable_dags:
+def open_named(readable_dags: Collection[str], pipeline: str) -> Pipeline:
+    """Return a pipeline that a viewer may see. Raises ``NotShownError``, or ``FloodmarkError``."""
+    found = open_app(config_path()).pipelines.get(pipeline)
+    if found is None or dag_id(pipeline) not in readable_dags:
         raise NotShownError(_UNKNOWN, NOT_FOUND)
-    return app
+    return found
 
 
-def _read_named(readable_dags: Collection[str], pipeline: str, *, live: bool) -> tuple[AppContext, _ReadStatus]:
-    """Return a pipeline that was read. Raises ``NotShownError`` or ``FloodmarkError`` where it cannot be shown."""
-    app = open_named(readable_dags, pipeline)
-    found = _read(app, [pipeline], live=live)[0]
+def _read_shown(pipeline: Pipeline, *, live: bool) -> _ReadStatus:
+    """Return a pipeline that was read. Raises ``NotShownError`` where it cannot be shown."""
+    found = _read([pipeline], live=live)[0]
     if found.status is None:
         raise NotShownError(found.card.error, _UNAVAILABLE)
-    return app, _ReadStatus(found.card, found.status)
+    return _ReadStatus(found.card, found.status)
 
 
 def _without_hidden_run(window: TableWindow, readable_dags: Collection[str]) -> TableWindow:
@@ -419,29 +417,29 @@ def _dags(pipeline: str, readable_dags: Collection[str]) -> list[str]:
     return [each for each in (dag_id(pipeline), load_dag_id(pipeline)) if each in readable_dags]
 
 
-def _read(app: AppContext, pipelines: Sequence[str], *, live: bool) -> list[_Read]:
-    dags = read_dag_states([dag_id(pipeline) for pipeline in pipelines])
+def _read(pipelines: Sequence[Pipeline], *, live: bool) -> list[_Read]:
+    dags = read_dag_states([dag_id(pipeline.name) for pipeline in pipelines])
     if not live:
-        return [_read_one(app, pipeline, dags, live=False) for pipeline in pipelines]
+        return [_read_one(pipeline, dags, live=False) for pipeline in pipelines]
     with _LIVE.slot() as is_free:
         if is_free:
-            return [_read_one(app, pipeline, dags, live=True) for pipeline in pipelines]
-    return [_Read(Card(pipeline, "unreadable", _BUSY), None) for pipeline in pipelines]
+            return [_read_one(pipeline, dags, live=True) for pipeline in pipelines]
+    return [_Read(Card(pipeline.name, "unreadable", _BUSY), None) for pipeline in pipelines]
 
 
-def _read_one(app: AppContext, pipeline: str, dags: Mapping[str, DagState], *, live: bool) -> _Read:
+def _read_one(pipeline: Pipeline, dags: Mapping[str, DagState], *, live: bool) -> _Read:
     """Read a pipeline, or why it cannot be read. The others are still shown."""
     reads = _LIVE if live else _LEDGER
-    status = reads.read((config_path(), pipeline), lambda: _status(app, pipeline, live=live))
+    status = reads.read((config_path(), pipeline.name), lambda: _status(pipeline, live=live))
     if isinstance(status, str):
-        return _Read(Card(pipeline, "unreadable", status), None)
-    max_lag = app.config.pipeline(pipeline).max_lag
-    return _Read(card_of(status, dags.get(dag_id(pipeline)), max_lag, datetime.now(UTC)), status)
+        return _Read(Card(pipeline.name, "unreadable", status), None)
+    state, max_lag = dags.get(dag_id(pipeline.name)), pipeline.config.max_lag
+    return _Read(card_of(status, state, max_lag, datetime.now(UTC)), status)
 
 
-def _status(app: AppContext, pipeline: str, *, live: bool) -> PipelineStatus | str:
+def _status(pipeline: Pipeline, *, live: bool) -> PipelineStatus | str:
     try:
-        return read_status(app, pipeline, live=live)
+        return read_status(pipeline, live=live)
     except FloodmarkError as error:
         return str(error)
 
@@ -494,15 +492,18 @@ def quarantine_page(
     may_read_connection: whether the viewer may read a connection of Airflow, by its id.
     """
     try:
-        app = open_named(readable_dags, pipeline)
-        if table not in {str(each.source) for each in app.config.pipeline(pipeline).tables}:
+        opened = open_named(readable_dags, pipeline)
+        ledger, conn_id = opened.app.status_ledger, opened.app.config.warehouse.conn_id
+        if table not in {str(each.source) for each in opened.config.tables}:
             raise NotShownError(UNKNOWN_TABLE, NOT_FOUND)
-        rules = [each for each in list_quarantined(app, pipeline) if each.table == table]
+        rules = [each for each in ledger.list_quarantined(pipeline) if each.table == table]
         number, count = page_numbers(_rows_of(rules, query.text), query.page, KEYS_OF_A_PAGE)
         keys: Sequence[QuarantinedKey] | None = None
-        if may_read_connection(app.config.warehouse.conn_id):
+        if may_read_connection(conn_id):
             skipped, name = (number - 1) * KEYS_OF_A_PAGE, TableName.parse(table)
-            keys = list_keys(app, pipeline, name, query.text or None, skipped=skipped, at_most=KEYS_OF_A_PAGE)
+            keys = ledger.list_quarantined_keys(
+                pipeline, name, query.text or None, skipped=skipped, at_most=KEYS_OF_A_PAGE
+            )
     except (FloodmarkError, NotShownError) as failure:
         return failure_answer(query, failure, "../../status")
     if query.format == "json":
@@ -517,7 +518,7 @@ def quarantine_page(
         "key_text": _key_text,
         "page": {"number": number, "count": count},
         "command": f"floodmark quarantine {{}} {pipeline} {shlex.quote(table)}",
-        "connection": app.config.warehouse.conn_id,
+        "connection": conn_id,
     }
     return Answer(html("quarantine.html", query, **values))
 

@@ -25,7 +25,7 @@ import floodmark.cli.main, floodmark.spark.job, floodmark.spark.tasks
 from floodmark.config import load_config
 from floodmark.core.errors import ConfigError
 from floodmark.sources.kind import KINDS, find_kind
-from floodmark.wiring.adapters import wire
+from floodmark.app.pipeline import App
 
 path = Path(sys.argv[1])
 for kind in (*KINDS, *sys.argv[2:]):
@@ -34,7 +34,7 @@ for kind in (*KINDS, *sys.argv[2:]):
         "pipelines: {shop: {source: shop, tables: [{source: dbo.Orders, target: shop.orders}]}}\\n"
     )
     try:
-        source = wire(load_config(path), "shop").source
+        source = App(load_config(path)).pipeline("shop").source
     except ConfigError as error:
         print(kind, str(error).splitlines()[-1].strip())
     else:

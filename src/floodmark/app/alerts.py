@@ -1,0 +1,186 @@
+"""Alerts outside of a step: their channels, a test message, and the alerts about a failed run."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from floodmark.airflow_connections import read_connection, read_flag, required_field
+from floodmark.config.models import AppriseConfig, ChannelConfig, EmailConfig, WebhookConfig
+from floodmark.core.alert import Alert, build_raised_message
+from floodmark.core.alerts import RUN_FAILED, RunFailure, run_failed
+from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError, NotCapturedYetError, WindowBusyError
+from floodmark.sync.repair import report_left_out
+
+if TYPE_CHECKING:
+    from floodmark.app.pipeline import App, Pipeline
+    from floodmark.core.alert import AlertMessage
+    from floodmark.sync.alerts import Channel, OpenAlert
+
+_LOG = logging.getLogger(__name__)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The channels of alerts, each from its Airflow connection.
+
+
+_SLACK = "https://hooks.slack.com/services"
+
+
+class ConnectedChannel:
+    """``sync.alerts.Channel``. The connection is read at each send, so a wrong one fails only this channel."""
+
+    def __init__(self, config: ChannelConfig) -> None:
+        self.name = config.label
+        self._config = config
+
+    def send(self, message: AlertMessage) -> None:
+        _open(self._config).send(message)
+
+
+def _open(config: ChannelConfig) -> Channel:
+    match config:
+        case EmailConfig():
+            return _open_email(config)
+        case WebhookConfig():
+            return _open_webhook(config)
+        case AppriseConfig():
+            return _open_apprise(config)
+
+
+def _open_email(config: EmailConfig) -> Channel:
+    """Return an e-mail channel from a connection of the SMTP provider.
+
+    Extras: from_email, disable_ssl and disable_tls (which is STARTTLS).
+    """
+    from floodmark.channels import MailServer, email_channel
+
+    found = read_connection(config.conn_id, "smtp")
+    extras = found.extra_dejson
+    plain = read_flag(extras.get("disable_tls", False), config.conn_id, "disable_tls")
+    without_ssl = read_flag(extras.get("disable_ssl", False), config.conn_id, "disable_ssl")
+    sender = config.sender or extras.get("from_email") or ""
+    if not sender:
+        raise ConfigError(
+            f"connection {config.conn_id}", "it has no from_email, and the channel no sender.", "Set one of them."
+        )
+    server = MailServer(
+        host=required_field(found.host, config.conn_id, "host"),
+        port=found.port,
+        user=found.login or "",
+        password=found.password or "",
+        mode="ssl" if not without_ssl else "insecure" if plain else "starttls",
+    )
+    return email_channel(config.label, server, sender, config.to)
+
+
+def _open_webhook(config: WebhookConfig) -> Channel:
+    """Return a webhook channel. The address is the password, or host and password, as in Airflow's Slack provider."""
+    from floodmark.channels import webhook_channel
+
+    found = read_connection(config.conn_id, "slackwebhook", "http")
+    token = required_field(found.password, config.conn_id, "password (the address of the webhook, or its token)")
+    base = found.host or _SLACK
+    if "://" not in base:
+        base = f"{found.schema or 'https'}://{base}" + (f":{found.port}" if found.port else "")
+    url = token if "://" in token else f"{base.rstrip('/')}/{token.lstrip('/')}"
+    # Libraries that log requests, at level DEBUG, log only the path.
+    _mask(urlsplit(url).path)
+    return webhook_channel(config.label, url)
+
+
+def _open_apprise(config: AppriseConfig) -> Channel:
+    from floodmark.channels import apprise_channel
+
+    found = read_connection(config.conn_id, "apprise", "generic")
+    url = required_field(found.password, config.conn_id, "password (a URL of apprise)")
+    for part in urlsplit(url).path.split("/"):
+        _mask(part)
+    return apprise_channel(config.label, url)
+
+
+def _mask(secret: str) -> None:
+    from airflow.sdk.log import mask_secret
+
+    if len(secret.strip("/")) >= _SHORTEST_MASKED:
+        mask_secret(secret)
+
+
+_SHORTEST_MASKED = 6
+"""The length below which a part is not masked: it may be a common word of the log."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A test message for the channels, the open alerts, and the alerts about a failed run.
+
+
+_PRINTED = "See the output of the command."
+
+
+def send_test_message(app: App) -> Mapping[str, str]:
+    """Send a message to every channel. Return by channel name why it was not accepted, "" where it was."""
+    alert = Alert(
+        kind="test",
+        subject="floodmark",
+        what="A test message was sent to every channel.",
+        means="This channel works.",
+        do="Nothing.",
+        event_key="test",
+    )
+    message = build_raised_message(alert, datetime.now(UTC))
+    return {channel.name: _try(channel, message) for channel in app.channels}
+
+
+def list_open_alerts(app: App) -> Sequence[OpenAlert]:
+    """Return the open alerts about the pipelines and sources of the configuration, the oldest first."""
+    subjects = {*app.config.pipelines, *app.config.sources}
+    return [each for each in app.alert_ledger.list_open() if each.alert.subject in subjects]
+
+
+def _try(channel: Channel, message: AlertMessage) -> str:
+    try:
+        channel.send(message)
+    except FloodmarkError as error:
+        return str(error)
+    return ""
+
+
+@contextmanager
+def reported_failure(pipeline: Pipeline) -> Iterator[None]:
+    """Raise the alert about a failed run when the block fails; what was raised goes on to the caller.
+
+    It is the same alert that a failed run in Airflow raises. It ends when any run succeeds. Airflow raises it after the
+    last retry of a run; a command has no retries. No alert is raised where another run is active, or where there is
+    nothing to read yet.
+    """
+    try:
+        yield
+    except (NotCapturedYetError, WindowBusyError):
+        raise
+    except FloodmarkError as error:
+        _report(pipeline, error)
+        raise
+    except Exception as error:
+        _report(pipeline, FloodmarkBugError(pipeline.name, f"the run ended with {type(error).__name__}.", _PRINTED))
+        raise
+
+
+def _report(pipeline: Pipeline, error: FloodmarkError) -> None:
+    alert = run_failed(RUN_FAILED, pipeline.name, RunFailure.of(error), dag_id="", run_id="", task_id="")
+    where = f"pipeline {pipeline.name}, floodmark run on {socket.gethostname()}"
+    pipeline.alerts.raise_alert(replace(alert, where=where, do=error.hint or _PRINTED))
+    report_tables(pipeline)
+
+
+def report_tables(pipeline: Pipeline) -> None:
+    """Raise the alerts about the tables that are left out, after a run that failed. An error is only logged."""
+    try:
+        report_left_out(pipeline.settings, pipeline.ledger, pipeline.alerts)
+    except FloodmarkError as error:
+        _LOG.warning("Could not check which tables of %s are left out: %s", pipeline.name, error)

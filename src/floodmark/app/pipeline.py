@@ -1,0 +1,340 @@
+"""The composition: a configuration and its pipelines, with the adapters for Airflow's connections and the environment.
+
+Only this module, ``app.connections`` and the load job's entry point name adapters. A module of adapters takes from 0.1
+to 7 seconds to import (psycopg, pyarrow, mssql-python; Great Expectations is the slowest), and every DAG file and every
+command imports this module: adapters are imported in the property that creates them. The same is true of Airflow's SDK
+(two seconds), which is needed when a connection is read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import floodmark
+from floodmark.app.alerts import ConnectedChannel
+from floodmark.app.connections import warehouse_connection
+from floodmark.core.errors import ConfigError
+from floodmark.core.schema import TableName, table_dataset
+from floodmark.core.settings import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
+from floodmark.sources.kind import SourceKind, find_kind
+from floodmark.sync.alerts import AlertService, NoNotes
+from floodmark.sync.drift_watch import DriftWatch
+from floodmark.sync.ports import LoggedProgress, Metrics, NoMetrics, Progress
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from floodmark.config.models import Config, PipelineConfig
+    from floodmark.core.schema import Dataset
+    from floodmark.core.settings import PipelineSettings, TableSettings
+    from floodmark.core.status import TableMark
+    from floodmark.core.types import WarehouseType
+    from floodmark.postgres.ledger.drift import PostgresDriftLedger, PostgresSwitchLedger
+    from floodmark.postgres.ledger.ledger import PostgresLedger, PostgresUpkeepLedger
+    from floodmark.postgres.ledger.status import PostgresAlertLedger, PostgresMarkLedger, PostgresStatusLedger
+    from floodmark.postgres.session import WarehouseConnection
+    from floodmark.postgres.warehouse.release import PostgresQuarantine
+    from floodmark.postgres.warehouse.targets import PostgresAdoption, PostgresTargets
+    from floodmark.postgres.warehouse.verify import PostgresRowComparer
+    from floodmark.sync.alerts import AlertNotes, Alerts, Channel
+    from floodmark.sync.ports import Quality, Warehouse
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``App``: the configuration of one command or task, and what its pipelines share.
+
+
+@dataclass(frozen=True, eq=False)
+class App:
+    """A configuration with its pipelines, its ledger and its warehouse.
+
+    Each adapter is made when it is first needed, and kept. A connection of Airflow is read once, and no server is
+    reached before an adapter is used. A process that lives longer than a command or a task makes an ``App`` for each
+    request: the configuration and the connections may change. Adapters raise ConfigError where a connection is wrong.
+    """
+
+    config: Config
+    notes: AlertNotes = field(default_factory=NoNotes)
+    """Records which channels were notified while the ledger cannot be reached."""
+    metrics: Metrics = field(default_factory=NoMetrics)
+    progress: Progress = field(default_factory=LoggedProgress)
+    """Receives the progress of reads that take long."""
+
+    @cached_property
+    def pipelines(self) -> Mapping[str, Pipeline]:
+        """The pipelines by name."""
+        return {name: Pipeline(self, name, config) for name, config in self.config.pipelines.items()}
+
+    def pipeline(self, name: str) -> Pipeline:
+        """Return a pipeline. Raises ConfigError for one that is not in the configuration."""
+        self.config.pipeline(name)
+        return self.pipelines[name]
+
+    def pipelines_of(self, source: str) -> list[Pipeline]:
+        """Return the pipelines that read a source."""
+        return [each for each in self.pipelines.values() if each.config.source == source]
+
+    def source(self, name: str, conn_id: str | None = None) -> SourceKind:
+        """Return a source of the configuration.
+
+        conn_id: the connection for its upkeep, where it is not that of the source.
+        """
+        found = self.config.sources[name]
+        kind = find_kind(found.kind)
+        return kind(conn_id or found.conn_id, **{key: getattr(found, key) for key in kind.rules.required})
+
+    @cached_property
+    def channels(self) -> Sequence[Channel]:
+        """The channels of alerts besides the log."""
+        return [ConnectedChannel(channel) for channel in self.config.alerts.channels]
+
+    @cached_property
+    def alerts(self) -> Alerts:
+        """The alerts about the sources and pipelines of the configuration."""
+        subjects = {*self.config.pipelines, *self.config.sources}
+        return AlertService(lambda: self.alert_ledger, self.channels, self.notes, subjects)
+
+    @cached_property
+    def ledger_connection(self) -> WarehouseConnection:
+        """The connection of the ledger: by default that of the warehouse."""
+        own = self.config.ledger
+        return warehouse_connection(own.conn_id) if own else self.warehouse_connection
+
+    @cached_property
+    def ledger(self) -> PostgresLedger:
+        from floodmark.postgres.ledger.ledger import PostgresLedger
+
+        return PostgresLedger(self.ledger_connection)
+
+    @cached_property
+    def alert_ledger(self) -> PostgresAlertLedger:
+        from floodmark.postgres.ledger.status import PostgresAlertLedger
+
+        return PostgresAlertLedger(self.ledger_connection)
+
+    @cached_property
+    def drift_ledger(self) -> PostgresDriftLedger:
+        from floodmark.postgres.ledger.drift import PostgresDriftLedger
+
+        return PostgresDriftLedger(self.ledger_connection)
+
+    @cached_property
+    def switch_ledger(self) -> PostgresSwitchLedger:
+        from floodmark.postgres.ledger.drift import PostgresSwitchLedger
+
+        return PostgresSwitchLedger(self.ledger_connection)
+
+    @cached_property
+    def stop_ledger(self) -> PostgresUpkeepLedger:
+        from floodmark.postgres.ledger.ledger import PostgresUpkeepLedger
+
+        return PostgresUpkeepLedger(self.ledger_connection)
+
+    @cached_property
+    def mark_ledger(self) -> PostgresMarkLedger:
+        from floodmark.postgres.ledger.status import PostgresMarkLedger
+
+        return PostgresMarkLedger(self.ledger_connection)
+
+    @cached_property
+    def status_ledger(self) -> PostgresStatusLedger:
+        from floodmark.postgres.ledger.status import PostgresStatusLedger
+
+        return PostgresStatusLedger(self.ledger_connection)
+
+    @cached_property
+    def warehouse_connection(self) -> WarehouseConnection:
+        return warehouse_connection(self.config.warehouse.conn_id)
+
+    @cached_property
+    def warehouse(self) -> Warehouse:
+        """The warehouse, in whose database the ledger must be: a merge and its record are one transaction."""
+        from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
+
+        connection, ledger = self.warehouse_connection, self.ledger_connection
+        place, ledger_place = (f"{each.host}:{each.port}/{each.database}" for each in (connection, ledger))
+        if self.config.ledger and place != ledger_place:
+            raise ConfigError(
+                f"connection {self.config.ledger.conn_id}",
+                f"the ledger is in {ledger_place}, and the warehouse in {place}.",
+                "A warehouse of kind postgres keeps the ledger in its own database: name that one, or omit ledger.",
+            )
+        return PostgresWarehouse(connection)
+
+    @cached_property
+    def targets(self) -> PostgresTargets:
+        from floodmark.postgres.warehouse.targets import PostgresTargets
+
+        return PostgresTargets(self.warehouse_connection)
+
+    @cached_property
+    def adoption(self) -> PostgresAdoption:
+        from floodmark.postgres.warehouse.targets import PostgresAdoption
+
+        return PostgresAdoption(self.warehouse_connection)
+
+    @cached_property
+    def quarantine(self) -> PostgresQuarantine:
+        from floodmark.postgres.warehouse.release import PostgresQuarantine
+
+        return PostgresQuarantine(self.warehouse_connection)
+
+    @cached_property
+    def row_comparer(self) -> PostgresRowComparer:
+        from floodmark.postgres.warehouse.verify import PostgresRowComparer
+
+        return PostgresRowComparer(self.warehouse_connection)
+
+    def read_encoding(self) -> str:
+        """Return the encoding of the warehouse's database, such as UTF8. Raises the error of a connection."""
+        from floodmark.postgres.session import read_encoding
+
+        return read_encoding(self.warehouse_connection)
+
+    def name_target(self, target: TableName) -> Dataset:
+        """Return the name of a target in lineage."""
+        at = self.warehouse_connection
+        return table_dataset("postgres", at.host, at.port, at.database, target)
+
+    def name_type(self, kind: WarehouseType) -> str:
+        """Return the warehouse's own name of a type."""
+        from floodmark.postgres.warehouse.targets import postgres_type
+
+        return postgres_type(kind)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``Pipeline``: one pipeline of a configuration.
+
+
+@dataclass(frozen=True, eq=False)
+class Pipeline:
+    """A pipeline with its settings and adapters, which are made and kept like those of its ``App``."""
+
+    app: App
+    name: str
+    config: PipelineConfig
+
+    @cached_property
+    def settings(self) -> PipelineSettings:
+        return self.app.config.settings(self.name)
+
+    @cached_property
+    def source(self) -> SourceKind:
+        return self.app.source(self.config.source)
+
+    @property
+    def ledger(self) -> PostgresLedger:
+        return self.app.ledger
+
+    @property
+    def warehouse(self) -> Warehouse:
+        return self.app.warehouse
+
+    @property
+    def alerts(self) -> Alerts:
+        return self.app.alerts
+
+    @cached_property
+    def quality(self) -> Quality:
+        """The checks of windows."""
+        from floodmark.postgres.url import sqlalchemy_url
+        from floodmark.quality.great_expectations import GreatExpectationsQuality
+
+        return GreatExpectationsQuality(
+            sqlalchemy_url(self.app.warehouse_connection),
+            self.warehouse.open_rows,
+            data_docs_dir(),
+            freshness_seconds=self.config.freshness.total_seconds(),
+        )
+
+    @cached_property
+    def drift_watch(self) -> DriftWatch:
+        """The drift watch of the source, for all pipelines that read it."""
+        return DriftWatch(
+            self.config.source,
+            [each.settings for each in self.app.pipelines_of(self.config.source)],
+            source=self.source.drift,
+            ledger=self.app.drift_ledger,
+            alerts=self.alerts,
+            drop_staging=self.warehouse.drop_staging,
+            words=self.source.drift_words(),
+        )
+
+    def kept_sessions(self) -> AbstractContextManager[None]:
+        """Use one session for the transactions of one step, until the block ends."""
+        from floodmark.postgres.session import kept_sessions
+
+        return kept_sessions()
+
+    def job_secrets(self) -> Mapping[str, str]:
+        """Return the kind of the source, and connections as JSON with their passwords, by the load job's variables."""
+        return {
+            KIND_VARIABLE: self.source.name,
+            SOURCE_VARIABLE: self.source.connection().to_json(),
+            LEDGER_VARIABLE: self.app.ledger_connection.to_json(),
+            WAREHOUSE_VARIABLE: self.app.warehouse_connection.to_json(),
+        }
+
+    def list_table_marks(self) -> Sequence[TableMark]:
+        """Return the marks of the tables that a run has included."""
+        from floodmark.postgres.ledger.ledger import list_table_marks
+
+        return list_table_marks(self.app.ledger_connection, self.name)
+
+    def read_window_seconds(self, window_id: int) -> float | None:
+        """Return the time of a window from planning to publication; None while it is unfinished."""
+        from floodmark.postgres.ledger.ledger import read_window_seconds
+
+        return read_window_seconds(self.app.ledger_connection, window_id)
+
+    def find_table(self, table: str) -> TableSettings:
+        """Return the settings of a table. table: its name at the source. Raises ConfigError for an unknown one."""
+        name = self.parse_table(table)
+        tables = self.settings.tables
+        for settings in tables:
+            if settings.source.folded == name.folded:
+                return settings
+        raise ConfigError(
+            self.name, f"it has no table {table}.", f"Its tables: {', '.join(str(each.source) for each in tables)}."
+        )
+
+    def parse_table(self, table: str) -> TableName:
+        """Return a name that an operator wrote. Raises ConfigError."""
+        try:
+            return TableName.parse(table)
+        except ValueError as error:
+            raise ConfigError(self.name, f"{error}.") from None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The locations of the configuration and the data docs, from the environment or by default.
+
+
+CONFIG_VARIABLE = "FLOODMARK_CONFIG"
+DATA_DOCS_VARIABLE = "FLOODMARK_DATA_DOCS"
+_DEFAULT_CONFIG = Path("include", "pipelines.yaml")
+
+
+def config_path() -> Path:
+    """Return the path in FLOODMARK_CONFIG, else ``include/pipelines.yaml``.
+
+    The default is that of the clone from which this package is installed; for a wheel, that of the working directory.
+    """
+    chosen = os.environ.get(CONFIG_VARIABLE)
+    if chosen:
+        return Path(chosen).resolve()
+    of_clone = Path(floodmark.__file__).resolve().parents[2] / _DEFAULT_CONFIG
+    return of_clone if of_clone.is_file() else _DEFAULT_CONFIG.resolve()
+
+
+def data_docs_dir() -> Path:
+    """Return the path in FLOODMARK_DATA_DOCS, else a folder of the user's state."""
+    chosen = os.environ.get(DATA_DOCS_VARIABLE)
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(chosen).resolve() if chosen else Path(state) / "floodmark" / "data_docs"
