@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from documents.errors import acts
-from documents.situations import KINDS, list_verdicts
+from documents.kinds import KINDS
+from documents.situations import list_verdicts
 from documents.source_text import module_of, table, text_of
 from floodmark.core.errors import TableHeldError
 from floodmark.core.planning import PLANNED

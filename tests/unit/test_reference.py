@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from documents.situations import KINDS, list_verdicts
+from documents.kinds import KINDS
+from documents.situations import list_verdicts
 from documents.source_text import module_of, text_of
 from floodmark.core import alerts
 from floodmark.core.alerts import ALERT_KINDS, standing_of
