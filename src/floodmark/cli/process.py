@@ -8,14 +8,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.file_proxy import FileProxy
 
 from floodmark.app.metrics import AirflowMetrics
 from floodmark.app.pipeline import App, config_path
-from floodmark.cli.tables import print_line, wrap_words
+from floodmark.cli.tables import print_line
 from floodmark.config.loading import load_config
 from floodmark.core.errors import ConfigError, FloodmarkError
 from floodmark.sync.ports import LoggedProgress, Progress
@@ -25,7 +26,8 @@ EXIT_CONFIG = 2
 EXIT_TRY_AGAIN = 75
 out = Console(soft_wrap=False)
 """The console for results."""
-_err = Console(stderr=True, soft_wrap=True, highlight=False)
+err = Console(stderr=True, highlight=False, markup=False, emoji=False)
+"""The console for the log, the progress and errors."""
 
 PipelineName = Annotated[str, typer.Argument(help="Name of the pipeline in the configuration.")]
 ConfigFile = Annotated[
@@ -50,24 +52,19 @@ def explained() -> Iterator[None]:
     try:
         yield
     except FloodmarkError as error:
-        print_line(_err, f"floodmark: {error.in_full}")
+        print_line(err, f"floodmark: {error.in_full}")
         if isinstance(error, ConfigError):
             raise typer.Exit(EXIT_CONFIG) from None
         raise typer.Exit(EXIT_TRY_AGAIN if error.retryable else EXIT_FAILED) from None
 
 
-class _LogHandler(logging.StreamHandler[TextIO]):
-    """The log on standard error: one line for each message, wrapped between words on a terminal."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
-        return "\n".join(wrap_words(text, _err.width)) if self.stream.isatty() else text
-
-
 def log_plainly() -> None:
-    """Log only our own messages, to standard error. Airflow would write its warnings to standard output."""
+    """Log only our own messages, to standard error. Airflow would write its warnings to standard output.
+
+    On a terminal they are wrapped between words, and above the bars.
+    """
     os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "ERROR")
-    handler = _LogHandler(sys.stderr)
+    handler = logging.StreamHandler(FileProxy(err, sys.stderr) if sys.stderr.isatty() else sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     own = logging.getLogger("floodmark")
     own.addHandler(handler)

@@ -219,12 +219,6 @@ class ReadProgress:
         # More rows than expected: it is not known how many will come.
         return max(self.total_rows - self.rows, 0) or None
 
-    @property
-    def seconds_left(self) -> float | None:
-        """Return the time for the rows that are left; None where that is not known."""
-        rate, left = self.pace.rows_per_second, self.rows_left
-        return left / rate if rate and left and not self.is_done else None
-
     def __str__(self) -> str:
         share = "" if self.percent is None else f"{self.percent} %"
         pace = self.pace.describe(self.rows_left)

@@ -39,12 +39,12 @@ def test_rows_of_an_earlier_attempt_count_for_the_share_and_not_for_the_rate() -
 )
 def test_unknown_total_has_no_percent_and_no_time_left(kind: ReadKind, text: str) -> None:
     read = ReadProgress(LOAD.table, kind, 1_500, 10.0)
-    assert (str(read), read.percent, read.seconds_left) == (text, None, None)
+    assert (str(read), read.percent, read.rows_left) == (text, None, None)
 
 
 def test_more_rows_than_expected_are_99_percent_until_the_end() -> None:
     read = replace(LOAD, rows=60)
-    assert (read.percent, read.seconds_left) == (99, None)
+    assert (read.percent, read.rows_left) == (99, None)
     assert replace(read, staged_chunks=3).percent == 100
     assert replace(read, is_done=True).percent == 100
 
