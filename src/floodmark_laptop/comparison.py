@@ -17,6 +17,7 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from floodmark_laptop.processes import LaptopError
 from floodmark_laptop.stack import Stack
@@ -79,7 +80,7 @@ def print_comparison(stack: Stack, console: Console, pipeline: str = "shop") -> 
         rows = (each.status[f"{kind}_rows"] for kind in ("read", "inserted", "updated", "deleted"))
         lag = each.status["lag_seconds"]
         table.add_row(
-            each.table,
+            Text(each.table),
             *(f"{number:,}" for number in rows),
             str(each.status["windows"]),
             each.status["watermark"] or "-",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from floodmark_laptop.devices import Rows, SimulatedFleet
 from floodmark_laptop.main_job import run_window
@@ -53,7 +54,9 @@ def print_devices(stack: Stack, fleet: SimulatedFleet, console: Console) -> bool
         same = rows == target.get(device, {})
         equal &= same
         away, note = fleet.away.get(device, 0), fleet.notes.get(device, "")
-        table.add_row(device, f"{len(rows):,}", str(away), note, "equal" if same else "[red]DIFFERENT[/red]")
+        table.add_row(
+            Text(device), f"{len(rows):,}", str(away), Text(note), "equal" if same else "[red]DIFFERENT[/red]"
+        )
     console.print(table)
     return equal
 

@@ -1,13 +1,23 @@
-"""A program on a real pseudo-terminal of a size: what it writes, and its exit status."""
+"""Terminals: a real one for a program, with what it writes and its exit status, and a file that passes for one."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pty
 import subprocess
 import termios
 from collections.abc import Mapping, Sequence
+
+
+class FakeTerminal(io.StringIO):
+    """A file that is a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
 
 
 def run_on_terminal(

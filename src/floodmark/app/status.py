@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -117,15 +117,62 @@ def _names(tables: Sequence[str], status: PipelineStatus) -> str:
     return f"all {len(tables)} tables" if are_all else ", ".join(tables)
 
 
-def state_text(table: TableStatus) -> str:
-    """Return the state of a table, with the progress of a load."""
-    if table.load_percent is None:
-        return table.state
-    kind = table.state if table.state == "first_load" else f"{table.state}, loading"
-    return f"{kind} {table.load_percent} %, {table.load_rows:,} rows"
+@dataclass(frozen=True, slots=True)
+class TableTexts:
+    """A table in words. An unknown value is "-"; a text without content is empty."""
+
+    source: str
+    target: str
+    standing: str
+    verdict: str
+    state: str
+    """With the progress of a load."""
+    drift: str
+    lag: str
+    behind: str
+    """The transactions or messages of the source that were not read."""
+    headroom: str
+    """A time; where that is unknown, a number of transactions."""
+    read: str
+    changed: str
+    quarantined: str
+    watermark: str
+    watermark_at: str
+    change_tables: str
 
 
-def change_tables_text(table: TableStatus) -> str:
+def table_texts(table: TableStatus) -> TableTexts:
+    """Return a table in words."""
+    last = table.last_window
+    state = table.state
+    if table.load_percent is not None:
+        kind = state if state == "first_load" else f"{state}, loading"
+        state = f"{kind} {table.load_percent} %, {table.load_rows:,} rows"
+    behind, headroom = table.transactions_behind, table.headroom_transactions
+    return TableTexts(
+        source=table.source,
+        target=table.target,
+        standing=table.standing,
+        verdict=table.verdict,
+        state=state,
+        drift=f"{len(table.drift)} drift open" if table.drift else "",
+        lag=duration_text(table.lag_seconds),
+        behind=_number(behind, "tx") if table.unread_messages is None else _number(table.unread_messages, "msg"),
+        headroom=_number(headroom, "tx") if table.headroom_seconds is None else duration_text(table.headroom_seconds),
+        read=f"{last.read_rows:,}" if last else "-",
+        changed=changed_text(last.inserted_rows, last.updated_rows, last.deleted_rows) if last else "-",
+        quarantined=f"{last.quarantined_rows:,}" if last and last.quarantined_rows else "",
+        watermark=table.watermark or "-",
+        watermark_at=f"{table.watermark_at:%Y-%m-%d %H:%M:%S}" if table.watermark_at else "",
+        change_tables=_change_tables(table),
+    )
+
+
+def _number(value: int | None, unit: str) -> str:
+    return "-" if value is None else f"{value:,} {unit}"
+
+
+def _change_tables(table: TableStatus) -> str:
     """Return the sizes of a table's change tables, with names where there are two, as during a switch."""
     lines = []
     for each in table.change_tables:
@@ -133,26 +180,12 @@ def change_tables_text(table: TableStatus) -> str:
             lines.append(f"{each.instance}:")
         lines.append("-" if each.rows is None else f"{each.rows:,} rows")
         lines += [] if each.size_bytes is None else [format_bytes(each.size_bytes)]
-    return "\n".join(lines) or "-"
+    return " ".join(lines)
 
 
 def changed_text(inserted: int, updated: int, deleted: int) -> str:
     """Return how many rows a window changed, for a page."""
     return f"+{inserted:,} ~{updated:,} \N{MINUS SIGN}{deleted:,}"
-
-
-def behind_text(table: TableStatus) -> str:
-    """Return the transactions or messages of the source that were not read."""
-    if table.unread_messages is not None:
-        return f"{table.unread_messages:,} msg"
-    return "-" if table.transactions_behind is None else f"{table.transactions_behind:,} tx"
-
-
-def headroom_text(table: TableStatus) -> str:
-    """Return the headroom as a time; where that is unknown, as a number of transactions."""
-    if table.headroom_seconds is None and table.headroom_transactions is not None:
-        return f"{table.headroom_transactions:,} tx"
-    return duration_text(table.headroom_seconds)
 
 
 def duration_text(seconds: float | None) -> str:

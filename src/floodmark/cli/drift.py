@@ -13,7 +13,7 @@ from rich.console import Console
 from floodmark.app.operate import approve_switch, is_proposal, list_switches, reject_switch, run_switches
 from floodmark.app.upkeep import approve_drift, list_drift, release_table
 from floodmark.cli.process import AsJson, ConfigFile, PipelineName, Wide, explained, open_app, out
-from floodmark.cli.tables import Column, Grid, GridRow
+from floodmark.cli.tables import print_table
 from floodmark.core.drift.proposals import describe, describe_ddl, describe_effect
 from floodmark.sync.drift_watch import describe_shared_proposal, proposed_with
 
@@ -26,16 +26,8 @@ if TYPE_CHECKING:
 # Drift events as a table and as JSON.
 
 
-_COLUMNS = (
-    Column("event", 9, is_number=True),
-    Column("table", 8),
-    Column("what", 7),
-    Column("held in", 6),
-    Column("decided", 4),
-    Column("found (UTC)", 3),
-    Column("policy", 2),
-    Column("source", 1),
-)
+_COLUMNS = ("event", "table", "what", "held in", "decided", "found (UTC)", "policy", "source")
+_OPTIONAL = ("source", "policy", "found (UTC)", "decided")
 
 
 def print_drift(console: Console, events: Sequence[DriftEvent], *, wide: bool) -> None:
@@ -55,8 +47,8 @@ def print_drift(console: Console, events: Sequence[DriftEvent], *, wide: bool) -
             policies,
             event.source,
         )
-        rows.append(GridRow(cells, "red" if event.held else ""))
-    Grid("schema drift", _COLUMNS, rows).print(console, wide=wide)
+        rows.append(("red" if event.held else "", cells))
+    print_table(console, "schema drift", _COLUMNS, rows, numbers=("event",), optional=_OPTIONAL, wide=wide)
 
 
 def drift_details(events: Sequence[DriftEvent], words_of: Callable[[DriftEvent], DriftWords]) -> str:

@@ -13,7 +13,7 @@ import typer
 from floodmark.app.configure import import_state, read_state_table
 from floodmark.app.status import json_text
 from floodmark.cli.process import EXIT_FAILED, AsJson, ConfigFile, PipelineName, Wide, explained, open_app, out
-from floodmark.cli.tables import Column, Grid, GridRow, print_line
+from floodmark.cli.tables import print_line, print_table
 from floodmark.core.errors import ConfigError
 from floodmark.core.imported import TableImport, parse_airbyte_state, parse_debezium_offsets, parse_ssis_state
 
@@ -23,7 +23,7 @@ Tables = Annotated[
     typer.Option("--table", help="Only this table, schema.table of the source (default: all). May be repeated."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check, and show what would be set.")]
-_COLUMNS = (Column("table", 5), Column("", 4), Column("position", 3), Column("verdict", 2), Column("target", 1))
+_COLUMNS = ("table", "", "position", "verdict", "target")
 
 
 def import_ssis_state(  # noqa: PLR0917  (typer gives them by name)
@@ -110,7 +110,8 @@ def _show(found: Sequence[TableImport], *, dry_run: bool, as_json: bool, wide: b
     else:
         done = "would be set" if dry_run else "set"
         rows = [
-            GridRow(
+            (
+                "red" if each.refusal else "",
                 (
                     str(each.source),
                     "refused" if each.refusal else done,
@@ -118,11 +119,10 @@ def _show(found: Sequence[TableImport], *, dry_run: bool, as_json: bool, wide: b
                     each.verdict or "-",
                     str(each.target),
                 ),
-                "red" if each.refusal else "",
             )
             for each in found
         ]
-        Grid("import", _COLUMNS, rows).print(out, wide=wide)
+        print_table(out, "import", _COLUMNS, rows, wide=wide)
         for each in found:
             if each.refusal:
                 print_line(out, f"{each.source}: {each.refusal} {each.hint}".rstrip())

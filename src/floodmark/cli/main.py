@@ -31,7 +31,7 @@ from floodmark.cli.process import (
     open_app,
     out,
 )
-from floodmark.cli.tables import Column, Grid, GridRow, alerts_json, print_alerts, print_line
+from floodmark.cli.tables import alerts_json, print_alerts, print_line, print_table
 from floodmark.config.loading import dump_config, load_config
 from floodmark.core.errors import ConfigError
 from floodmark.core.snapshot import SurveyedTable
@@ -40,9 +40,6 @@ from floodmark.spark.launch.target import DEFAULT_MASTER, SparkTarget
 
 # --------------------------------------------------------------------------------------------------------------------
 # ``floodmark init``: the first configuration, from the tables of a source.
-
-
-_COLUMNS = (Column("table", 3), Column("rows", 2, is_number=True), Column("primary key", 1), Column("captured", 2))
 
 
 def init(
@@ -83,18 +80,18 @@ def init(
 
 def _print_tables(database: str, tables: list[SurveyedTable]) -> None:
     rows = [
-        GridRow(
+        (
+            "" if each.key else "yellow",
             (
                 str(each.name),
                 "-" if each.rows is None else f"{each.rows:,}",
                 ", ".join(each.key) or "none",
                 "yes" if each.has_cdc else "no",
             ),
-            "" if each.key else "yellow",
         )
         for each in tables
     ]
-    Grid(f"database {database}", _COLUMNS, rows).print(out)
+    print_table(out, f"database {database}", ("table", "rows", "primary key", "captured"), rows, numbers=("rows",))
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -10,18 +10,12 @@ import typer
 from floodmark.app.operate import discard_rows, release_rows
 from floodmark.app.status import json_text
 from floodmark.cli.process import AsJson, ConfigFile, PipelineName, Wide, explained, open_app, out
-from floodmark.cli.tables import Column, Grid, GridRow, print_line
+from floodmark.cli.tables import print_line, print_table
 from floodmark.core.recovery import Release
 
 quarantine_app = typer.Typer(no_args_is_help=True, help="Rows that broke a rule.")
 Table = Annotated[str, typer.Argument(help="schema.table at the source.")]
-_COLUMNS = (
-    Column("table", 5),
-    Column("rule", 4),
-    Column("rows", 3, is_number=True),
-    Column("last (UTC)", 2),
-    Column("pipeline", 1),
-)
+_COLUMNS = ("table", "rule", "rows", "last (UTC)", "pipeline")
 
 
 @quarantine_app.command("list")
@@ -45,10 +39,9 @@ def list_rules(
         print_line(out, "There is no row in quarantine.")
         return
     rows = [
-        GridRow((each.table, each.rule, f"{each.rows:,}", f"{each.last_at:%Y-%m-%d %H:%M}", name))
-        for name, each in found
+        ("", (each.table, each.rule, f"{each.rows:,}", f"{each.last_at:%Y-%m-%d %H:%M}", name)) for name, each in found
     ]
-    Grid("quarantine", _COLUMNS, rows).print(out, wide=wide)
+    print_table(out, "quarantine", _COLUMNS, rows, numbers=("rows",), wide=wide)
 
 
 @quarantine_app.command("release")

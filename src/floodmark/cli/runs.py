@@ -52,7 +52,7 @@ def run(pipeline: PipelineName, config: ConfigFile = None) -> None:
         path = (config or config_path()).resolve()
         reason = run_pipeline(open_app(path).pipeline(pipeline), _start_load(path), _show)
     if reason:
-        out.print(f"Nothing to read: {reason}", highlight=False)
+        print_line(out, f"Nothing to read: {reason}")
 
 
 def replay(  # noqa: PLR0917  (typer gives them by name)
@@ -78,14 +78,14 @@ def replay(  # noqa: PLR0917  (typer gives them by name)
         else:
             raise ConfigError("replay", "give --from-lsn and --to-lsn, or --from-time and --to-time.")
         if isinstance(interval, NoInterval):
-            out.print(f"Nothing to replay: {interval.reason}", highlight=False)
+            print_line(out, f"Nothing to replay: {interval.reason}")
             return
         if dry_run:
             print_replay(out, found.count(interval))
             return
         window = found.open(interval)
         if window.window_id is None:
-            out.print(f"Nothing to replay: {window.reason}", highlight=False)
+            print_line(out, f"Nothing to replay: {window.reason}")
         else:
             _show(finish_window(opened, window, _start_load(path)))
         end_failed_replays(opened, found, interval)

@@ -1,27 +1,20 @@
-"""The tables that commands print: made of whole words, and only of the columns that fit."""
+"""The tables and texts that commands print. Names and texts are never markup."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+import textwrap
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
-from floodmark.app.status import (
-    behind_text,
-    change_tables_text,
-    duration_text,
-    headroom_text,
-    remarks,
-    state_text,
-    title,
-)
+from floodmark.app.status import remarks, table_texts, title
 from floodmark.core.plan import AdvanceResult
-from floodmark.core.status import PipelineStatus, TableStatus
+from floodmark.core.status import PipelineStatus
 from floodmark.sync.replay import ReplayCount
 
 if TYPE_CHECKING:
@@ -30,101 +23,62 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Tables of the command line: no word and no name is ever broken, and what does not fit is left out by whole columns.
-#
-# On a terminal, columns are left out until a row fits, the least important first, and a line below says which.
-# Elsewhere (a pipe, a file) every column is there, and each row is one line however long.
+# Tables and lines. On a terminal they have its width; elsewhere (a pipe, a file) each row is one line however long.
 
 
-_GAP = 2
+_ENDLESS = 100_000
+"""A width that no row has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column. Of two, the one with the smaller ``keep`` is left out first."""
+def print_table(
+    console: Console,
+    title: str,
+    headings: Sequence[str],
+    rows: Sequence[tuple[str, Sequence[str]]],
+    *,
+    numbers: Collection[str] = (),
+    optional: Sequence[str] = (),
+    wide: bool = False,
+) -> None:
+    """Print a table.
 
-    heading: str
-    keep: int
-    is_number: bool = False
+    rows: the style and the cells of each. numbers: the headings of columns of numbers, which are never divided.
+    optional: the headings of columns that are left out until a row fits the terminal, the first one first. wide: with
+    all columns and each row on one line, also where it becomes longer than the terminal.
+    """
+    room = console.width if console.file.isatty() and not wide else _ENDLESS
+    endless = console.options.update(max_width=_ENDLESS)
+    for count in range(len(optional) + 1):
+        left_out = optional[:count]
+        table = _table([heading for heading in headings if heading not in left_out], numbers)
+        for style, cells in rows:
+            shown = (Text(cell) for heading, cell in zip(headings, cells, strict=True) if heading not in left_out)
+            table.add_row(*shown, style=style)
+        width = console.measure(table, options=endless).maximum
+        if width <= room:
+            table.width = width
+            break
+    if title:
+        print_line(console, title, "bold")
+    console.print(table, crop=False)
+    if left_out:
+        print_line(console, f"Not shown: {', '.join(left_out)}. --wide and --json show all.", "dim")
 
 
-@dataclass(frozen=True, slots=True)
-class GridRow:
-    """The cells of a row, one line each, and the style of all."""
-
-    cells: Sequence[str]
-    style: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """A table with a title."""
-
-    title: str
-    columns: Sequence[Column]
-    rows: Sequence[GridRow] = field(default_factory=tuple)
-
-    def print(self, console: Console, *, wide: bool = False) -> None:
-        """Print the table. ``wide``: with all columns, also where lines become longer than the terminal."""
-        kept = list(range(len(self.columns)))
-        if console.is_terminal and not wide:
-            kept = self._fitting(console.width)
-        if self.title:
-            print_line(console, self.title, "bold")
-        self._print_row(console, [column.heading for column in self.columns], kept, "bold")
-        if console.is_terminal:
-            console.print(Text("─" * self._width(kept), style="dim"), soft_wrap=True)
-        for row in self.rows:
-            self._print_row(console, row.cells, kept, row.style)
-        left_out = [column.heading for place, column in enumerate(self.columns) if place not in kept]
-        if left_out:
-            print_line(console, f"Not shown: {', '.join(left_out)}. --wide and --json show all.", "dim")
-
-    def _print_row(self, console: Console, cells: Sequence[str], kept: Sequence[int], style: str) -> None:
-        padded = []
-        for place in kept:
-            blanks = " " * (self._cell_width(place) - cell_len(cells[place]))
-            padded.append(blanks + cells[place] if self.columns[place].is_number else cells[place] + blanks)
-        console.print(Text((" " * _GAP).join(padded).rstrip(), style=style), soft_wrap=True)
-
-    def _fitting(self, width: int) -> list[int]:
-        kept = list(range(len(self.columns)))
-        while len(kept) > 1 and self._width(kept) > width:
-            kept.remove(min(kept, key=lambda place: self.columns[place].keep))
-        return kept
-
-    def _width(self, kept: Sequence[int]) -> int:
-        return sum(map(self._cell_width, kept)) + _GAP * (len(kept) - 1)
-
-    def _cell_width(self, place: int) -> int:
-        return max(map(cell_len, (self.columns[place].heading, *(row.cells[place] for row in self.rows))))
+def _table(headings: Sequence[str], numbers: Collection[str]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for heading in headings:
+        is_number = heading in numbers
+        table.add_column(Text(heading), justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+    return table
 
 
 def print_line(console: Console, text: str, style: str = "", indent: str = "") -> None:
     """Print a text: wrapped between words on a terminal, as one line elsewhere. A longer word stays whole."""
-    if not console.is_terminal:
-        console.print(Text(indent + text), soft_wrap=True)
-        return
-    for line in wrap_words(text, console.width - len(indent)):
-        console.print(Text(indent + line, style=style), soft_wrap=True)
-
-
-def wrap_words(text: str, width: int) -> list[str]:
-    """Return the lines of a text, none longer than a width unless it is one word. A line that fits stays as it is."""
-    lines: list[str] = []
-    for paragraph in text.splitlines():
-        if cell_len(paragraph) <= width:
-            lines.append(paragraph)
-            continue
-        line = ""
-        for word in paragraph.split(" "):
-            if line and cell_len(f"{line} {word}") > width:
-                lines.append(line)
-                line = word
-            else:
-                line = f"{line} {word}" if line else word
-        lines.append(line)
-    return lines
+    for line in text.splitlines():
+        width = console.width - len(indent) if console.file.isatty() else _ENDLESS
+        for part in textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]:
+            console.print(Text(indent + part, style=style), soft_wrap=True)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -133,20 +87,16 @@ def wrap_words(text: str, width: int) -> list[str]:
 
 def print_verification(console: Console, results: Sequence[TableVerification], *, wide: bool) -> None:
     """Print one row per verified table, the recorded differing keys, and a possible cause."""
-    columns = (
-        Column("source", 6),
-        Column("", 5),
-        Column("rows in source", 3, is_number=True),
-        Column("live rows in target", 2, is_number=True),
-        Column("differing keys", 4, is_number=True),
-        Column("target", 1),
-    )
+    numbers = ("rows in source", "live rows in target", "differing keys")
     rows = []
     for each in results:
-        numbers = (f"{number:,}" for number in (each.source_rows, each.target_rows, each.different_keys))
-        cells = (str(each.source), "equal" if each.equal else "DIFFERENT", *numbers, str(each.target))
-        rows.append(GridRow(cells, "" if each.equal else "red"))
-    Grid("source and warehouse, row by row", columns, rows).print(console, wide=wide)
+        counts = (f"{number:,}" for number in (each.source_rows, each.target_rows, each.different_keys))
+        style, outcome = ("", "equal") if each.equal else ("red", "DIFFERENT")
+        rows.append((style, (str(each.source), outcome, *counts, str(each.target))))
+    headings = ("source", "", *numbers, "target")
+    optional = ("target", "live rows in target", "rows in source")
+    title = "source and warehouse, row by row"
+    print_table(console, title, headings, rows, numbers=numbers, optional=optional, wide=wide)
     for line in verification_remarks(results):
         print_line(console, line)
 
@@ -179,37 +129,21 @@ def verification_json(results: Sequence[TableVerification]) -> str:
 
 def print_replay(console: Console, counts: Sequence[ReplayCount]) -> None:
     """Print the change rows that a replay would read, per table."""
-    columns = (Column("table", 3), Column("change rows", 2, is_number=True), Column("interval", 1))
-    rows = [GridRow((str(each.table), f"{each.rows:,}", str(each.interval))) for each in counts]
-    Grid("a replay would read", columns, rows).print(console)
+    rows = [("", (str(each.table), f"{each.rows:,}", str(each.interval))) for each in counts]
+    headings = ("table", "change rows", "interval")
+    print_table(console, "a replay would read", headings, rows, numbers={"change rows"})
 
 
 def print_run(console: Console, result: AdvanceResult) -> None:
     """Print the row counts of a window, per table."""
-    columns = (
-        Column("table", 9),
-        Column("read", 8, is_number=True),
-        Column("inserted", 7, is_number=True),
-        Column("updated", 6, is_number=True),
-        Column("deleted", 5, is_number=True),
-        Column("unchanged", 2, is_number=True),
-        Column("quarantined", 4, is_number=True),
-        Column("kind", 3),
-    )
+    numbers = ("read", "inserted", "updated", "deleted", "unchanged", "quarantined")
     rows = []
     for each in result.tables:
-        counts = each.counts
-        numbers = (
-            counts.read_rows,
-            counts.inserted_rows,
-            counts.updated_rows,
-            counts.deleted_rows,
-            counts.unchanged_rows,
-            counts.quarantined_rows,
-        )
-        kind = each.kind.value.replace("_", " ")
-        rows.append(GridRow((str(each.target), *(f"{number:,}" for number in numbers), kind)))
-    Grid(f"window {result.window_id} of {result.pipeline}, up to {result.to_lsn}", columns, rows).print(console)
+        counts = (f"{getattr(each.counts, f'{name}_rows'):,}" for name in numbers)
+        rows.append(("", (str(each.target), *counts, each.kind.value.replace("_", " "))))
+    title = f"window {result.window_id} of {result.pipeline}, up to {result.to_lsn}"
+    optional = ("unchanged", "kind", "quarantined", "deleted", "updated")
+    print_table(console, title, ("table", *numbers, "kind"), rows, numbers=numbers, optional=optional)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -217,57 +151,58 @@ def print_run(console: Console, result: AdvanceResult) -> None:
 
 
 _STYLES = {"fine": "", "attention": "yellow", "incident": "red"}
-_COLUMNS = (
-    Column("table", 12),
-    Column("verdict", 11),
-    Column("state", 6),
-    Column("lag", 10, is_number=True),
-    Column("headroom", 7, is_number=True),
-    Column("behind", 2, is_number=True),
-    Column("read", 8, is_number=True),
-    Column("+ins ~upd -del", 9),
-    Column("watermark at", 5),
-    Column("target", 3),
-    Column("watermark", 1),
+_COLUMNS = {
+    "table": "source",
+    "verdict": "verdict",
+    "drift": "drift",
+    "state": "state",
+    "lag": "lag",
+    "headroom": "headroom",
+    "behind": "behind",
+    "read": "read",
+    "+ins ~upd -del": "changed",
+    "quarantined": "quarantined",
+    "watermark at": "watermark_at",
+    "target": "target",
+    "watermark": "watermark",
+    "change table": "change_tables",
+}
+"""The field of ``TableTexts`` for each heading."""
+_ONLY_FILLED = ("drift", "quarantined", "change table")
+"""The columns that are shown only where they have something to show."""
+_OPTIONAL = (
+    "change table",
+    "watermark",
+    "behind",
+    "target",
+    "watermark at",
+    "state",
+    "headroom",
+    "read",
+    "+ins ~upd -del",
+    "lag",
 )
-_QUARANTINED = Column("quarantined", 11, is_number=True)
-_CHANGE_TABLE = Column("change table", 0)
 
 
 def print_status(console: Console, status: PipelineStatus, *, wide: bool) -> None:
     """Print a pipeline. ``wide``: with all columns."""
-    columns, rows = list(_COLUMNS), [_cells(each) for each in status.tables]
-    # Columns that are added only where there is something to show.
-    if any(each.last_window and each.last_window.quarantined_rows for each in status.tables):
-        columns.append(_QUARANTINED)
-        for row, each in zip(rows, status.tables, strict=True):
-            row.append(f"{each.last_window.quarantined_rows:,}" if each.last_window else "-")
-    if any(each.change_tables for each in status.tables):
-        columns.append(_CHANGE_TABLE)
-        for row, each in zip(rows, status.tables, strict=True):
-            row.append(change_tables_text(each).replace("\n", " "))
-    styled = [GridRow(row, _STYLES[each.standing]) for row, each in zip(rows, status.tables, strict=True)]
-    Grid(title(status), columns, styled).print(console, wide=wide)
+    found = [table_texts(each) for each in status.tables]
+    columns = {
+        heading: field
+        for heading, field in _COLUMNS.items()
+        if heading not in _ONLY_FILLED or any(getattr(each, field) for each in found)
+    }
+    rows = [(_STYLES[each.standing], [_cell(getattr(each, field)) for field in columns.values()]) for each in found]
+    optional = [heading for heading in _OPTIONAL if heading in columns]
+    numbers = ("lag", "headroom", "behind", "read", "+ins ~upd -del", "quarantined")
+    print_table(console, title(status), list(columns), rows, numbers=numbers, optional=optional, wide=wide)
     for remark in remarks(status):
         print_line(console, remark)
 
 
-def _cells(table: TableStatus) -> list[str]:
-    last = table.last_window
-    drift = f", {len(table.drift)} drift open" if table.drift else ""
-    return [
-        table.source,
-        table.verdict + drift,
-        state_text(table),
-        duration_text(table.lag_seconds),
-        headroom_text(table),
-        behind_text(table),
-        f"{last.read_rows:,}" if last else "-",
-        f"+{last.inserted_rows:,} ~{last.updated_rows:,} -{last.deleted_rows:,}" if last else "-",
-        f"{table.watermark_at:%Y-%m-%d %H:%M:%S}" if table.watermark_at else "-",
-        table.target,
-        table.watermark or "-",
-    ]
+def _cell(text: str) -> str:
+    """Return a text without the sign that a pipe may not be able to encode."""
+    return text.replace("\N{MINUS SIGN}", "-") or "-"
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from floodmark.app.status import headroom_text, remarks
+from floodmark.app.status import remarks, table_texts
 from floodmark.core.status import PipelineStatus, TableStatus
 from floodmark.core.upkeep import HOLD_MINUTES
 
@@ -17,15 +17,15 @@ def remarks_on(*tables: TableStatus) -> list[str]:
 
 
 def test_headroom_of_a_cleanup_that_is_held_has_no_end() -> None:
-    assert headroom_text(replace(ORDERS, headroom_seconds=HOLD_MINUTES * 60 - 258_900.0)) == "no end"
-    assert headroom_text(ORDERS) == "2d 23:55:00"
+    assert table_texts(replace(ORDERS, headroom_seconds=HOLD_MINUTES * 60 - 258_900.0)).headroom == "no end"
+    assert table_texts(ORDERS).headroom == "2d 23:55:00"
 
 
 def test_headroom_that_has_no_time_is_a_number_of_transactions() -> None:
     tracked = replace(ORDERS, headroom_seconds=None, headroom_transactions=12_345)
-    assert headroom_text(tracked) == "12,345 tx"
-    assert headroom_text(replace(tracked, headroom_seconds=258_900.0)) == "2d 23:55:00"
-    assert headroom_text(replace(ORDERS, headroom_seconds=None)) == "-"
+    assert table_texts(tracked).headroom == "12,345 tx"
+    assert table_texts(replace(tracked, headroom_seconds=258_900.0)).headroom == "2d 23:55:00"
+    assert table_texts(replace(ORDERS, headroom_seconds=None)).headroom == "-"
 
 
 def test_what_is_said_of_several_tables_is_said_once() -> None:

@@ -12,13 +12,11 @@ from rich.console import Console
 
 from floodmark.cli.runs import print_findings
 from floodmark.cli.tables import (
-    Column,
-    Grid,
-    GridRow,
     print_alerts,
     print_line,
     print_run,
     print_status,
+    print_table,
     print_verification,
     verification_remarks,
 )
@@ -29,6 +27,7 @@ from floodmark.core.position import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.status import LastWindow, PipelineStatus, RowDifference, TableStatus, TableVerification
 from floodmark.sync.alerts import OpenAlert
+from pseudo_terminal import FakeTerminal
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 ORDERS = TableStatus(
@@ -50,8 +49,8 @@ Print = Callable[[Console], None]
 
 def shown(show: Print, width: int | None = 80) -> str:
     """Return what is printed on a terminal of that width, without colours; None: into a pipe."""
-    out = StringIO()
-    show(Console(file=out, width=width, force_terminal=width is not None, no_color=True, color_system=None))
+    out = StringIO() if width is None else FakeTerminal()
+    show(Console(file=out, width=width, no_color=True, color_system=None))
     return out.getvalue()
 
 
@@ -66,18 +65,26 @@ def test_status_fits_the_terminal_and_breaks_no_name(width: int) -> None:
     assert {"dbo.Orders", "sales.CustomersOfTheNorthernHemisphereAndOthers", "ready", "0:04:07"} <= set(text.split())
 
 
+def test_name_without_room_continues_on_the_next_line() -> None:
+    text = shown(status(ORDERS, LONG), 40)
+    assert max(map(len, text.splitlines())) <= 40
+    assert "ready" in text.split()
+    names = "".join(line[: line.find(" ")] if " " in line else line for line in text.splitlines())
+    assert "dbo.Orderssales.CustomersOfTheNorthernHemisphereAndOthers" in names
+
+
 def test_columns_that_do_not_fit_are_named() -> None:
     text = shown(status(LONG), 80)
     table, note = " ".join(text.split()).split("Not shown: ")
     missing = note.split(". ")[0].split(", ")
-    assert {"target", "watermark at"} <= set(missing)
-    assert not {"target", "read", "behind"} & set(table.split())
+    assert missing[:3] == ["watermark", "behind", "target"]
+    assert not {*missing} & set(table.split())
 
 
 def test_rows_in_quarantine_are_shown_where_there_are_any() -> None:
     odd = replace(LONG, last_window=LastWindow(7, 5, 3, 0, 0, 21))
     assert "quarantined" not in shown(status(LONG), 200)
-    assert {"quarantined", "21"} <= set(shown(status(odd), 80).split())
+    assert {"quarantined", "21"} <= set(shown(status(odd), 120).split())
 
 
 @pytest.mark.parametrize("width", [80, None])
@@ -103,16 +110,29 @@ def test_pipe_gets_neither_rules_nor_colours() -> None:
 
 
 def test_colours_respect_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
-    out = StringIO()
+    out = FakeTerminal()
     monkeypatch.setenv("NO_COLOR", "1")
-    grid = Grid("", (Column("a", 1),), (GridRow(("b",), "red"),))
-    grid.print(Console(file=out, force_terminal=True, width=80))
+    print_table(Console(file=out, force_terminal=True, width=80), "", ("a",), [("red", ("b",))])
     assert "\x1b[31m" not in out.getvalue()
 
 
-def test_markup_of_the_terminal_is_only_text() -> None:
-    grid = Grid("[bold]", (Column("[a]", 1),), (GridRow(("[red]x[/red]",)),))
-    assert {"[bold]", "[a]", "[red]x[/red]"} <= set(shown(grid.print).split())
+@pytest.mark.parametrize("width", [80, None])
+def test_brackets_and_colons_in_names_are_no_markup(width: int | None) -> None:
+    def show(console: Console) -> None:
+        print_table(console, "[bold] :car:", ("[a]",), [("", ("[red]x[/red]",)), ("", ("[dbo].[x]",))])
+        print_line(console, "[y] :bug:")
+
+    assert shown(show, width).split() == ["[bold]", ":car:", "[a]", "[red]x[/red]", "[dbo].[x]", "[y]", ":bug:"]
+    named = replace(ORDERS, source="[x]", cause="[y]", reason="[z]")
+    assert "[x]" in shown(status(named), width).split()
+    assert "[x]: [z]: [y]" in shown(status(named), width)
+
+
+def test_file_gets_one_line_a_row_also_where_colours_are_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = StringIO()
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    print_table(Console(file=out, width=40), "", ("a", "b"), [("", ("word " * 20, "x" * 50))])
+    assert len(out.getvalue().splitlines()) == 2
 
 
 def test_text_is_wrapped_between_words_only() -> None:

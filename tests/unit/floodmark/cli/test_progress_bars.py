@@ -19,6 +19,7 @@ from floodmark.cli.progress import DrawnProgress, drawn_progress
 from floodmark.core.errors import OperatorError
 from floodmark.core.progress import ReadKind, ReadProgress, StepProgress
 from floodmark.core.schema import TableName
+from pseudo_terminal import FakeTerminal
 
 DETAIL = ReadProgress(
     TableName("SalesLT", "SalesOrderDetail"), ReadKind.FIRST_LOAD, 1_234_567, 100.0, total_rows=2_700_000
@@ -41,15 +42,6 @@ with drawn_progress(console) as progress:
     signal.pause()
 """
 """A program that gets SIGTERM while it draws."""
-
-
-class FakeTerminal(io.StringIO):
-    """A file that is a terminal."""
-
-    encoding = "utf-8"
-
-    def isatty(self) -> bool:
-        return True
 
 
 class FakeClock:

@@ -105,8 +105,8 @@ def test_rows_show_the_worst_table_first() -> None:
     expired = replace(LINES, standing="incident", verdict="capture_stopped", drift=("a", "b"))
     rows = rows_of((ORDERS, expired), "")
     assert [(row.source, row.verdict, row.drift) for row in rows] == [
-        ("dbo.Lines", "capture stopped", "2 drift open"),
-        ("dbo.Orders", "never run", ""),
+        ("dbo.Lines", "capture_stopped", "2 drift open"),
+        ("dbo.Orders", "never_run", ""),
     ]
     assert [row.quarantined for row in rows] == ["", "2"]
     assert [row.source for row in rows_of((ORDERS, expired), "LINES")] == ["dbo.Lines"]
