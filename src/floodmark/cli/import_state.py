@@ -122,7 +122,7 @@ def _show(found: Sequence[TableImport], *, dry_run: bool, as_json: bool, wide: b
             )
             for each in found
         ]
-        print_table(out, "import", _COLUMNS, rows, wide=wide)
+        print_table(out, "import", _COLUMNS, rows, optional=("target", "verdict", "position"), wide=wide)
         for each in found:
             if each.refusal:
                 print_line(out, f"{each.source}: {each.refusal} {each.hint}".rstrip())

@@ -53,14 +53,14 @@ class DrawnProgress(Progress):
         super().stop()
 
     def report(self, read: ReadProgress) -> None:
+        of = f" of ~{read.total_rows:,}" if read.rows_left else ""
+        numbers = f"{read.rows:,}{of} rows{read.pace.describe(read.rows_left)}"
+        total = None if read.percent is None else 100
         with self._reporting:
             if read.table not in self._reads:
-                self._reads[read.table] = self.add_task(str(read.table), total=None, numbers="")
+                self._reads[read.table] = self.add_task(str(read.table), total=None, numbers=numbers)
             task = self._reads[read.table]
             self._tasks[task].start_time = self.get_time() - read.seconds
-            total = None if read.percent is None else 100
-            of = f" of ~{read.total_rows:,}" if read.rows_left else ""
-            numbers = f"{read.rows:,}{of} rows{read.pace.describe(read.rows_left)}"
             self.update(task, total=total, completed=read.percent, numbers=numbers)
 
     def report_step(self, step: StepProgress) -> None:

@@ -41,7 +41,7 @@ def list_rules(
     rows = [
         ("", (each.table, each.rule, f"{each.rows:,}", f"{each.last_at:%Y-%m-%d %H:%M}", name)) for name, each in found
     ]
-    print_table(out, "quarantine", _COLUMNS, rows, numbers=("rows",), wide=wide)
+    print_table(out, "quarantine", _COLUMNS, rows, numbers=("rows",), optional=("pipeline", "last (UTC)"), wide=wide)
 
 
 @quarantine_app.command("release")
