@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from benchmarks.emulator import source_connection
 from benchmarks.measuring import Report, create_database
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan
@@ -20,7 +22,6 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import TableSettings
 from floodmark.core.snapshot import SourceSnapshot
 from floodmark.sources.cdc import reader
-from floodmark.sources.cdc.reader import CdcReader
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver import driver
 from floodmark.sources.sqlserver.driver import SqlServerConnection
@@ -88,17 +89,10 @@ def ask_window(source: SqlServerConnection, names: Sequence[TableName], after: L
     """Return the count of a run with a window, and the changes that were read."""
     with counted() as asked:
         plan = _plan(after, SqlServerSource(source).read_snapshot(names))
-        planned = reader.plan_parts(plan, CORES, source)
-        read = sum(
-            _read(plan, table, planned[table.source].intervals, source) for table in plan.tables if not table.quiet
-        )
+        tasks = reader.plan_reads(plan, CORES, source).tasks
+        read = sum(found.num_rows for task in tasks for _, found in task.read() if isinstance(found, pa.RecordBatch))
         SqlServerSource(source).read_snapshot(names, None, [plan.to_lsn])
     return asked, read
-
-
-def _read(plan: WindowPlan, table: TablePlan, intervals: Sequence[Interval], source: SqlServerConnection) -> int:
-    reader = CdcReader(table, source, plan.end)
-    return sum(batch.num_rows for interval in intervals for batch in reader.read(interval))
 
 
 def prepare(stack: Stack, database: str, tables: int) -> list[TableName]:

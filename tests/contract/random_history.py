@@ -49,6 +49,7 @@ from floodmark.sync.repair import LoadPlanner, find_stopped
 from floodmark.sync.replay import Replay
 from floodmark.sync.upkeep import keep_retention
 from lsns import lsn, number_of
+from tables_in_turn import stage_in_turn
 
 CHECK_FAILED = "a check of the history fails"
 RULE = '"Amount" < 1000000'
@@ -164,13 +165,12 @@ class HistoryStager:
             parts.append(sink.write(chunk.number, iter([batch] if rows else [])))
         return parts
 
-    def stage_cut(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> None:
-        return None
+    def stage_changes(
+        self, plan: WindowPlan, sinks: Mapping[int, StagingSink]
+    ) -> Mapping[int, StagedRows | FloodmarkError]:
+        return stage_in_turn(plan, sinks, lambda index, sink: self._stage_table(plan, index, sink))
 
-    def stage_small(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> Mapping[int, StagedRows]:
-        return {}
-
-    def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
+    def _stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
         table, planned = self._table(plan, index), plan.tables[index]
         assert planned.interval is not None
         read_rows, rows = net_changes(table, planned.interval, planned.settings.net)

@@ -17,6 +17,7 @@ from floodmark.core.settings import NetSource, PipelineSettings, TableSettings
 from floodmark.core.snapshot import MemberMark, SourceSnapshot, TableSnapshot
 from floodmark.sync.ports import StagedPart, StagedRows, StagingSink
 from lsns import lsn, number_of
+from tables_in_turn import stage_in_turn
 
 NOON = datetime(2026, 5, 1, 12)
 START = 5
@@ -147,11 +148,10 @@ class SmallStager:
             and self.kept(key, plan.tables[index].where)
         ]
 
-    def stage_cut(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> None:
-        return None
-
-    def stage_small(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> Mapping[int, StagedRows]:
-        return {}
+    def stage_changes(
+        self, plan: WindowPlan, sinks: Mapping[int, StagingSink]
+    ) -> Mapping[int, StagedRows | FloodmarkError]:
+        return stage_in_turn(plan, sinks, lambda index, sink: self.stage_table(plan, index, sink))
 
     def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink | None = None) -> StagedRows:
         read_rows, rows = self.read_changes(plan, index)

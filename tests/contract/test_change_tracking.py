@@ -252,7 +252,7 @@ class _StagerThatMeetsWrites(InProcessStager):
     """Rows come to dbo.Orders when its chunks have been read, and before the load asks how far the source is."""
 
     def __init__(self, rig: TrackingRig) -> None:
-        super().__init__(rig.open_reader(), rig.open_cut)
+        super().__init__(rig.open_reader(), rig.plan_reads)
         self._rig = rig
 
     def stage_chunks(

@@ -15,7 +15,6 @@ from floodmark.core.schema import TableName
 from floodmark.core.snapshot import Verdict
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sources.event_stream.reader import EventPassReader
 from floodmark.sync.repair import LoadPlanner
 from shared_pass_stager import SharedPassStager
 from stream_rig import COLUMNS, ORDERS, PIPELINE, StreamRig, stream_rig
@@ -29,9 +28,7 @@ def rig(emulator: Emulator, database: WarehouseConnection, tmp_path: Path) -> It
         others = replace(made.settings.tables[0], source=OTHERS, target=TableName("shop", "others"))
         made.settings = replace(made.settings, tables=(*made.settings.tables, others))
         stream = made.connection.open_stream()
-        made.stager = SharedPassStager(
-            made.open_reader(), open_shared=lambda tables: EventPassReader(tables, made.at.database, stream)
-        )
+        made.stager = SharedPassStager(made.open_reader(), made.at.database, stream)
         made.partitions = 1
         yield made
 

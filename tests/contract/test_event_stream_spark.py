@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,9 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import SOURCE_VARIABLE, TableSettings
 from floodmark.core.snapshot import Verdict
 from floodmark.postgres.session import WarehouseConnection
-from floodmark.sources.event_stream.reader import open_event_pass, open_event_reader, plan_event_parts
-from floodmark.spark import shared_pass, stager
+from floodmark.sources.event_stream import reader
+from floodmark.sources.event_stream.reader import open_event_reader, plan_event_reads
+from floodmark.spark import stager
 from floodmark.spark.engine import Engine
 from floodmark.spark.stager import SparkStager
 from spark_engine import classic_engine
@@ -45,7 +45,7 @@ def rig(
         lines = TableSettings(LINES, TableName("shop", "lines"))
         made.settings = replace(made.settings, tables=(*made.settings.tables, lines))
         monkeypatch.setenv(SOURCE_VARIABLE, made.connection.to_json())
-        made.stager = SparkStager(lambda: engine, open_event_reader, plan_event_parts, open_shared=open_event_pass)
+        made.stager = SparkStager(lambda: engine, open_event_reader, plan_event_reads)
         yield made
 
 
@@ -58,7 +58,7 @@ def lines_log(rig: StreamRig) -> ChangeLog:
 def test_one_pass_brings_all_tables_to_the_state_of_the_source(
     rig: StreamRig, most_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stager, "stage_pass", partial(shared_pass.stage_pass, most_bytes=most_bytes))
+    monkeypatch.setattr(stager, "MOST_BYTES", most_bytes)
     lines = lines_log(rig)
     rig.stream(*rig.change(*((number, f"{number}.00", "first") for number in range(1, 40))))
     rig.sync()
@@ -79,7 +79,7 @@ def test_one_pass_brings_all_tables_to_the_state_of_the_source(
 def test_table_whose_events_lack_columns_is_refused_and_the_others_are_merged(
     rig: StreamRig, most_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stager, "stage_pass", partial(shared_pass.stage_pass, most_bytes=most_bytes))
+    monkeypatch.setattr(stager, "MOST_BYTES", most_bytes)
     rig.sync()
     partial_log = replace(lines_log(rig), columns=(("Id", "int", 0), ("W", "int", 2)))
     rig.stream(*partial_log.commit(({}, {"Id": "1", "W": "1"})))
@@ -94,7 +94,7 @@ def test_partitions_are_read_by_several_tasks(
     rig: StreamRig, form: MessageForm, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The messages go to the partitions in turn: segments of an event are in both, and one task has to join them."""
-    monkeypatch.setattr(shared_pass, "MOST_CHANGES", 0)
+    monkeypatch.setattr(reader, "MOST_CHANGES", 0)
     rig.log.form = form
     lines = lines_log(rig)
     rig.sync()
@@ -120,7 +120,7 @@ def test_message_of_no_known_table_is_kept_although_a_table_is_refused(
     rig: StreamRig, most_changes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Orders would report it first, and leaves the window by an event of another partition."""
-    monkeypatch.setattr(shared_pass, "MOST_CHANGES", most_changes)
+    monkeypatch.setattr(reader, "MOST_CHANGES", most_changes)
     rig.sync()
     rig.log.columns = rig.log.columns[1:]
     refusing = replace(rig.log, key="").commit(({}, {"Amount": "1.00", "Note": None}))

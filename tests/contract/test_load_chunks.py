@@ -27,7 +27,7 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.cdc.reader import CdcReader
 from floodmark.sources.sqlserver.driver import SqlServerConnection
-from floodmark.spark.stage import StageWriter
+from floodmark.spark.stage import StageWriter, write_chunks
 from floodmark.sync.load import ReadSlots, load_window, stage_first_load
 from floodmark.sync.load_progress import progress_reported
 from floodmark.sync.ports import LoggedProgress
@@ -92,9 +92,9 @@ def write(shop: Shop, plan: WindowPlan, chunks: dict[int, list[pa.RecordBatch | 
     """Write chunks by the writer of the Spark job, without Spark; return the rows of each chunk."""
     table = plan.tables[0]
     shape = CdcReader(table, SqlServerConnection("unused", 0, "", ""), plan.end).shape
-    writer = StageWriter(shape, table.kind, table.settings.net, plan.rows_at(table), shop.warehouse.sink(plan, 0))
+    writer = StageWriter(table, shape, plan.rows_at(table), shop.warehouse.sink(plan, 0))
     reader: Any = RowsReader(chunks)
-    counts = writer.write_chunks(reader, [LoadChunk(number, None, None) for number in chunks])
+    counts = write_chunks(0, writer, reader, [LoadChunk(number, None, None) for number in chunks])
     return [batch["staged_rows"][0].as_py() for batch in counts]
 
 

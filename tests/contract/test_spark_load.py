@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,22 +44,20 @@ from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.sink import PostgresSink
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.cdc import reader
-from floodmark.sources.cdc.reader import open_cdc_reader, plan_cdc_parts
+from floodmark.sources.cdc.reader import open_cdc_reader, plan_cdc_reads
 from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sources.change_tracking import reader as tracking_parts
-from floodmark.sources.change_tracking.reader import TrackingCutReader
-from floodmark.sources.compact.reader import open_compact_reader, plan_compact_parts
+from floodmark.sources.compact.reader import open_compact_reader, plan_compact_reads
 from floodmark.sources.sqlserver.driver import SqlServerConnection
-from floodmark.spark import stage
+from floodmark.spark import stager
 from floodmark.spark.connect import open_connect_engine
 from floodmark.spark.engine import Engine
-from floodmark.spark.net import PACKED_SCHEMA, Unpacked, entries, gather_changes, pack
+from floodmark.spark.net import PACKED_SCHEMA, entries, gather_changes, pack, unpack
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stager import SparkStager
 from floodmark.sync.finish import advance_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
-from floodmark.sync.ports import StagingSink, TableParts
+from floodmark.sync.ports import StagingSink
 from refusing_sink import RefusingSink
 from row_verification import verify_tables
 from spark_engine import SUPPORT, classic_engine
@@ -153,7 +151,7 @@ class Pipeline:
         self.settings = PipelineSettings("tests", (settings,))
         self.at, self.warehouse = at, warehouse
         self.source, self.ledger = SqlServerSource(at), PostgresLedger(warehouse)
-        self.stager = SparkStager(lambda: engine, open_cdc_reader, plan_cdc_parts)
+        self.stager = SparkStager(lambda: engine, open_cdc_reader, plan_cdc_reads)
 
     def run(self) -> Any:
         """One whole window; its counts."""
@@ -201,11 +199,11 @@ def test_net_changes_in_spark_are_true_to_random_histories(spark: SparkSession) 
         [tuple(row.values()) for batch in packed for row in batch.to_pylist()], PACKED_SCHEMA
     ).repartition(5)
     shape = shape_of(plan)
-    writer = StageWriter(shape, plan.kind, plan.settings.net, b"\x01" * 10, RefusingSink(plan.source))
+    writer = StageWriter(plan, shape, b"\x01" * 10, RefusingSink(plan.source))
     columns = "history int, id string, a int, lob string, old string, __lsn binary, __op short, __keep_lob boolean,"
     net = (
         gather_changes(frame)
-        .mapInArrow(lambda batches: writer.net_rows(Unpacked(entries(batches))), f"{columns} __keep_old boolean")
+        .mapInArrow(lambda batches: writer.net_rows(unpack(entries(batches))), f"{columns} __keep_old boolean")
         .collect()
     )
     found: dict[int, list[dict]] = {history.number: [] for history in histories}
@@ -226,11 +224,13 @@ def test_parts_are_read_by_no_more_tasks_than_the_source_allows(
     seen: list[int] = []
 
     class CountingStager(SparkStager):
-        def stage_changes(self, packed: DataFrame, writer: StageWriter) -> DataFrame:
-            seen.append(packed.mapInArrow(one_row_each, "one int").count())
-            return super().stage_changes(packed, writer)
+        def _run(self, groups: Sequence[Any], work: Any, schema: str) -> DataFrame:
+            made = super()._run(groups, work, schema)
+            if schema == PACKED_SCHEMA:
+                seen.append(made.mapInArrow(one_row_each, "one int").count())
+            return made
 
-    pipeline.stager = CountingStager(lambda: engine, open_cdc_reader, plan_cdc_parts)
+    pipeline.stager = CountingStager(lambda: engine, open_cdc_reader, plan_cdc_reads)
     assert pipeline.run().inserted_rows == 39
     assert seen == [tasks]
     assert pipeline.verify().equal
@@ -325,7 +325,7 @@ def writer_of(pipeline: Pipeline, plan: WindowPlan) -> StageWriter:
     """Into the sink of changes, whatever the kind of the load: it keeps no record of chunks."""
     table = plan.tables[0]
     sink = PostgresSink(table, staging_table(plan, 0), pipeline.warehouse, replace(plan, tables=()))
-    return StageWriter(shape_of(table), table.kind, table.settings.net, plan.rows_at(table), sink)
+    return StageWriter(table, shape_of(table), plan.rows_at(table), sink)
 
 
 def test_rows_of_each_try_of_a_part_have_its_receipt(source: CdcDatabase, make_pipeline: Any) -> None:
@@ -400,7 +400,7 @@ def test_small_tables_are_staged_by_one_job_unless_they_are_large(
 ) -> None:
     names, pipeline = make_small_tables(source, make_pipeline, 5)
     assert engine.cores() == 2
-    monkeypatch.setattr(stage, "MOST_BYTES", most_bytes)
+    monkeypatch.setattr(stager, "MOST_BYTES", most_bytes)
     kind, jobs = type(engine.session.range(0)), []
     collect = kind.collect
     monkeypatch.setattr(kind, "collect", lambda frame: jobs.append(1) or collect(frame))
@@ -477,14 +477,7 @@ def tracked(emulator: Emulator, engine: Engine, database: WarehouseConnection) -
         "INSERT dbo.Broken VALUES (1, 1)",
     )
     with tracking_rig(emulator, database, tracked_tables("Tracked", "Broken"), tables) as rig:
-
-        def open_cut(plan: WindowPlan) -> TrackingCutReader:
-            return rig.open_cut(plan)
-
-        def plan_tracking_parts(plan: WindowPlan, most: int) -> Mapping[TableName, TableParts]:
-            return tracking_parts.plan_parts(plan, most, rig.at)
-
-        rig.stager = SparkStager(lambda: engine, rig.open_reader(), plan_tracking_parts, open_cut)
+        rig.stager = SparkStager(lambda: engine, rig.open_reader(), rig.plan_reads)
         yield rig
 
 
@@ -523,7 +516,7 @@ def test_devices_of_a_fleet_are_read_as_a_whole_and_then_by_their_changes(
 ) -> None:
     rig = FleetRig(tmp_path, database, fleet_settings())
     monkeypatch.setenv(SOURCE_VARIABLE, rig.fleet.to_json())
-    rig.stager = SparkStager(lambda: engine, open_compact_reader, plan_compact_parts)
+    rig.stager = SparkStager(lambda: engine, open_compact_reader, plan_compact_reads)
     for device in ("van-1", "van-2"):
         rig.make(device, "INSERT INTO orders (id, amount) VALUES (1, 1.5), (2, NULL)")
     assert rig.sync() == {}

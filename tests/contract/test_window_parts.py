@@ -15,10 +15,10 @@ from floodmark.core.position import Interval, Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.settings import NetSource, TableSettings
 from floodmark.sources.cdc import reader
-from floodmark.sources.cdc.reader import choose_numbers, plan_parts
+from floodmark.sources.cdc.reader import choose_numbers, plan_reads
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection
-from floodmark.sync.ports import TableParts
+from floodmark.sync.ports import TableRead
 from table_plans import with_settings
 
 BUSY, CALM = TableName("dbo", "Busy"), TableName("dbo", "Calm")
@@ -69,6 +69,16 @@ def plan(at: SqlServerConnection, database: CdcDatabase) -> WindowPlan:
     return WindowPlan(1, "shop", to, tuple(tables))
 
 
+def reads_of(plan: WindowPlan, most: int, at: SqlServerConnection) -> dict[TableName, list[TableRead]]:
+    """Return the reads of each table."""
+    found: dict[TableName, list[TableRead]] = {}
+    for each in plan_reads(plan, most, at).tasks:
+        assert isinstance(each, TableRead)
+        assert plan.tables[each.index] == each.table
+        found.setdefault(each.table.source, []).append(each)
+    return found
+
+
 @pytest.fixture
 def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The batches that are sent."""
@@ -86,8 +96,8 @@ def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_table_with_few_changes_is_one_part_whatever_else_was_committed(
     at: SqlServerConnection, plan: WindowPlan, texts: list[str]
 ) -> None:
-    found = plan_parts(plan, CORES, at)
-    assert {name: len(each.intervals) for name, each in found.items()} == {BUSY: 1, CALM: 1}
+    found = reads_of(plan, CORES, at)
+    assert {name: len(each) for name, each in found.items()} == {BUSY: 1, CALM: 1}
     assert len(texts) == 1
 
 
@@ -95,11 +105,11 @@ def test_only_the_table_with_many_changes_is_cut(
     at: SqlServerConnection, plan: WindowPlan, texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "PART_CHANGES", 10)
-    found = plan_parts(plan, CORES, at)
-    assert {name: len(each.intervals) for name, each in found.items()} == {BUSY: CORES, CALM: 1}
-    assert found[BUSY].intervals[0].after_lsn == plan.tables[0].watermark
-    assert found[BUSY].intervals[-1].to_lsn == plan.to_lsn
-    assert all(one.is_followed_by(other) for one, other in pairwise(found[BUSY].intervals))
+    found = reads_of(plan, CORES, at)
+    assert {name: len(each) for name, each in found.items()} == {BUSY: CORES, CALM: 1}
+    assert found[BUSY][0].interval.after_lsn == plan.tables[0].watermark
+    assert found[BUSY][-1].interval.to_lsn == plan.to_lsn
+    assert all(one.is_followed_by(other) for one, other in pairwise(each.interval for each in found[BUSY]))
     assert len(texts) == 2
 
 
@@ -110,8 +120,8 @@ def test_window_asks_for_its_cuts_once(
     monkeypatch.setattr(reader, "WHOLE_CHANGES", 1)
     busy = plan.tables[0]
     again = tuple(with_settings(busy, source=TableName("dbo", f"Busy{number}")) for number in range(5))
-    found = plan_parts(replace(plan, tables=again), CORES, at)
-    assert [len(each.intervals) for each in found.values()] == [CORES] * 5
+    found = reads_of(replace(plan, tables=again), CORES, at)
+    assert [len(each) for each in found.values()] == [CORES] * 5
     assert len(texts) == 2
 
 
@@ -126,8 +136,8 @@ def test_large_table_has_no_count_where_it_is_one_part(
     at: SqlServerConnection, plan: WindowPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "WHOLE_CHANGES", 10)
-    found = plan_parts(plan, 1, at)
-    assert [(len(each.intervals), each.changes) for each in (found[BUSY], found[CALM])] == [(1, None), (1, 1)]
+    found = reads_of(plan, 1, at)
+    assert [[each.changes for each in found[name]] for name in (BUSY, CALM)] == [[None], [1]]
 
 
 def test_table_that_is_locked_while_it_is_counted_is_read_in_one_part(
@@ -136,10 +146,10 @@ def test_table_that_is_locked_while_it_is_counted_is_read_in_one_part(
     monkeypatch.setattr(reader, "PART_CHANGES", 10)
     database.run("EXEC emulator.fail_statements @error = 1222, @table = N'dbo_Busy_CT'")
     try:
-        found = plan_parts(plan, CORES, at)
+        found = reads_of(plan, CORES, at)
     finally:
         database.run("EXEC emulator.clear_faults")
-    assert {name: len(each.intervals) for name, each in found.items()} == {BUSY: 1, CALM: 1}
+    assert {name: len(each) for name, each in found.items()} == {BUSY: 1, CALM: 1}
 
 
 def test_source_is_not_asked_where_no_table_may_be_cut(plan: WindowPlan, texts: list[str]) -> None:
@@ -147,11 +157,6 @@ def test_source_is_not_asked_where_no_table_may_be_cut(plan: WindowPlan, texts: 
     net = tuple(with_settings(table, net=NetSource.SERVER) for table in plan.tables)
     one = tuple(with_settings(table, partitions=1) for table in plan.tables)
     for tables in (net, one):
-        assert plan_parts(replace(plan, tables=tables), CORES, nowhere)[CALM] == TableParts([Interval(*_ends(plan))])
+        [read] = reads_of(replace(plan, tables=tables), CORES, nowhere)[CALM]
+        assert (read.interval, read.changes, read.is_net) == (plan.tables[1].interval, None, tables is net)
     assert texts == []
-
-
-def _ends(plan: WindowPlan) -> tuple[Lsn, Lsn]:
-    interval = plan.tables[0].interval
-    assert interval is not None
-    return interval.after_lsn, interval.to_lsn

@@ -12,6 +12,7 @@ from repair_runner import RememberedAlerts
 from small_source import NoChecks, SmallSource, SmallStager
 from warehouse_shop import ORDERS, PIPELINE, TARGET, Shop
 
+from floodmark.core.errors import FloodmarkError
 from floodmark.core.plan import Bound, LoadChunk, WindowPlan
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
@@ -24,6 +25,7 @@ from floodmark.sync.ports import Quality, StagedPart, StagedRows, StagingSink
 from floodmark.sync.repair import LoadPlanner, find_stopped
 from floodmark.sync.window import OpenResult
 from lsns import number_of
+from tables_in_turn import stage_in_turn
 
 ITEMS = TableName("dbo", "Items")
 ITEMS_TARGET = TableName("shop", "items")
@@ -99,14 +101,10 @@ class PairStager:
     ) -> Sequence[StagedPart]:
         return self._of(plan, index).stage_chunks(plan, index, chunks, parallel_reads, sink)
 
-    def stage_cut(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> None:
-        return None
-
-    def stage_small(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> Mapping[int, StagedRows]:
-        return {}
-
-    def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
-        return self._of(plan, index).stage_table(plan, index, sink)
+    def stage_changes(
+        self, plan: WindowPlan, sinks: Mapping[int, StagingSink]
+    ) -> Mapping[int, StagedRows | FloodmarkError]:
+        return stage_in_turn(plan, sinks, lambda index, sink: self._of(plan, index).stage_table(plan, index, sink))
 
 
 @dataclass

@@ -1,59 +1,47 @@
-"""``Stager`` without Spark: the statements and the COPY of the load job, one part after the other."""
+"""``SparkStager`` without Spark: the tasks of the load job, one after the other, in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from floodmark.core.plan import Bound, LoadChunk, MemberRead, WindowPlan
-from floodmark.spark.stage import CutTable, StageWriter, read_results, stage_at_once
-from floodmark.sync.ports import OpenCut, OpenReader, StagedCut, StagedPart, StagedRows, StagingSink
-from floodmark.sync.records import noted
+from floodmark.core.plan import WindowPlan
+from floodmark.spark.stage import Writers, pack_changes, write_packed
+from floodmark.spark.stager import SparkStager
+from floodmark.sync.ports import OpenReader, PlanReads, ReadTask, WindowReads, read_tables
 
 
-@dataclass
-class InProcessStager:
-    open_reader: OpenReader
-    open_cut: OpenCut | None = None
+def no_engine() -> NoReturn:
+    raise AssertionError("the load is without an engine")
 
-    def stage_cut(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> StagedCut | None:
-        if self.open_cut is None:
-            return None
-        tables = [CutTable(index, plan.tables[index], self._writer(plan, index, sinks[index])) for index in sinks]
-        return read_results(list(stage_at_once(self.open_cut(plan), tables)))
 
-    def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
-        table = plan.tables[index]
-        assert table.interval is not None
-        members: list[MemberRead] = []
-        batches = list(noted(self.open_reader(table, plan.end).read(table.interval), members))
-        if not any(batch.num_rows for batch in batches):
-            return StagedRows(0, 0, members=tuple(members))
-        # All changes of a key in one batch.
-        whole = pa.concat_batches(batch.replace_schema_metadata(None) for batch in batches)
-        staged = sink.write(0, self._writer(plan, index, sink).net_rows([whole]))
-        return StagedRows(whole.num_rows, staged.rows, (staged,), tuple(members))
+class InProcessStager(SparkStager):
+    """plan_reads: None to read each table in one part, and net it in memory, without a question to the source."""
 
-    def stage_small(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> Mapping[int, StagedRows]:
-        return {}
+    def __init__(self, open_reader: OpenReader, plan_reads: PlanReads | None = None) -> None:
+        super().__init__(no_engine, open_reader, plan_reads or partial(_read_whole, open_reader))
 
-    def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
-        return self.open_reader(plan.tables[index], plan.end).read_chunk_bounds()
+    def _stage_gathered(self, writers: Writers, groups: Sequence[Sequence[ReadTask]]) -> list[dict[str, Any]]:
+        """Stage as Spark does, which puts the rows of a bucket into one task, one after the other."""
+        packed = pa.Table.from_batches([batch for group in groups for batch in pack_changes(writers, group)])
+        return _rows_of(write_packed(writers, iter(packed.sort_by("bucket").to_batches())))
 
-    def find_double_key(self, plan: WindowPlan, index: int) -> tuple[Bound, int] | None:
-        return self.open_reader(plan.tables[index], plan.end).find_double_key()
+    def _collect(
+        self, groups: Sequence[Sequence[Any]], work: Callable[[Sequence[Any]], Iterator[pa.RecordBatch]]
+    ) -> list[dict[str, Any]]:
+        return [row for group in groups for row in _rows_of(work(group))]
 
-    def stage_chunks(
-        self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: StagingSink
-    ) -> Sequence[StagedPart]:
-        table = plan.tables[index]
-        counts = self._writer(plan, index, sink).write_chunks(self.open_reader(table, plan.end), chunks)
-        return [StagedPart(row["part"], row["staged_rows"]) for batch in counts for row in batch.to_pylist()]
+    def _cores(self) -> int:
+        return 2
 
-    def _writer(self, plan: WindowPlan, index: int, sink: StagingSink) -> StageWriter:
-        table = plan.tables[index]
-        return StageWriter(
-            self.open_reader(table, plan.end).shape, table.kind, table.settings.net, plan.rows_at(table), sink
-        )
+
+def _read_whole(open_reader: OpenReader, plan: WindowPlan, most: int) -> WindowReads:
+    few: Mapping[int, int] = dict.fromkeys(range(len(plan.tables)), 0)
+    return read_tables(plan, open_reader, few)
+
+
+def _rows_of(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    return [row for batch in batches for row in batch.to_pylist()]

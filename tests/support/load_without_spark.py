@@ -9,8 +9,8 @@ from typing import NoReturn
 
 from floodmark.spark import job
 from floodmark.spark.engine import Engine, OpeningEngine
-from floodmark.sync.ports import OpenCut, OpenReader, OpenShared, PlanParts, Stager
-from in_process_stager import InProcessStager
+from floodmark.sync.ports import OpenReader, PlanReads, Stager
+from in_process_stager import InProcessStager, no_engine
 
 
 class _NoEngine(OpeningEngine):
@@ -20,7 +20,7 @@ class _NoEngine(OpeningEngine):
         self.waited_seconds = 0.0
 
     def get(self) -> NoReturn:
-        raise AssertionError("the load is without an engine")
+        no_engine()
 
 
 def no_session() -> OpeningEngine:
@@ -30,11 +30,9 @@ def no_session() -> OpeningEngine:
 def stager(
     _open_engine: Callable[[], Engine],
     open_reader: OpenReader,
-    _plan_parts: PlanParts,
-    open_cut: OpenCut | None,
-    _open_shared: OpenShared | None,
+    plan_reads: PlanReads,
 ) -> Stager:
-    return InProcessStager(open_reader, open_cut)
+    return InProcessStager(open_reader, plan_reads)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -36,7 +36,6 @@ from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.event_stream.envelope import parse_envelope
 from floodmark.sources.event_stream.epochs import PartitionMark
-from floodmark.sources.event_stream.reader import EventPassReader
 from floodmark.sources.event_stream.transport import CaptureFolder, PartitionEnds
 from floodmark.sources.sqlserver.driver import SqlServerConnection
 from floodmark.sync.repair import LoadPlanner
@@ -508,9 +507,7 @@ class StreamSchedule:
     def stager(self) -> SharedPassStager:
         at, stream = self.rig.at.database, self.rig.connection.open_stream()
         readers = self.chance.choice([0, 1, 2])
-        return SharedPassStager(
-            self.rig.open_reader(), open_shared=lambda tables: EventPassReader(tables, at, stream), readers=readers
-        )
+        return SharedPassStager(self.rig.open_reader(), at, stream, readers)
 
     def sync(self, between: Callable[[], None] = lambda: None) -> bool:
         """Run the pipeline once. between: called between its steps. Return whether something was read."""

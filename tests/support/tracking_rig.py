@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import psycopg
@@ -17,19 +17,19 @@ from floodmark.core.planning import classify_tables, known_positions
 from floodmark.core.position import Position, Version
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.snapshot import LogEntry, Validity, Verdict
+from floodmark.core.snapshot import Validity, Verdict
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.verify import PostgresRowComparer
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sources.change_tracking.reader import TrackingCutReader, TrackingReader
+from floodmark.sources.change_tracking.reader import SnapshotRead, TrackingReader, plan_reads
 from floodmark.sources.change_tracking.source import TrackingSource
-from floodmark.sources.sqlserver.driver import SqlServerConnection
+from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection
 from floodmark.sync import status
 from floodmark.sync.finish import advance_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
-from floodmark.sync.ports import Cut, CutReader, LoggedProgress, OpenReader, Stager
+from floodmark.sync.ports import Found, LoggedProgress, OpenReader, Stager, WindowReads
 from floodmark.sync.repair import LoadPlanner
 from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
@@ -39,35 +39,20 @@ _numbers = itertools.count(1)
 PIPELINE = "tracked"
 
 
-@dataclass
-class InterruptedCut:
-    """``sync.ports.Cut`` that calls something between its tables."""
+@dataclass(frozen=True)
+class InterruptedRead(SnapshotRead):
+    """``SnapshotRead`` that calls something between its tables and at its end."""
 
-    cut: Cut
-    before_table: Mapping[int, Callable[[], None]]
-    read_tables: int = 0
+    before_table: Mapping[int, Callable[[], None]] = field(default_factory=dict)
+    after_read: Callable[[], None] = lambda: None
 
-    @property
-    def end(self) -> LogEntry:
-        return self.cut.end
-
-    def read(self, table: TablePlan) -> Iterator[pa.RecordBatch]:
-        self.before_table.get(self.read_tables, lambda: None)()
-        self.read_tables += 1
-        return self.cut.read(table)
-
-
-@dataclass
-class InterruptedCutReader:
-    reader: CutReader
-    before_table: Mapping[int, Callable[[], None]]
-    after_read: Callable[[], None]
-
-    @contextmanager
-    def open(self) -> Iterator[Cut | None]:
-        with self.reader.open() as cut:
-            yield InterruptedCut(cut, self.before_table) if cut else None
+    def read(self) -> Iterator[Found]:
+        yield from super().read()
         self.after_read()
+
+    def read_table(self, session: SourceSession, table: TablePlan) -> Iterator[pa.RecordBatch]:
+        self.before_table.get(list(self.tables.values()).index(table), lambda: None)()
+        yield from super().read_table(session, table)
 
 
 @dataclass
@@ -92,8 +77,8 @@ class TrackingRig:
     def open_reader(self) -> OpenReader:
         return lambda plan, end: TrackingReader(plan, self.at, end)
 
-    def open_cut(self, plan: WindowPlan) -> TrackingCutReader:
-        return TrackingCutReader(plan.pipeline, plan.end, self.at)
+    def plan_reads(self, plan: WindowPlan, most: int) -> WindowReads:
+        return plan_reads(plan, most, self.at)
 
     def run(self, *statements: str) -> None:
         """Run statements at the source, each a batch."""
@@ -116,11 +101,18 @@ class TrackingRig:
         when all have been read.
         """
 
-        def open_cut(plan: WindowPlan) -> CutReader:
-            return InterruptedCutReader(self.open_cut(plan), before_table or {}, after_read)
+        def interrupted(plan: WindowPlan, most: int) -> WindowReads:
+            found = self.plan_reads(plan, most)
+            tasks = [
+                InterruptedRead(**vars(each), before_table=before_table or {}, after_read=after_read)
+                if isinstance(each, SnapshotRead)
+                else each
+                for each in found.tasks
+            ]
+            return replace(found, tasks=tasks)
 
         if opened.window_id is not None:
-            stager = self.stager or InProcessStager(self.open_reader(), open_cut)
+            stager = self.stager or InProcessStager(self.open_reader(), interrupted)
             warehouse = PostgresWarehouse(self.warehouse)
             load_window(opened.window_id, self.ledger, warehouse, self.source, stager)
             self.ledger.mark_checked(opened.window_id)

@@ -47,11 +47,12 @@ _VERDICTS: Mapping[type[FloodmarkError], Verdict] = {
 }
 
 
-@dataclass
 class _MetByWrites(InProcessStager):
     """A stager that calls something when the chunks of a first load have been read."""
 
-    after_chunks: Callable[[], None] = lambda: None
+    def __init__(self, rig: TrackingRig, after_chunks: Callable[[], None]) -> None:
+        super().__init__(rig.open_reader(), rig.plan_reads)
+        self.after_chunks = after_chunks
 
     def stage_chunks(
         self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: StagingSink
@@ -189,11 +190,11 @@ class TrackingSchedule:
                 with lock:
                     interlude()
 
-            self.rig.stager = _MetByWrites(self.rig.open_reader(), self.rig.open_cut, write)
+            self.rig.stager = _MetByWrites(self.rig, write)
         elif is_tried_twice:
             order = self.chance.choice(list(Order))
             self.note(f"tasks are tried twice: {order.value}")
-            self.rig.stager = TriedTwice(InProcessStager(self.rig.open_reader(), self.rig.open_cut), order, interlude)
+            self.rig.stager = TriedTwice(InProcessStager(self.rig.open_reader(), self.rig.plan_reads), order, interlude)
         self.rig.finish(opened, before_table={0: interlude, 1: interlude}, after_read=interlude)
 
     def abandon(self) -> None:

@@ -10,8 +10,9 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from floodmark.core.errors import FloodmarkError
 from floodmark.core.plan import Bound, LoadChunk, WindowPlan
-from floodmark.sync.ports import StagedCut, StagedPart, StagedRows, StagingSink
+from floodmark.sync.ports import StagedPart, StagedRows, StagingSink
 from in_process_stager import InProcessStager
 
 _Result = TypeVar("_Result")
@@ -65,22 +66,16 @@ class TriedTwice:
     stager: InProcessStager
     order: Order
     between: Callable[[], None]
-    """Called after the first try of a table has read and before the second does."""
+    """Called after the first try of the tasks has read and before the second does."""
     spoils: str = ""
     """A column of texts in which the try that the driver does not hear of writes 'unheard'."""
     is_between: bool = field(default=False, init=False)
     _alone: threading.Lock = field(default_factory=threading.Lock, init=False)
 
-    def stage_cut(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> StagedCut | None:
-        if self.stager.open_cut is None:
-            return None
-        return self._twice(sinks, lambda given: self.stager.stage_cut(plan, given))
-
-    def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
-        return self._twice({index: sink}, lambda given: self.stager.stage_table(plan, index, given[index]))
-
-    def stage_small(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> Mapping[int, StagedRows]:
-        return {}
+    def stage_changes(
+        self, plan: WindowPlan, sinks: Mapping[int, StagingSink]
+    ) -> Mapping[int, StagedRows | FloodmarkError]:
+        return self._twice(sinks, lambda given: self.stager.stage_changes(plan, given))
 
     def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
         return self.stager.read_chunk_bounds(plan, index)

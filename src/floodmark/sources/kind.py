@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from floodmark.sources.cdc.operations import SqlServerJobs, SqlServerRetention
     from floodmark.sources.cdc.source import SqlServerInstances
     from floodmark.sync.alerts import Alerts
-    from floodmark.sync.ports import OpenCut, OpenReader, OpenShared, PlanParts, Source
+    from floodmark.sync.ports import OpenReader, PlanReads, Source
     from floodmark.sync.records import DriftSource
     from floodmark.sync.replay import ReplaySource
 
@@ -111,9 +111,7 @@ class LoadAdapters:
     snapshots: Callable[[Any], Source]
     """Takes a connection of that type."""
     open_reader: OpenReader
-    plan_parts: PlanParts
-    open_cut: OpenCut | None = None
-    open_shared: OpenShared | None = None
+    plan_reads: PlanReads
 
 
 @dataclass(frozen=True)

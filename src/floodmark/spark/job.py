@@ -106,9 +106,7 @@ def run_load_job(window_id: int, opening: OpeningEngine) -> Mapping[TableName, T
             PostgresLedger(ledger),
             PostgresWarehouse(warehouse),
             adapters.snapshots(source),
-            SparkStager(
-                open_engine, adapters.open_reader, adapters.plan_parts, adapters.open_cut, adapters.open_shared
-            ),
+            SparkStager(open_engine, adapters.open_reader, adapters.plan_reads),
             progress=PrintedProgress() if PROGRESS_VARIABLE in os.environ else LoggedProgress(),
         )
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from floodmark.core.plan import MemberRead, ValueColumn
+from floodmark.core.plan import ValueColumn
 from floodmark.core.position import POSITION_BYTES
 from floodmark.core.schema import LSN_COLUMN, OPERATION_COLUMN, Operation, keep_column
 from floodmark.sync.ports import RowShape
-from floodmark.sync.records import format_members, parse_members
 
 # --------------------------------------------------------------------------------------------------------------------
 # Net changes: all changes of a key in a window, reduced to one.
@@ -273,7 +272,7 @@ def _operations(operation: Operation, rows: int) -> pa.Array:
 # Encoding and decoding Spark's row format costs several times more than all other work on a change row. Spark runs
 # tasks, brings the changes of a key together, and spills what does not fit into memory: this works as well with a few
 # hundred batches as with a million rows. ``pack`` divides rows into buckets by a hash of their key, Spark shuffles by
-# bucket, and ``Unpacked`` returns batches that contain all rows of their keys.
+# bucket, and ``unpack`` returns batches that contain all rows of their keys.
 
 
 BUCKETS = 128
@@ -281,8 +280,8 @@ PACKED_SCHEMA = "bucket int, source_rows int, rows binary"
 """The columns of packed rows. rows: a record batch as an Arrow IPC stream. source_rows: the rows read for it."""
 
 _PACKED = pa.schema([("bucket", pa.int32()), ("source_rows", pa.int32()), ("rows", pa.binary())])
-_MEMBERS = -1
-"""The bucket of the rows that are no rows of the table."""
+_NOTES = -1
+"""The bucket of notes, which are no rows of a table."""
 _FLUSH_BYTES = 4 << 20
 _GROUP_BYTES = 2 << 20
 _PIECES = 16
@@ -302,6 +301,12 @@ class Entry(NamedTuple):
     bucket: int
     source_rows: int
     rows: pa.Buffer
+
+    @property
+    def batches(self) -> list[pa.RecordBatch]:
+        """Return the rows."""
+        with pa.ipc.open_stream(self.rows) as reader:
+            return list(reader)
 
 
 def pack(
@@ -326,17 +331,9 @@ def pack(
             yield _packed(pieces[first : first + _PIECES])
 
 
-def pack_members(members: Sequence[MemberRead]) -> pa.RecordBatch:
-    """Return how members were read, as a row among packed rows."""
-    return pack_note(_MEMBERS, format_members(members))
-
-
-def pack_note(bucket: int, text: str) -> pa.RecordBatch:
-    """Return a text among packed rows. bucket: a negative one, so that it is no bucket of rows."""
-    columns = [[bucket], [0], [text.encode()]]
-    return pa.RecordBatch.from_arrays(
-        [pa.array(values, kind.type) for values, kind in zip(columns, _PACKED, strict=True)], schema=_PACKED
-    )
+def pack_note(note: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch among packed rows that is not divided into buckets, and that no others join."""
+    return _packed([(_NOTES, 0, note)])
 
 
 def entries(packed: Iterable[pa.RecordBatch]) -> Iterator[Entry]:
@@ -347,37 +344,18 @@ def entries(packed: Iterable[pa.RecordBatch]) -> Iterator[Entry]:
             yield Entry(bucket.as_py(), source_rows.as_py(), rows.as_buffer())
 
 
-@dataclass
-class Unpacked:
-    """The batches of a task. Those of one bucket must follow each other; they become part of one batch."""
-
-    packed: Iterable[Entry]
-    source_rows: int = field(default=0, init=False)
-    """The rows read at the source, counted during the iteration."""
-    members: list[MemberRead] = field(default_factory=list, init=False)
-    """How members were read, collected during the iteration."""
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        held: list[pa.RecordBatch] = []
-        last = None
-        for bucket, rows in self._pieces():
-            if bucket != last and sum(batch.nbytes for batch in held) >= _GROUP_BYTES:
-                yield pa.concat_batches(held)
-                held = []
-            held.append(rows)
-            last = bucket
-        if held:
+def unpack(packed: Iterable[Entry]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task. Those of one bucket must follow each other; they become part of one batch."""
+    held: list[pa.RecordBatch] = []
+    last = None
+    for entry in packed:
+        if entry.bucket != last and sum(batch.nbytes for batch in held) >= _GROUP_BYTES:
             yield pa.concat_batches(held)
-
-    def _pieces(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        for bucket, source_rows, rows in self.packed:
-            if bucket == _MEMBERS:
-                self.members += parse_members(bytes(rows).decode())
-                continue
-            self.source_rows += source_rows
-            with pa.ipc.open_stream(rows) as reader:
-                for piece in reader:
-                    yield bucket, piece
+            held = []
+        held += entry.batches
+        last = entry.bucket
+    if held:
+        yield pa.concat_batches(held)
 
 
 def key_hashes(rows: pa.RecordBatch, key: tuple[str, ...]) -> _Hashes:

@@ -1,110 +1,98 @@
-"""Staging: each Spark task nets the rows of its part and passes them to the warehouse's sink.
+"""Staging: tasks that read, net the rows of their tables and pass them to the warehouse's sink.
 
-It runs in Spark's Python workers. The rows never pass through the driver, which gets one row of counts per part.
+It runs in Spark's Python workers. The rows never pass through the driver, which gets a row of counts per table and
+part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from traceback import format_exc
-from typing import TypeVar
+from itertools import chain, groupby
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from floodmark.core.errors import FloodmarkBugError, FloodmarkError
+from floodmark.core.errors import FloodmarkError
 from floodmark.core.plan import LoadChunk, LoadKind, MemberRead, TablePlan
 from floodmark.core.planning import format_error, parse_error
-from floodmark.core.position import Interval, read_position
-from floodmark.core.schema import TableName
+from floodmark.core.position import read_position
 from floodmark.core.settings import NetSource
 from floodmark.core.snapshot import LogEntry
 from floodmark.spark.errors import transported_errors
 from floodmark.spark.net import (
-    Unpacked,
+    BUCKETS,
+    Entry,
     adapt_net_changes,
     collapse_changes,
     drop_superseded_changes,
     entries,
+    pack,
+    pack_note,
     stamp_first_load,
+    unpack,
 )
 from floodmark.sync.load import concerns_one_table
-from floodmark.sync.ports import Cut, CutReader, RowShape, StagedCut, StagedPart, StagedRows, StagingSink, TableReader
-from floodmark.sync.records import format_members, noted
-
-COUNTS_SCHEMA = "part int, read_rows long, staged_rows long, receipt string, members string"
-_COUNTS = pa.schema(
-    [
-        ("part", pa.int32()),
-        ("read_rows", pa.int64()),
-        ("staged_rows", pa.int64()),
-        ("receipt", pa.string()),
-        ("members", pa.string()),
-    ]
+from floodmark.sync.ports import (
+    ReadTask,
+    RowShape,
+    StagedPart,
+    StagedRows,
+    StagingSink,
+    TableReader,
+    as_floodmark_error,
 )
+from floodmark.sync.records import format_members, noted, parse_members
+
+_HELD_BYTES = 32 << 20
+"""The bytes of all tables at which a task hands over to Spark what it has read."""
+_COLUMNS = {
+    "number": ("int", pa.int32()),
+    "part": ("int", pa.int32()),
+    "read_rows": ("long", pa.int64()),
+    "staged_rows": ("long", pa.int64()),
+    "receipt": ("string", pa.string()),
+    "members": ("string", pa.string()),
+    "error": ("string", pa.string()),
+    "read_to": ("binary", pa.binary()),
+    "read_to_at": ("string", pa.string()),
+}
+RESULTS_SCHEMA = ", ".join(f"{name} {kind}" for name, (kind, _) in _COLUMNS.items())
+"""The columns of what was staged of a table. number: its place in the plan. part: -1 where no part was written."""
+_RESULTS = pa.schema([(name, kind) for name, (_, kind) in _COLUMNS.items()])
 
 
 @dataclass(frozen=True)
 class StageWriter:
-    """A writer of the parts of one table. It travels to the workers, with the warehouse's secrets in its sink."""
+    """A writer of the rows of one table. It travels to the workers, with the warehouse's secrets in its sink."""
 
+    table: TablePlan
     shape: RowShape
-    kind: LoadKind
-    net: NetSource
     rows_at: bytes
     """The position of the rows of a first load."""
     sink: StagingSink
 
-    def write_packed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the part of a task. For ``DataFrame.mapInArrow`` with ``COUNTS_SCHEMA``, over packed batches."""
-        context = TaskContext.get()
-        part = context.partitionId() if context else 0
-        with transported_errors():
-            rows = Unpacked(entries(batches))
-            staged = self.sink.write(part, self.net_rows(rows))
-        yield _counted(staged, rows.source_rows, rows.members)
-
-    def write_intervals(
-        self, reader: TableReader, intervals: Sequence[tuple[int, Interval]]
-    ) -> Iterator[pa.RecordBatch]:
-        """Read and write changes that need not be brought together by key, each interval as the part of its number."""
-        for number, interval in intervals:
-            yield self._write_rows(number, reader.read(interval))
-
-    def write_chunks(self, reader: TableReader, chunks: Sequence[LoadChunk]) -> Iterator[pa.RecordBatch]:
-        """Read and write chunks of the table itself, each as the part of its number."""
-        for chunk in chunks:
-            yield self._write_rows(chunk.number, reader.read_chunk(chunk))
-
-    def _write_rows(self, part: int, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-        members: list[MemberRead] = []
-        staged = self.sink.write(part, self.net_rows(batch for batch in noted(batches, members) if batch.num_rows))
-        # Each row that was read is staged.
-        return _counted(staged, staged.rows, members)
-
     def net_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Return the rows to be staged: stored columns, ``__lsn``, ``__op``, keep flags."""
-        if self.kind is LoadKind.FIRST_LOAD:
+        if self.table.kind is LoadKind.FIRST_LOAD:
             return stamp_first_load(batches, self.shape, self.rows_at)
-        if self.net is NetSource.SERVER:
+        if self.table.settings.net is NetSource.SERVER:
             return adapt_net_changes(batches, self.shape)
         return collapse_changes(batches, self.shape)
 
+    def drop_superseded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch without the changes that no net change needs."""
+        return drop_superseded_changes(batch, self.shape)
 
-def _counted(staged: StagedPart, read_rows: int, members: Sequence[MemberRead] = ()) -> pa.RecordBatch:
-    row = {
-        "part": staged.part,
-        "read_rows": read_rows,
-        "staged_rows": staged.rows,
-        "receipt": staged.receipt,
-        "members": format_members(members),
-    }
-    return pa.RecordBatch.from_pylist([row], schema=_COUNTS)
+
+Writers = Mapping[int, StageWriter]
+"""The writers of tables, by their places in the plan."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -142,195 +130,219 @@ def _run(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Tables with few changes: read, netted and staged in memory, several of them one after the other in one task.
-#
-# A job of Spark for each table costs more than the work on a few thousand changes. Here one job does them all, and each
-# table is one part without a shuffle. A table that turns out to be larger than memory allows is left to ``stager``.
+# What a task has found and staged of a table, and the row that reports it to the driver.
 
 
-MOST_BYTES = 64 << 20
-"""The changes of a table that a task holds in memory; LOBs may be of any size."""
-_STATEMENTS_COST = 1_000
-"""The cost of a table's statements, in changes."""
-_Row = dict[str, object]
-_RESULTS_SCHEMA = "number int, read_rows long, staged_rows long, receipt string, error string"
-_RESULTS = pa.schema(
-    [
-        ("number", pa.int32()),
-        ("read_rows", pa.int64()),
-        ("staged_rows", pa.int64()),
-        ("receipt", pa.string()),
-        ("error", pa.string()),
-    ]
-)
+@dataclass
+class _Held:
+    """The findings of a task about a table."""
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    read_rows: int = 0
+    members: list[MemberRead] = field(default_factory=list)
+    read_to: LogEntry | None = None
+    error: FloodmarkError | None = None
+
+    def take(self, found: pa.RecordBatch | FloodmarkError | LogEntry) -> Iterator[pa.RecordBatch]:
+        """Yield a batch with rows. Note all else. Raises an error that does not concern the table alone."""
+        if isinstance(found, FloodmarkError):
+            if not concerns_one_table(found):
+                raise found
+            self.error = found
+        elif isinstance(found, LogEntry):
+            self.read_to = found
+        elif self.error is None:
+            for batch in noted([found], self.members):
+                self.read_rows += batch.num_rows
+                if batch.num_rows:
+                    yield batch
+
+    def counted(self, packed: Iterable[Entry]) -> Iterator[Entry]:
+        """Yield packed rows, and count those that were read for them."""
+        for entry in packed:
+            self.read_rows += entry.source_rows
+            yield entry
+
+    def checked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield batches. Raises the error that has ended them, so that nothing of the table is staged."""
+        yield from batches
+        if self.error is not None:
+            raise self.error
 
 
-@dataclass(frozen=True)
-class SmallTable:
-    """A table of a plan, as it travels to a task."""
-
-    index: int
-    """Its place in the plan."""
-    source: TableName
-    interval: Interval
-    changes: int
-    reader: TableReader
-    writer: StageWriter
+@contextmanager
+def _noted_in(held: _Held, writer: StageWriter) -> Iterator[None]:
+    """Note an error of the block that concerns a table alone. Raises any other."""
+    try:
+        yield
+    except Exception as found:  # noqa: BLE001  (a bug that one table shows must not stop the others)
+        held.error = as_floodmark_error(writer.table, found)
+        if not concerns_one_table(held.error):
+            raise held.error from None
 
 
-def stage_small_tables(
-    session: SparkSession, tables: Sequence[SmallTable], tasks: int
-) -> dict[int, StagedRows | FloodmarkError]:
-    """Stage tables in so many tasks. Return the result of each by its index; none for a table that is too large."""
-    work = partial(_stage_group, most_bytes=MOST_BYTES)
-    found = run_tasks(session, deal(tables, tasks), work, _RESULTS_SCHEMA).collect()
-    return {row.number: _result(row.read_rows, row.staged_rows, row.receipt, row.error) for row in found}
+def _stage(
+    index: int, writer: StageWriter, part: int, held: _Held, batches: Iterable[pa.RecordBatch]
+) -> pa.RecordBatch:
+    """Write a part of a table. Return the result, which may be the error about this table alone."""
+    staged = None
+    with _noted_in(held, writer):
+        staged = writer.sink.write(part, writer.net_rows(held.checked(batches)))
+    return _result(index, held, staged)
 
 
-def deal(tables: Sequence[SmallTable], groups: int) -> list[list[SmallTable]]:
-    """Divide tables into groups of about as many changes. None is empty."""
-    dealt: list[list[SmallTable]] = [[] for _ in range(min(groups, len(tables)))]
-    loads = [0] * len(dealt)
-    for table in sorted(tables, key=lambda each: each.changes, reverse=True):
-        lightest = loads.index(min(loads))
-        dealt[lightest].append(table)
-        # Every table costs its statements, too.
-        loads[lightest] += table.changes + _STATEMENTS_COST
-    return dealt
-
-
-def _stage_group(tables: Sequence[SmallTable], most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Stage tables one after the other, up to an error that the next ones would have too, each after its timeouts."""
-    for table in tables:
-        row: _Row = {"number": table.index, "read_rows": 0, "staged_rows": 0, "receipt": "", "error": ""}
-        try:
-            changes, read_rows = _read(table, most_bytes)
-            if changes is None:
-                continue
-            staged = table.writer.sink.write(0, table.writer.net_rows([changes] if changes.num_rows else []))
-            row |= {"read_rows": read_rows, "staged_rows": staged.rows, "receipt": staged.receipt}
-        except Exception as found:  # noqa: BLE001  (a bug that one table shows must not stop the others)
-            error = found if isinstance(found, FloodmarkError) else _bug(table, found)
-            yield _to_batch(row | {"error": format_error(error)})
-            if not concerns_one_table(error):
-                return
-        else:
-            yield _to_batch(row)
-
-
-def _bug(table: SmallTable, found: Exception) -> FloodmarkBugError:
-    return FloodmarkBugError(str(table.source), type(found).__name__, "See the log of the job.", format_exc())
-
-
-def _to_batch(row: _Row) -> pa.RecordBatch:
+def _result(index: int, held: _Held, staged: StagedPart | None = None) -> pa.RecordBatch:
+    at = held.read_to.committed_at if held.read_to else None
+    row = {
+        "number": index,
+        "part": staged.part if staged else -1,
+        "read_rows": held.read_rows,
+        "staged_rows": staged.rows if staged else 0,
+        "receipt": staged.receipt if staged else "",
+        "members": format_members(held.members),
+        "error": format_error(held.error) if held.error else "",
+        "read_to": held.read_to.lsn.value if held.read_to else None,
+        "read_to_at": at.isoformat() if at else None,
+    }
     return pa.RecordBatch.from_pylist([row], schema=_RESULTS)
 
 
-def _read(table: SmallTable, most_bytes: int) -> tuple[pa.RecordBatch | None, int]:
-    """Return all changes that a net change may need, as one batch, and the number of those that were read."""
-    shape, kept, size, rows = table.reader.shape, [], 0, 0
-    for batch in table.reader.read(table.interval):
-        rows += batch.num_rows
-        kept.append(drop_superseded_changes(batch, shape) if batch.num_rows else batch)
-        size += kept[-1].nbytes
-        if size > most_bytes:
-            return None, rows
-    return (pa.concat_batches(kept) if kept else pa.RecordBatch.from_pylist([])), rows
+def join_results(rows: Iterable[Mapping[str, Any]]) -> dict[int, StagedRows | FloodmarkError]:
+    """Return the result of each table from those of its parts."""
+    by_table: dict[int, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_table.setdefault(row["number"], []).append(row)
+    return {number: _join(found) for number, found in by_table.items()}
 
 
-def _result(read_rows: int, staged_rows: int, receipt: str, error: str) -> StagedRows | FloodmarkError:
-    if error:
-        return parse_error(error)
-    return StagedRows(read_rows, staged_rows, (StagedPart(0, staged_rows, receipt),))
+def _join(rows: Sequence[Mapping[str, Any]]) -> StagedRows | FloodmarkError:
+    if errors := [row["error"] for row in rows if row["error"]]:
+        return parse_error(errors[0])
+    parts = tuple(StagedPart(row["part"], row["staged_rows"], row["receipt"]) for row in rows if row["part"] >= 0)
+    members = tuple(member for row in rows for member in parse_members(row["members"]))
+    moments = [(bytes(row["read_to"]), row["read_to_at"]) for row in rows if row["read_to"] is not None]
+    ends = [LogEntry(read_position(lsn), datetime.fromisoformat(at) if at else None) for lsn, at in moments]
+    read_rows, staged_rows = sum(row["read_rows"] for row in rows), sum(part.rows for part in parts)
+    return StagedRows(read_rows, staged_rows, parts, members, ends[0] if ends else None)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# All tables of a window, staged by one task over one connection at one moment of the source.
+# Rows that are staged by the task that reads them, without a shuffle: chunks of a first load, net changes, and few
+# changes, which the task nets in memory.
 #
-# The changes of such a source are net already, so that they stream from the source to staging.
+# A job of Spark for each table costs more than the work on a few thousand changes. One job does all such tables.
 
 
-_END = -1
-"""The number of the row that has the moment, which comes first."""
-_CUT_RESULTS = pa.schema(
-    [
-        ("number", pa.int32()),
-        ("staged_rows", pa.int64()),
-        ("receipt", pa.string()),
-        ("error", pa.string()),
-        ("read_to", pa.binary()),
-        ("read_to_at", pa.string()),
-    ]
-)
-_SCHEMA = "number int, staged_rows long, receipt string, error string, read_to binary, read_to_at string"
+_TASK_COST = 1_000
+"""The cost of a table's statements, in changes."""
+_NOT_COUNTED = 50_000
+"""The changes for which a read counts that are not known."""
+NumberedTask = tuple[int, ReadTask]
+"""A task, and the number of the parts that it writes."""
 
 
-@dataclass(frozen=True)
-class CutTable:
-    """A table of a plan, as it travels to the task."""
-
-    number: int
-    """Its place in the plan."""
-    plan: TablePlan
-    writer: StageWriter
-
-
-def stage_cut_in_task(session: SparkSession, reader: CutReader, tables: Sequence[CutTable]) -> StagedCut | None:
-    """Stage tables at one moment of the source; None where the source does not allow it."""
-    return read_results(run_tasks(session, [tables], partial(stage_at_once, reader), _SCHEMA).toArrow().to_batches())
+def deal(tasks: Sequence[NumberedTask], groups: int) -> list[list[NumberedTask]]:
+    """Divide tasks into groups of about as many changes. None is empty."""
+    costs = [_NOT_COUNTED if task.changes is None else task.changes for _, task in tasks]
+    dealt: list[list[NumberedTask]] = [[] for _ in range(min(groups, len(tasks)))]
+    loads = [0] * len(dealt)
+    for place in sorted(range(len(tasks)), key=costs.__getitem__, reverse=True):
+        lightest = loads.index(min(loads))
+        dealt[lightest].append(tasks[place])
+        # Every table costs its statements, too.
+        loads[lightest] += costs[place] + _TASK_COST
+    return dealt
 
 
-def stage_at_once(reader: CutReader, tables: Sequence[CutTable]) -> Iterator[pa.RecordBatch]:
-    """Stage tables one after the other, up to an error that the next ones would have too. Yield the results."""
-    with reader.open() as cut:
-        if cut is None:
+def write_chunks(
+    index: int, writer: StageWriter, reader: TableReader, chunks: Sequence[LoadChunk]
+) -> Iterator[pa.RecordBatch]:
+    """Read and write chunks of the table itself, each as the part of its number. Raises the first error."""
+    for chunk in chunks:
+        rows = (batch for batch in reader.read_chunk(chunk) if batch.num_rows)
+        staged = writer.sink.write(chunk.number, writer.net_rows(rows))
+        yield _result(index, _Held(read_rows=staged.rows), staged)
+
+
+def stage_directly(writers: Writers, most_bytes: int, tasks: Sequence[NumberedTask]) -> Iterator[pa.RecordBatch]:
+    """Stage the tables of tasks, one after the other, up to an error that the next ones would have too.
+
+    most_bytes: of the changes that are held in memory. Yields nothing for a task that has more of them.
+    """
+    for part, task in tasks:
+        yield from _stream(writers, part, task) if task.is_net else _stage_in_memory(writers, most_bytes, part, task)
+
+
+def _stream(writers: Writers, part: int, task: ReadTask) -> Iterator[pa.RecordBatch]:
+    left = {index: _Held() for index in task.tables}
+    for index, group in groupby(task.read(), lambda found: found[0]):
+        held = left.pop(index)
+        yield _stage(index, writers[index], part, held, chain.from_iterable(held.take(found) for _, found in group))
+    for index, held in left.items():
+        yield _result(index, held)
+
+
+def _stage_in_memory(writers: Writers, most_bytes: int, part: int, task: ReadTask) -> Iterator[pa.RecordBatch]:
+    held = {index: _Held() for index in task.tables}
+    size = 0
+    for index, batch in _taken(task, held):
+        with _noted_in(held[index], writers[index]):
+            kept = writers[index].drop_superseded(batch)
+            held[index].batches.append(kept)
+            size += kept.nbytes
+        if size > most_bytes:
             return
-        at = cut.end.committed_at
-        yield _batch(number=_END, read_to=cut.end.lsn.value, read_to_at=at.isoformat() if at else None)
-        for table in tables:
-            result = _stage(cut, table)
-            yield _batch(number=table.number, **_to_row(result))
-            if isinstance(result, FloodmarkError) and not concerns_one_table(result):
-                return
+    for index, each in held.items():
+        whole = map(pa.concat_batches, [each.batches] if each.batches else [])
+        yield _stage(index, writers[index], part, each, [] if each.error else whole)
 
 
-def _stage(cut: Cut, table: CutTable) -> StagedPart | FloodmarkError:
-    try:
-        batches = (batch for batch in cut.read(table.plan) if batch.num_rows)
-        return table.writer.sink.write(0, table.writer.net_rows(batches))
-    except FloodmarkError as error:
-        return error
-    except Exception as found:  # noqa: BLE001  (a bug that one table shows must not stop the others)
-        details = format_exc()
-        return FloodmarkBugError(str(table.plan.source), type(found).__name__, "See the log of the job.", details)
+def _taken(task: ReadTask, held: Mapping[int, _Held]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the batches with rows of a task, and note all else."""
+    for index, found in task.read():
+        for batch in held[index].take(found):
+            yield index, batch
 
 
-def _to_row(result: StagedPart | FloodmarkError) -> dict[str, object]:
-    if isinstance(result, FloodmarkError):
-        return {"error": format_error(result)}
-    return {"staged_rows": result.rows, "receipt": result.receipt}
+# --------------------------------------------------------------------------------------------------------------------
+# Rows that Spark brings together by key: tasks read and pack them, others net and stage them.
 
 
-def read_results(batches: Sequence[pa.RecordBatch]) -> StagedCut | None:
-    """Return what the task has yielded."""
-    rows = [row for batch in batches for row in batch.to_pylist()]
-    if not rows:
-        return None
-    first, *others = rows
-    at = first["read_to_at"]
-    end = LogEntry(read_position(first["read_to"]), datetime.fromisoformat(at) if at else None)
-    return StagedCut(end, {row["number"]: _cut_result(row) for row in others})
+def pack_changes(writers: Writers, tasks: Sequence[ReadTask]) -> Iterator[pa.RecordBatch]:
+    """Yield the changes of tasks in buckets by table and key, and notes of what was found but rows."""
+    held = {index: _Held() for task in tasks for index in task.tables}
+    size = 0
+    for index, batch in chain.from_iterable(_taken(task, held) for task in tasks):
+        held[index].batches.append(batch)
+        size += batch.nbytes
+        if size >= _HELD_BYTES:
+            yield from _flush(writers, held)
+            size = 0
+    yield from _flush(writers, held)
+    for index, each in held.items():
+        # The rows are counted where they are staged.
+        yield pack_note(_result(index, replace(each, read_rows=0)))
 
 
-def _cut_result(row: dict[str, object]) -> StagedRows | FloodmarkError:
-    if row["error"]:
-        return parse_error(str(row["error"]))
-    rows = int(str(row["staged_rows"]))
-    return StagedRows(rows, rows, (StagedPart(0, rows, str(row["receipt"])),))
+def _flush(writers: Writers, held: Mapping[int, _Held]) -> Iterator[pa.RecordBatch]:
+    for index, each in held.items():
+        writer = writers[index]
+        with _noted_in(each, writer):
+            yield from pack(each.batches, writer.shape.key, writer.drop_superseded, first_bucket=index * BUCKETS)
+        each.batches.clear()
 
 
-def _batch(**row: object) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([{name: row.get(name) for name in _CUT_RESULTS.names}], schema=_CUT_RESULTS)
+def write_packed(writers: Writers, packed: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the buckets of a task, which come in their order, each table as one part. For ``DataFrame.mapInArrow``."""
+    context = TaskContext.get()
+    part = context.partitionId() if context else 0
+    with transported_errors():
+        for index, found in groupby(entries(packed), lambda entry: entry.bucket // BUCKETS):
+            if index < 0:
+                yield from chain.from_iterable(note.batches for note in found)
+            else:
+                held = _Held()
+                yield _stage(index, writers[index], part, held, unpack(held.counted(found)))
 
 
 # --------------------------------------------------------------------------------------------------------------------

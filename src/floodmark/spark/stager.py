@@ -1,4 +1,4 @@
-"""``SparkStager``: reads a table of a window, nets its changes and stages them. No row passes through the driver."""
+"""``SparkStager``: reads the tables of a window, nets and stages them. No row passes through the driver."""
 
 from __future__ import annotations
 
@@ -6,144 +6,85 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError
-from floodmark.core.plan import Bound, LoadChunk, LoadKind, MemberRead, WindowPlan
-from floodmark.core.position import Interval
-from floodmark.core.schema import TableName
-from floodmark.core.settings import NetSource
+from floodmark.core.plan import Bound, LoadChunk, LoadKind, WindowPlan
 from floodmark.core.types import list_losses
 from floodmark.spark.engine import Engine
 from floodmark.spark.errors import recover
-from floodmark.spark.net import PACKED_SCHEMA, drop_superseded_changes, gather_changes, pack, pack_members
-from floodmark.spark.shared_pass import PassTable, stage_pass
+from floodmark.spark.net import PACKED_SCHEMA, gather_changes
 from floodmark.spark.stage import (
-    COUNTS_SCHEMA,
-    CutTable,
-    SmallTable,
+    RESULTS_SCHEMA,
+    NumberedTask,
     StageWriter,
+    Writers,
+    deal,
     deal_in_turn,
+    join_results,
+    pack_changes,
     run_tasks,
-    stage_cut_in_task,
-    stage_small_tables,
+    stage_directly,
+    write_chunks,
+    write_packed,
 )
 from floodmark.sync.load import ReadSlots
-from floodmark.sync.ports import (
-    OpenCut,
-    OpenReader,
-    OpenShared,
-    PlanParts,
-    StagedCut,
-    StagedPart,
-    StagedRows,
-    StagingSink,
-    TableParts,
-    TableReader,
-)
-from floodmark.sync.records import noted, parse_members
-
-if TYPE_CHECKING:
-    from floodmark.sync.ports import TableReader
+from floodmark.sync.ports import OpenReader, PlanReads, ReadTask, StagedPart, StagedRows, StagingSink, TableReader
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class _Reads:
-    """How the tables of a window are read."""
-
-    plan: WindowPlan
-    parts: Mapping[TableName, TableParts]
-    slots: ReadSlots
-    """The statements that may read the source at a time."""
+MOST_BYTES = 64 << 20
+"""The changes that a task holds in memory; LOBs may be of any size."""
+_Results = dict[int, StagedRows | FloodmarkError]
+_Rows = Sequence[Mapping[str, Any]]
 
 
 class SparkStager:
     """``sync.ports.Stager``.
 
-    open_engine: called when the first task is about to start, and for each after it. open_cut: for a source whose
-    tables can be read at one moment. open_shared: for a source that has the changes of all tables in one feed.
+    open_engine: called when the first task is about to start, and for each after it.
     """
 
-    def __init__(
-        self,
-        open_engine: Callable[[], Engine],
-        open_reader: OpenReader,
-        plan_parts: PlanParts,
-        open_cut: OpenCut | None = None,
-        open_shared: OpenShared | None = None,
-    ) -> None:
+    def __init__(self, open_engine: Callable[[], Engine], open_reader: OpenReader, plan_reads: PlanReads) -> None:
         self._open_engine = open_engine
         self._open_reader = open_reader
-        self._plan_parts = plan_parts
-        self._open_cut = open_cut
-        self._open_shared = open_shared
-        self._planning = threading.Lock()
-        self._reads: _Reads | None = None
+        self._plan_reads = plan_reads
+        self._slots_known = threading.Lock()
+        self._slots: tuple[WindowPlan, ReadSlots] | None = None
 
-    def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
-        """Read, net and stage a table. It may run for several tables at once. Raises from ``core.errors``."""
-        table = plan.tables[index]
-        with _recovered(str(table.source)):
-            writer, reader = self._writer(plan, index, sink), self._reader(plan, index)
-            reads = self._reads_of(plan)
-            parts = list(enumerate(reads.parts[table.source].intervals))
-            with reads.slots.taken(len(parts)) as tasks:
-                groups = deal_in_turn(parts, tasks)
-                if table.settings.net is NetSource.SERVER:
-                    counts = self._run(groups, partial(writer.write_intervals, reader), COUNTS_SCHEMA)
-                else:
-                    counts = self.stage_changes(self._run(groups, partial(_read_packed, reader), PACKED_SCHEMA), writer)
-                return _staged(counts)
-
-    def stage_cut(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> StagedCut | None:
-        if self._open_cut is None:
-            return None
-        tables = [CutTable(index, plan.tables[index], self._writer(plan, index, sinks[index])) for index in sinks]
-        with _recovered(str(plan.pipeline)):
-            return stage_cut_in_task(self._open_engine().session, self._open_cut(plan), tables)
-
-    def stage_small(
+    def stage_changes(
         self, plan: WindowPlan, sinks: Mapping[int, StagingSink]
     ) -> Mapping[int, StagedRows | FloodmarkError]:
-        if self._open_shared is not None:
-            return self._stage_shared(plan, sinks, self._open_shared)
-        reads = self._reads_of(plan)
-        small = [each for index in sinks if (each := self._small_table(plan, index, sinks[index], reads)) is not None]
-        if not small:
-            return {}
-        with _recovered(str(plan.pipeline)):
-            wanted = min(len(small), self._cores())
-            with reads.slots.taken(wanted) as tasks:
-                return stage_small_tables(self._open_engine().session, small, tasks)
+        """Stage the tables of a window, with one job for those that need no shuffle and one for the others."""
+        reads = self._plan_reads(plan, min(_most_reads(plan), self._cores()))
+        read = sorted({index for task in reads.tasks for index in task.tables})
+        writers = {index: self._writer(plan, index, sinks[index]) for index in read}
+        with _recovered(plan.pipeline):
+            results = self._stage(plan, writers, reads.tasks)
+            if reads.unite is not None:
+                staged = {index: each for index, each in results.items() if isinstance(each, StagedRows)}
+                members = reads.unite({index: each.members for index, each in staged.items()})
+                if members is None:
+                    results = self._stage(plan, writers, reads.otherwise)
+                else:
+                    results |= {index: replace(each, members=tuple(members[index])) for index, each in staged.items()}
+        return {index: results.get(index, StagedRows(0, 0)) for index in sinks}
 
-    def _stage_shared(
-        self, plan: WindowPlan, sinks: Mapping[int, StagingSink], open_shared: OpenShared
-    ) -> Mapping[int, StagedRows | FloodmarkError]:
-        wanted = {index: plan.tables[index] for index in sinks}
-        tables = [PassTable(i, each.source, self._writer(plan, i, sinks[i])) for i, each in wanted.items()]
-        with _recovered(str(plan.pipeline)), self._reads_of(plan).slots.taken(self._cores()) as tasks:
-            return stage_pass(self._open_engine().session, open_shared(wanted), tables, tasks)
-
-    def _small_table(self, plan: WindowPlan, index: int, sink: StagingSink, reads: _Reads) -> SmallTable | None:
-        table = plan.tables[index]
-        parts = reads.parts[table.source]
-        if parts.changes is None or len(parts.intervals) > 1:
-            return None
-        writer, reader = self._writer(plan, index, sink), self._reader(plan, index)
-        return SmallTable(index, table.source, parts.intervals[0], parts.changes, reader, writer)
-
-    def stage_changes(self, packed: DataFrame, writer: StageWriter) -> DataFrame:
-        """Net and stage packed changes. Return the counts of each part."""
-        return gather_changes(packed).mapInArrow(writer.write_packed, COUNTS_SCHEMA)
+    def _stage(self, plan: WindowPlan, writers: Writers, tasks: Sequence[ReadTask]) -> _Results:
+        slots, results = self._slots_of(plan), _Results()
+        if direct := [(number, task) for number, task in enumerate(tasks) if task.is_net or task.changes is not None]:
+            with slots.taken(min(len(direct), self._cores())) as groups:
+                results = join_results(self._stage_directly(writers, deal(direct, groups)))
+        # A task that had too many changes for memory has no result: it reads them again.
+        if left := [task for task in tasks if results.keys().isdisjoint(task.tables)]:
+            with slots.taken(len(left)) as groups:
+                results |= join_results(self._stage_gathered(writers, deal_in_turn(left, groups)))
+        return results
 
     def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
         return self._reader(plan, index).read_chunk_bounds()
@@ -156,19 +97,17 @@ class SparkStager:
     ) -> Sequence[StagedPart]:
         """Read chunks with one task for each of the parallel reads, however many cores there are."""
         with _recovered(str(plan.tables[index].source)):
-            writer, reader = self._writer(plan, index, sink), self._reader(plan, index)
-            with self._reads_of(plan).slots.taken(parallel_reads) as tasks:
-                groups = deal_in_turn(chunks, tasks)
-                return _staged(self._run(groups, partial(writer.write_chunks, reader), COUNTS_SCHEMA)).parts
+            work = partial(write_chunks, index, self._writer(plan, index, sink), self._reader(plan, index))
+            with self._slots_of(plan).taken(parallel_reads) as tasks:
+                rows = self._collect(deal_in_turn(chunks, tasks), work)
+        return [StagedPart(row["part"], row["staged_rows"], row["receipt"]) for row in rows]
 
-    def _reads_of(self, plan: WindowPlan) -> _Reads:
-        """Return the reads of a window. The first of its tables plans them, the others wait."""
-        with self._planning:
-            if self._reads is None or self._reads.plan != plan:
-                most = max(table.settings.max_reads for table in plan.tables)
-                parts = self._plan_parts(plan, min(most, self._cores()))
-                self._reads = _Reads(plan, parts, ReadSlots(most))
-            return self._reads
+    def _slots_of(self, plan: WindowPlan) -> ReadSlots:
+        """Return the statements of a window that may read the source at a time. Its tables share them."""
+        with self._slots_known:
+            if self._slots is None or self._slots[0] != plan:
+                self._slots = plan, ReadSlots(_most_reads(plan))
+            return self._slots[1]
 
     def _reader(self, plan: WindowPlan, index: int) -> TableReader:
         return self._open_reader(plan.tables[index], plan.end)
@@ -180,7 +119,18 @@ class SparkStager:
         shape = self._reader(plan, index).shape
         if shape.remark and table.kind is LoadKind.CHANGES:
             _LOG.info("%s: %s", table.source, shape.remark)
-        return StageWriter(shape, table.kind, table.settings.net, plan.rows_at(table), sink)
+        return StageWriter(table, shape, plan.rows_at(table), sink)
+
+    def _stage_directly(self, writers: Writers, groups: Sequence[Sequence[NumberedTask]]) -> _Rows:
+        return self._collect(groups, partial(stage_directly, writers, MOST_BYTES))
+
+    def _stage_gathered(self, writers: Writers, groups: Sequence[Sequence[ReadTask]]) -> _Rows:
+        packed = self._run(groups, partial(pack_changes, writers), PACKED_SCHEMA)
+        staged = gather_changes(packed).mapInArrow(partial(write_packed, writers), RESULTS_SCHEMA)
+        return [row.asDict() for row in staged.collect()]
+
+    def _collect(self, groups: Sequence[Sequence[Any]], work: Callable[[Sequence[Any]], Any]) -> _Rows:
+        return [row.asDict() for row in self._run(groups, work, RESULTS_SCHEMA).collect()]
 
     def _run(self, groups: Sequence[Sequence[Any]], work: Callable[[Sequence[Any]], Any], schema: str) -> DataFrame:
         return run_tasks(self._open_engine().session, groups, work, schema)
@@ -189,24 +139,8 @@ class SparkStager:
         return self._open_engine().cores()
 
 
-def _read_packed(reader: TableReader, intervals: Sequence[tuple[int, Interval]]) -> Iterator[pa.RecordBatch]:
-    shape = reader.shape
-    for _, interval in intervals:
-        members: list[MemberRead] = []
-        batches = noted(reader.read(interval), members)
-        yield from pack(batches, shape.key, partial(drop_superseded_changes, shape=shape))
-        if members:
-            yield pack_members(members)
-
-
-def _staged(counts: DataFrame) -> StagedRows:
-    """Run the tasks. Return the rows of all parts."""
-    rows = counts.collect()
-    parts = [StagedPart(row.part, row.staged_rows, row.receipt) for row in rows]
-    members = [member for row in rows for member in parse_members(row.members)]
-    return StagedRows(
-        sum(row.read_rows for row in rows), sum(part.rows for part in parts), tuple(parts), tuple(members)
-    )
+def _most_reads(plan: WindowPlan) -> int:
+    return max(table.settings.max_reads for table in plan.tables)
 
 
 @contextmanager

@@ -8,11 +8,10 @@ A fleet's reader is imported when a task has one: only loads of fleets need its 
 from floodmark.postgres.warehouse.sink import PostgresSink
 from floodmark.sources.cdc.reader import open_cdc_reader
 from floodmark.sources.change_tracking.reader import open_tracking_reader
-from floodmark.spark.stage import SmallTable, StageWriter, run_tasks
+from floodmark.spark.stage import StageWriter, run_tasks
 
 __all__ = [
     "PostgresSink",
-    "SmallTable",
     "StageWriter",
     "open_cdc_reader",
     "open_tracking_reader",

@@ -48,7 +48,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.snapshot import LogEntry, Validity, Verdict
 from floodmark.core.verdicts import incident
 from floodmark.sync.load_progress import LoadWatch, progress_reported
-from floodmark.sync.ports import LoggedProgress, Progress, Source, StagedCut, StagedRows, Stager, Warehouse
+from floodmark.sync.ports import LoggedProgress, Progress, Source, StagedRows, Stager, Warehouse
 from floodmark.sync.window import is_followed, verify_reads
 
 if TYPE_CHECKING:
@@ -184,25 +184,22 @@ def refusal(pipeline: str, verdicts: Sequence[Validity], errors: Mapping[TableNa
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The staging of all tables of a window, several at a time.
+# The staging of all tables of a window: the changes of all of them, then those that are read as a whole, several at a
+# time.
 
 
 TABLES_AT_ONCE = 4
-"""The number of tables that are staged in parallel. A small table spends most of its time waiting. The tasks that the
-engine runs at once limit rows and memory, not this number."""
+"""The number of tables that are read as a whole in parallel. A small table spends most of its time waiting. The tasks
+that the engine runs at once limit rows and memory, not this number."""
 
 
-def stage_cut(plan: WindowPlan, warehouse: Warehouse, stager: Stager) -> StagedCut | None:
-    """Stage the changes of all tables at one moment of the source, where it has such a moment to read.
+def stage_changes(plan: WindowPlan, warehouse: Warehouse, stager: Stager) -> Mapping[int, StagedRows | FloodmarkError]:
+    """Stage the changes of all tables that are not read as a whole. Raises an error that concerns all tables.
 
-    A table that had no change when the window was planned may have one at that moment. Raises an error that concerns
-    all tables.
+    A table that had no change when the window was planned may have one at the moment that is read.
     """
     changed = [index for index, table in enumerate(plan.tables) if table.kind is LoadKind.CHANGES]
-    cut = stager.stage_cut(plan, {index: warehouse.sink(plan, index) for index in changed}) if changed else None
-    if cut is not None:
-        _raise_common(cut.tables)
-    return cut
+    return stager.stage_changes(plan, {index: warehouse.sink(plan, index) for index in changed}) if changed else {}
 
 
 def stage_tables(
@@ -216,23 +213,16 @@ def stage_tables(
 ) -> Mapping[TableName, StagedRows | FloodmarkError]:
     """Stage the tables of a window. Return for each its rows, or the error that concerns it alone.
 
-    staged: the tables that are staged already. on_staged: called for each table that was staged, with the rows that
-    were read. Raises any other error, when no task is left that writes.
+    staged: the tables whose changes are staged already. on_staged: called for each table that was staged, with the rows
+    that were read. Raises any other error, when no task is left that writes.
     """
     slots = slots_of(plan)
-    changed = [index for index, table in enumerate(plan.tables) if table.kind is LoadKind.CHANGES and not table.quiet]
-    left = {index: warehouse.sink(plan, index) for index in changed if index not in staged}
-    small = {**staged, **(stager.stage_small(plan, left) if left else {})}
-    _raise_common(small)
 
     def stage(index: int) -> StagedRows | FloodmarkError:
         try:
-            if plan.tables[index].kind is LoadKind.FIRST_LOAD:
-                rows = stage_first_load(plan, index, ledger, warehouse, stager, slots=slots)
-            elif isinstance(found := small.get(index), FloodmarkError):
-                raise found
-            else:
-                rows = found or _stage_changes(plan, index, warehouse, stager)
+            rows = staged.get(index) or stage_first_load(plan, index, ledger, warehouse, stager, slots=slots)
+            if isinstance(rows, FloodmarkError):
+                return rows
             _report(plan, index, rows)
             on_staged(plan.tables[index].source, rows.read_rows)
             return rows
@@ -249,18 +239,6 @@ def stage_tables(
             # Wait for running tables: after an error of one, no task of another may continue to write.
             pool.shutdown(cancel_futures=True)
             raise
-
-
-def _raise_common(results: Mapping[int, StagedRows | FloodmarkError]) -> None:
-    for result in results.values():
-        if isinstance(result, FloodmarkError) and not concerns_one_table(result):
-            raise result
-
-
-def _stage_changes(plan: WindowPlan, index: int, warehouse: Warehouse, stager: Stager) -> StagedRows:
-    if plan.tables[index].quiet:
-        return StagedRows(0, 0)
-    return stager.stage_table(plan, index, warehouse.sink(plan, index))
 
 
 def _report(plan: WindowPlan, index: int, rows: StagedRows) -> None:
@@ -344,12 +322,12 @@ class _WindowLoad:
 
     def _stage(self, watch: LoadWatch) -> None:
         try:
-            cut = stage_cut(self.plan, self.warehouse, self.stager)
-            if cut is not None:
-                self.read_whole = frozenset(self.plan.tables[index].source for index in cut.tables)
-                self._extend(cut.end)
-            done = cut.tables if cut else {}
-            staged = stage_tables(self.plan, self.ledger, self.warehouse, self.stager, done, on_staged=watch.end)
+            changed = stage_changes(self.plan, self.warehouse, self.stager)
+            ends = {i: rows.read_to for i, rows in changed.items() if isinstance(rows, StagedRows) and rows.read_to}
+            self.read_whole = frozenset(self.plan.tables[index].source for index in ends)
+            for end in ends.values():
+                self._extend(end)
+            staged = stage_tables(self.plan, self.ledger, self.warehouse, self.stager, changed, on_staged=watch.end)
         except SourceBehindError:
             # Where the source itself was restored, its verdict explains more than the copy that has another log.
             verify_reads(self.plan, self.source)

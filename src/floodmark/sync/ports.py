@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from traceback import format_exc
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from floodmark.core.errors import FloodmarkError
+from floodmark.core.errors import FloodmarkBugError, FloodmarkError
 from floodmark.core.plan import Bound, LoadChunk, MemberRead, TableCounts, TablePlan, ValueColumn, WindowPlan
 from floodmark.core.position import Position
 from floodmark.core.progress import ReadProgress, StepProgress
@@ -78,69 +78,101 @@ class TableReader(Protocol):
         """Return a key that several rows have, and their number; None where each key is unique."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableParts:
-    """How the changes of a table are read."""
-
-    intervals: Sequence[Interval]
-    """The parts that are read in parallel. No transaction is split."""
-    changes: int | None = None
-    """The number of changes; None where they were not counted, or are too many to count."""
+# --------------------------------------------------------------------------------------------------------------------
+# ``ReadTask``: a part of the reads of a window, which a source plans and a task of the engine does.
 
 
-class Cut(Protocol):
-    """One moment of a source: all that is read of it has the state of that moment."""
+Found = tuple[int, "pa.RecordBatch | FloodmarkError | LogEntry"]
+"""What is found of a table, which is known by its place in the plan: rows, the error that ends its rows, or the moment
+whose state the rows after it have."""
+
+
+class ReadTask(Protocol):
+    """A read of the changes of tables of a window. It is picklable, as readers are."""
 
     @property
-    def end(self) -> LogEntry:
-        """The newest position of the moment."""
+    def tables(self) -> Collection[int]:
+        """Return the tables that are read, by their places in the plan."""
 
-    def read(self, table: TablePlan) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of a table since its watermark, in the shape of its reader.
+    @property
+    def changes(self) -> int | None:
+        """Return about how many changes are read; None where they are too many for memory, or were not counted."""
 
-        Raises InstanceReplacedError or WindowExpiredError where they are not complete.
+    @property
+    def is_net(self) -> bool:
+        """Return whether each batch has all changes of its keys, and the batches of a table follow each other.
+
+        They stream to staging. All others are netted, in memory where ``changes`` is known, or behind a shuffle.
+        """
+
+    def read(self) -> Iterator[Found]:
+        """Yield the changes of the tables, in the shape of their readers and in no order.
+
+        An error that concerns one table takes the place of its next batches. Raises an error about all of them.
         """
 
 
-class CutReader(Protocol):
-    """The way to a moment of a source. It is picklable, as readers are."""
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """``ReadTask`` for an interval of one table."""
 
-    def open(self) -> AbstractContextManager[Cut | None]:
-        """Open the present moment; None where the source does not allow it.
+    index: int
+    """The place of the table in the plan."""
+    table: TablePlan
+    reader: TableReader
+    interval: Interval
+    changes: int | None = None
+    is_net: bool = False
 
-        Raises SourceBehindError for a copy of the source that does not have the planned end of the window.
-        """
+    @property
+    def tables(self) -> tuple[int]:
+        return (self.index,)
 
-
-class SharedReader(Protocol):
-    """One pass over a feed that has the changes of several tables. It is picklable, as readers are."""
-
-    def count(self) -> int:
-        """Return how many changes there are at most, from the plans alone."""
-
-    def read(self) -> Iterator[tuple[int, pa.RecordBatch | FloodmarkError]]:
-        """Yield the changes of each table since its marks, in the shape of its reader and in no order.
-
-        Tables are known by their place in the plan. An error that concerns one table alone takes the place of its next
-        batches. Raises any other error.
-        """
-
-    def split(self, most: int) -> Sequence[SharedReader]:
-        """Return at most so many readers that may read the feed in parallel, together all of it."""
-
-    def unite(self, reads: Mapping[int, Sequence[MemberRead]]) -> Mapping[int, Sequence[MemberRead]] | None:
-        """Return how the members of each table were read, from what the readers of ``split`` said.
-
-        None where they cannot know all of it, so that one reader must read the feed again.
-        """
+    def read(self) -> Iterator[Found]:
+        return found_of(self.index, self.table, self.reader.read(self.interval))
 
 
-OpenShared = Callable[[Mapping[int, "TablePlan"]], SharedReader]
-"""The factory of the reader of the tables of a window, by their places in the plan, that are read in one pass."""
-OpenCut = Callable[["WindowPlan"], CutReader]
-"""The factory of the reader of a window whose tables are read at one moment."""
-PlanParts = Callable[["WindowPlan", int], Mapping["TableName", TableParts]]
-"""The parts of each table of a window that has changes, at most the given number where its plan does not set it."""
+def found_of(index: int, table: TablePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[Found]:
+    """Yield the batches of a table, and the error that ends them."""
+    try:
+        for batch in batches:
+            yield index, batch
+    except Exception as error:  # noqa: BLE001  (a bug that one table shows must not stop the others)
+        yield index, as_floodmark_error(table, error)
+
+
+def as_floodmark_error(table: TablePlan, error: Exception) -> FloodmarkError:
+    """Return an error that was met while a table was read or staged; as a bug if it is no FloodmarkError."""
+    if isinstance(error, FloodmarkError):
+        return error
+    return FloodmarkBugError(str(table.source), type(error).__name__, "See the log of the job.", format_exc())
+
+
+@dataclass(frozen=True, slots=True)
+class WindowReads:
+    """How the changes of a window are read."""
+
+    tasks: Sequence[ReadTask]
+    """They may run in parallel. A table without changes has none."""
+    unite: Callable[[Mapping[int, Sequence[MemberRead]]], Mapping[int, Sequence[MemberRead]] | None] | None = None
+    """Makes of what all tasks say how the members of each table were read. None: together they cannot know it."""
+    otherwise: Sequence[ReadTask] = ()
+    """What is read in the place of tasks that cannot be united."""
+
+
+def read_tables(plan: WindowPlan, open_reader: OpenReader, changes: Mapping[int, int] | None = None) -> WindowReads:
+    """Return one read for each table with changes. changes: their numbers, where they are few, by place in the plan."""
+    return WindowReads(
+        [
+            TableRead(index, table, open_reader(table, plan.end), table.interval, (changes or {}).get(index))
+            for index, table in enumerate(plan.tables)
+            if table.interval is not None and not table.quiet
+        ]
+    )
+
+
+PlanReads = Callable[["WindowPlan", int], WindowReads]
+"""The plan of the reads of a window. A table is cut into at most the given number where its plan does not set it."""
 OpenReader = Callable[["TablePlan", "LogEntry"], TableReader]
 """The factory of the reader of a table of a plan, with the entry of the log that a copy of the source must have to be
 read (``WindowPlan.end``). The engine pickles it by name: it contains no secret."""
@@ -217,37 +249,20 @@ class StagedRows:
     no other try of a part."""
     members: tuple[MemberRead, ...] = ()
     """The members of the table that were examined."""
-
-
-@dataclass(frozen=True, slots=True)
-class StagedCut:
-    """The result of staging tables at one moment of the source."""
-
-    end: LogEntry
-    """The newest position of that moment, not below the end of the plan."""
-    tables: Mapping[int, StagedRows | FloodmarkError]
-    """By the index of the table in the plan."""
+    read_to: LogEntry | None = None
+    """The moment of the source whose state the rows have, not before the end of the plan; None for the plan's end."""
 
 
 class Stager(Protocol):
     """An engine that reads rows from the source, nets changes, and writes them to a sink."""
 
-    def stage_table(self, plan: WindowPlan, index: int, sink: StagingSink) -> StagedRows:
-        """Read the changes of table ``index`` of the plan, and net them."""
-
-    def stage_cut(self, plan: WindowPlan, sinks: Mapping[int, StagingSink]) -> StagedCut | None:
-        """Stage the changes of tables at one moment of the source. Return None where it has no such moment to read.
-
-        sinks: by the index of a table in the plan.
-        """
-
-    def stage_small(
+    def stage_changes(
         self, plan: WindowPlan, sinks: Mapping[int, StagingSink]
     ) -> Mapping[int, StagedRows | FloodmarkError]:
-        """Stage those of the tables that have few changes, with few tasks and connections for all of them.
+        """Read the changes of tables, net them and stage them.
 
-        sinks: by the index of a table in the plan. Return the result of each table that was staged so, which may be an
-        error that does not stop the others; none for a table that ``stage_table`` has to stage.
+        sinks: by the index of a table in the plan. Return the result of each, which may be an error that concerns it
+        alone. Raises any other error.
         """
 
     def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:

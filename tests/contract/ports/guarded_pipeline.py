@@ -26,7 +26,7 @@ from floodmark.sync import status
 from floodmark.sync.finish import advance_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
-from floodmark.sync.ports import LoggedProgress, OpenCut, OpenReader, Source
+from floodmark.sync.ports import LoggedProgress, OpenReader, PlanReads, Source
 from floodmark.sync.repair import LoadPlanner
 from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
@@ -71,7 +71,8 @@ class GuardedPipeline(ABC):
     @abstractmethod
     def open_reader(self) -> OpenReader: ...
 
-    def open_cut(self) -> OpenCut | None:
+    def plan_reads(self) -> PlanReads | None:
+        """Return how the reads of a window are planned; None for each table in one part."""
         return None
 
     @abstractmethod
@@ -144,7 +145,7 @@ class GuardedPipeline(ABC):
         return TableName(self.schema, table)
 
     def stager(self) -> InProcessStager:
-        return InProcessStager(self.open_reader(), self.open_cut())
+        return InProcessStager(self.open_reader(), self.plan_reads())
 
     def spell(self, change: Any) -> None:
         """Let the configuration spell the names of the tables in another way."""

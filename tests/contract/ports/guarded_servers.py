@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,10 +24,10 @@ from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.cdc.operations import SqlServerReplaySource
 from floodmark.sources.cdc.reader import CdcReader
 from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sources.change_tracking.reader import TrackingCutReader, TrackingReader
+from floodmark.sources.change_tracking.reader import TrackingReader, plan_reads
 from floodmark.sources.change_tracking.source import TrackingSource
 from floodmark.sources.sqlserver.driver import SqlServerConnection
-from floodmark.sync.ports import OpenCut, OpenReader
+from floodmark.sync.ports import OpenReader, PlanReads
 from floodmark.sync.replay import Replay
 from sql_client import SqlClient
 from stream_rig import COLUMNS, StreamRig, stream_rig
@@ -173,8 +174,8 @@ class TrackingPipeline(_OnServer):
     def open_reader(self) -> OpenReader:
         return lambda plan, end: TrackingReader(plan, self.rows_at, end)
 
-    def open_cut(self) -> OpenCut:
-        return lambda plan: TrackingCutReader(plan.pipeline, plan.end, self.rows_at)
+    def plan_reads(self) -> PlanReads:
+        return partial(plan_reads, source=self.rows_at)
 
     def execute(self, *statements: str) -> None:
         for statement in statements:

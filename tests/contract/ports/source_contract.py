@@ -25,7 +25,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import FirstLoad, TableSettings
 from floodmark.core.snapshot import CaptureInstance, LogEntry, SourceSnapshot
 from floodmark.sync.arrow import arrow_type
-from floodmark.sync.ports import OpenReader, PlanParts, Source, TableReader
+from floodmark.sync.ports import OpenReader, PlanReads, ReadTask, Source, TableRead, TableReader
 from table_plans import with_settings
 from tried_twice import Order
 
@@ -43,7 +43,7 @@ class SourceRig:
 
     source: Source
     open_reader: OpenReader
-    plan_parts: PlanParts
+    plan_reads: PlanReads
     write: Callable[[str], None]
     """Runs a statement in a commit of its own, and returns when its changes are captured."""
     unknown: Position
@@ -88,10 +88,10 @@ class SourceRig:
             watermark=interval.after_lsn if interval else None,
         )
 
-    def parts(self, interval: Interval, parts: int) -> Sequence[Interval]:
-        """Return the parts of the changes of Orders, where its plan sets their number."""
+    def reads(self, interval: Interval, parts: int) -> Sequence[ReadTask]:
+        """Return the reads of the changes of Orders, where its plan sets their number."""
         table = with_settings(self.plan(interval), partitions=parts)
-        return self.plan_parts(WindowPlan(1, "shop", interval.to_lsn, (table,)), 1)[self.orders].intervals
+        return self.plan_reads(WindowPlan(1, "shop", interval.to_lsn, (table,)), 1).tasks
 
     def changes(self, after: Position) -> tuple[TableReader, Interval]:
         """Return the reader of the changes since a position, and their interval."""
@@ -183,16 +183,19 @@ class TableReaderContract:
         else:
             assert operations == [1]
 
-    def test_parts_follow_each_other_and_hold_what_the_interval_holds(self, rig: SourceRig) -> None:
+    def test_reads_follow_each_other_and_hold_what_the_interval_holds(self, rig: SourceRig) -> None:
         after = rig.position()
         rig.insert(*range(1, 7))
-        reader, interval = rig.changes(after)
+        interval = Interval(after, rig.position())
         for parts in (1, 3):
-            cut = list(rig.parts(interval, parts))
-            assert 1 <= len(cut) <= parts
+            tasks: list[ReadTask] = [pickle.loads(pickle.dumps(each)) for each in rig.reads(interval, parts)]  # noqa: S301
+            assert 1 <= len(tasks) <= parts
+            cut = [each.interval for each in tasks if isinstance(each, TableRead)] or [interval]
             assert (cut[0].after_lsn, cut[-1].to_lsn) == (interval.after_lsn, interval.to_lsn)
             assert all(one.is_followed_by(other) for one, other in pairwise(cut))
-            assert keys_of(batch for part in cut for batch in reader.read(part)) == [1, 2, 3, 4, 5, 6]
+            found = [(index, each) for task in tasks for index, each in task.read()]
+            assert {index for index, _ in found} == {0}
+            assert keys_of(each for _, each in found if isinstance(each, pa.RecordBatch)) == [1, 2, 3, 4, 5, 6]
 
     def test_reader_travels_to_a_worker(self, rig: SourceRig) -> None:
         after = rig.position()

@@ -14,8 +14,9 @@ from source_contract import SourceContract, SourceRig, TableReaderContract
 from compact_tracking import ChangeTracking
 from floodmark.core.plan import MemberRead, TablePlan
 from floodmark.core.position import Interval, Position, Version
+from floodmark.core.settings import SOURCE_VARIABLE
 from floodmark.core.snapshot import LogEntry, MemberMark
-from floodmark.sources.compact.reader import CompactReader, Fleet, plan_compact_parts
+from floodmark.sources.compact.reader import CompactReader, Fleet, plan_compact_reads
 from floodmark.sources.compact.source import CompactSource
 from floodmark.sync.records import noted
 
@@ -46,7 +47,7 @@ class FleetSourceRig(SourceRig):
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> FleetSourceRig:
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FleetSourceRig:
     devices = [tmp_path / f"{name}.db" for name in ("van-1", "van-2")]
     for device in devices:
         with closing(sqlite3.connect(device, isolation_level=None)) as connection:
@@ -60,10 +61,11 @@ def rig(tmp_path: Path) -> FleetSourceRig:
         time.sleep(0.002)  # positions are milliseconds
 
     fleet = Fleet((str(tmp_path),))
+    monkeypatch.setenv(SOURCE_VARIABLE, fleet.to_json())
     return FleetSourceRig(
         CompactSource(fleet),
         lambda plan, end: CompactReader(plan, fleet),
-        plan_compact_parts,
+        plan_compact_reads,
         write,
         unknown=Version.of(1),
         keeps_history=False,

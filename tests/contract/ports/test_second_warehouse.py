@@ -61,12 +61,6 @@ class SinkStager(SmallStager):
             guarded.write(chunk.number, iter([staged_batch(self.read_chunk(plan, index, chunk))])) for chunk in chunks
         ]
 
-    def stage_cut(self, plan: WindowPlan, sinks: Any) -> None:
-        return None
-
-    def stage_small(self, plan: WindowPlan, sinks: Any) -> dict[int, Any]:
-        return {}
-
     def stage_table(self, plan: WindowPlan, index: int, sink: Any = None) -> StagedRows:
         guarded: StagingSink = self.fuse.guard(sink)
         read_rows, rows = self.read_changes(plan, index)

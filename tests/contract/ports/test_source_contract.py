@@ -12,10 +12,10 @@ from source_contract import ServerReaderContract, ServerSourceContract, SourceRi
 from cdc_database import cdc_database
 from emulator_process import Emulator
 from floodmark.core.position import Lsn, Version
-from floodmark.sources.cdc import reader as cdc_parts
+from floodmark.sources.cdc import reader as cdc_reads
 from floodmark.sources.cdc.reader import CdcReader
 from floodmark.sources.cdc.source import SqlServerSource
-from floodmark.sources.change_tracking import reader as tracking_parts
+from floodmark.sources.change_tracking import reader as tracking_reads
 from floodmark.sources.change_tracking.reader import TrackingReader
 from floodmark.sources.change_tracking.source import TrackingSource
 from floodmark.sources.sqlserver.driver import SqlServerConnection
@@ -44,7 +44,7 @@ def _cdc(emulator: Emulator) -> Iterator[SourceRig]:
         yield SourceRig(
             SqlServerSource(at),
             lambda plan, end: CdcReader(plan, at, end),
-            partial(cdc_parts.plan_parts, source=at),
+            partial(cdc_reads.plan_reads, source=at),
             write,
             unknown=Lsn(b"\0\0\0\1".ljust(10, b"\0")),
         )
@@ -60,7 +60,7 @@ def _change_tracking(emulator: Emulator) -> Iterator[SourceRig]:
         yield SourceRig(
             TrackingSource(at),
             lambda plan, end: TrackingReader(plan, at, end),
-            partial(tracking_parts.plan_parts, source=at),
+            partial(tracking_reads.plan_reads, source=at),
             write,
             unknown=Version.of(10**9),
             keeps_history=False,

@@ -58,11 +58,11 @@ class CdcKind(SqlServerKind):
 
     @classmethod
     def load_adapters(cls) -> LoadAdapters:
-        from floodmark.sources.cdc.reader import open_cdc_reader, plan_cdc_parts
+        from floodmark.sources.cdc.reader import open_cdc_reader, plan_cdc_reads
         from floodmark.sources.cdc.source import SqlServerSource
         from floodmark.sources.sqlserver.driver import SqlServerConnection
 
-        return LoadAdapters(SqlServerConnection, SqlServerSource, open_cdc_reader, plan_cdc_parts)
+        return LoadAdapters(SqlServerConnection, SqlServerSource, open_cdc_reader, plan_cdc_reads)
 
     def drift(self) -> DriftSource:
         from floodmark.sources.cdc.operations import SqlServerDriftSource

@@ -20,7 +20,7 @@ from floodmark.core.snapshot import CaptureInstance, LogEntry, explain_other_cop
 from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection, connect
 from floodmark.sources.sqlserver.rows import ONE_WORKER, SqlServerReader, select_expressions
 from floodmark.sources.sqlserver.tables import change_table, net_changes_function, read_sql
-from floodmark.sync.ports import RowShape, TableParts
+from floodmark.sync.ports import RowShape, TableRead, WindowReads
 
 # --------------------------------------------------------------------------------------------------------------------
 # The feed of a table that is read by change data capture: a capture instance.
@@ -234,40 +234,55 @@ WHOLE_CHANGES = 50_000
 """The most changes that are one part because other tables keep the other tasks busy: a task nets them in memory."""
 
 
-def plan_cdc_parts(plan: WindowPlan, most: int) -> Mapping[TableName, TableParts]:
-    """Return the parts of each table with changes, over the connection that the environment names."""
-    return plan_parts(plan, most, SqlServerConnection.from_json(os.environ[SOURCE_VARIABLE]))
+def plan_cdc_reads(plan: WindowPlan, most: int) -> WindowReads:
+    """Return the reads of the tables with changes, over the connection that the environment names."""
+    return plan_reads(plan, most, SqlServerConnection.from_json(os.environ[SOURCE_VARIABLE]))
 
 
-def plan_parts(plan: WindowPlan, most: int, source: SqlServerConnection) -> Mapping[TableName, TableParts]:
-    """Return the parts of each table that is read from its change table.
+def plan_reads(plan: WindowPlan, most: int, source: SqlServerConnection) -> WindowReads:
+    """Return the reads of the tables with changes, a read for each of their parts.
 
     most: the number of parts of a large table whose plan does not set it. A table whose changes could not be counted is
-    read in one part. The source is asked only where a table may be cut.
+    read in one part. The server's net changes are those of the whole window.
     """
-    tables = [table for table in plan.tables if table.interval is not None and not table.quiet]
-    intervals = {table.source: [table.interval] for table in tables if table.interval is not None}
-    # The server's net changes are those of the whole window.
-    counted = [
-        table for table in tables if table.settings.net is not NetSource.SERVER and not table.settings.partitions
-    ]
-    declared = [
-        table for table in tables if table.settings.net is not NetSource.SERVER and table.settings.partitions > 1
-    ]
+    tables = {index: each for index, each in enumerate(plan.tables) if each.interval is not None and not each.quiet}
+    intervals, changes = _plan_parts(
+        [each for each in tables.values() if each.settings.net is not NetSource.SERVER], most, source, plan.pipeline
+    )
+    reads = []
+    for index, table in tables.items():
+        assert table.interval is not None  # noqa: S101  (they are the tables that have one)
+        reader, is_net = CdcReader(table, source, plan.end), table.settings.net is NetSource.SERVER
+        parts = intervals.get(table.source, [table.interval])
+        # What is read in parts is brought together by key.
+        known = changes.get(table.source) if len(parts) == 1 else None
+        reads += [TableRead(index, table, reader, part, known, is_net) for part in parts]
+    return WindowReads(reads)
+
+
+def _plan_parts(
+    tables: Sequence[TablePlan], most: int, source: SqlServerConnection, pipeline: str
+) -> tuple[dict[TableName, list[Interval]], dict[TableName, int]]:
+    """Return the intervals of tables that are cut, and the changes of those that a task nets in memory.
+
+    The source is asked only where a table may be cut.
+    """
+    counted = [table for table in tables if not table.settings.partitions]
+    declared = {table.source: table.settings.partitions for table in tables if table.settings.partitions > 1}
     if not counted and not declared:
-        return {name: TableParts(each) for name, each in intervals.items()}
-    with connect(source, subject=plan.pipeline) as session:
+        return {}, {}
+    whole = {table.source: table.interval for table in tables if table.interval is not None}
+    with connect(source, subject=pipeline) as session:
         changes = _count_changes(session, counted, most)
-        wanted = {table.source: table.settings.partitions for table in declared} | choose_numbers(changes, most)
+        intervals: dict[TableName, list[Interval]] = {}
         cuts: dict[tuple[Interval, int], list[Position]] = {}
-        for name, number in wanted.items():
+        for name, number in (declared | choose_numbers(changes, most)).items():
             if number > 1:
-                asked = (intervals[name][0], max(most, number))
+                asked = (whole[name], max(most, number))
                 if asked not in cuts:
                     cuts[asked] = _read_cuts(session, *asked)
                 intervals[name] = cut_interval(asked[0], choose_cuts(cuts[asked], number))
-    known = {name: number for name, number in changes.items() if number <= WHOLE_CHANGES}
-    return {name: TableParts(each, known.get(name)) for name, each in intervals.items()}
+    return intervals, {name: number for name, number in changes.items() if number <= WHOLE_CHANGES}
 
 
 def cut_interval(interval: Interval, cuts: Sequence[Position]) -> list[Interval]:

@@ -63,17 +63,11 @@ class TrackingKind(SqlServerKind):
 
     @classmethod
     def load_adapters(cls) -> LoadAdapters:
-        from floodmark.sources.change_tracking.reader import (
-            open_tracking_cut,
-            open_tracking_reader,
-            plan_tracking_parts,
-        )
+        from floodmark.sources.change_tracking.reader import open_tracking_reader, plan_tracking_reads
         from floodmark.sources.change_tracking.source import TrackingSource
         from floodmark.sources.sqlserver.driver import SqlServerConnection
 
-        return LoadAdapters(
-            SqlServerConnection, TrackingSource, open_tracking_reader, plan_tracking_parts, open_tracking_cut
-        )
+        return LoadAdapters(SqlServerConnection, TrackingSource, open_tracking_reader, plan_tracking_reads)
 
     def drift(self) -> DriftSource:
         from floodmark.sources.change_tracking.source import TrackingDriftSource

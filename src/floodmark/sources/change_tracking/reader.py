@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,13 +19,13 @@ from floodmark.core.capture import bracket, bracket_table
 from floodmark.core.errors import FloodmarkBugError, InstanceReplacedError, SourceBehindError, WindowExpiredError
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, value_columns
 from floodmark.core.position import Interval, LsnAbsence, Position, Version
-from floodmark.core.schema import Operation, TableName
+from floodmark.core.schema import Operation
 from floodmark.core.settings import SOURCE_VARIABLE
 from floodmark.core.snapshot import LogEntry, explain_other_copy
 from floodmark.sources.change_tracking.source import TRACKING_WORDS, feed_name
 from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection, connect
 from floodmark.sources.sqlserver.rows import SqlServerReader, select_expressions
-from floodmark.sync.ports import Cut, RowShape, TableParts
+from floodmark.sync.ports import Found, RowShape, WindowReads, found_of, read_tables
 
 _LOG = logging.getLogger(__name__)
 
@@ -165,64 +164,44 @@ class TrackingReader(SqlServerReader):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# ``TrackingCutReader``: all tables of a window over one connection, in one SNAPSHOT transaction.
+# ``SnapshotRead``: all tables of a window over one connection, in one SNAPSHOT transaction.
 #
 # Every statement of the transaction sees the same moment, so the current version that is read first is the end of all
-# changes that are read after it. Parallel connections would see different moments.
-
-
-_ON = 1
-_NOT_ALLOWED = (
-    "Snapshot isolation is not allowed in database %s: the tables of the window are read one after the other, and may "
-    "differ from each other by what is committed meanwhile. Allow it with ALTER DATABASE ... SET "
-    "ALLOW_SNAPSHOT_ISOLATION ON."
-)
+# changes that are read after it. Parallel connections would see different moments. The changes are net already.
 
 
 @dataclass(frozen=True)
-class TrackingCutReader:
-    """``sync.ports.CutReader``."""
+class SnapshotRead:
+    """``sync.ports.ReadTask``."""
 
+    tables: Mapping[int, TablePlan]
+    """By their places in the plan of the window. Each is read since its watermark."""
     pipeline: str
     end: LogEntry
     """The planned end of the window."""
     source: SqlServerConnection
+    changes: int | None = None
+    is_net: bool = True
 
-    @contextmanager
-    def open(self) -> Iterator[Cut | None]:
+    def read(self) -> Iterator[Found]:
+        """Yield the moment of the transaction, and the changes, of each table."""
         with connect(self.source, subject=self.pipeline) as session:
             session.limit_lock_waits()
-            if session.fetch(select_snapshot_state())[0][0] != _ON:
-                _LOG.warning(_NOT_ALLOWED, self.source.database)
-                yield None
-                return
             session.fetch_sets("SET TRANSACTION ISOLATION LEVEL SNAPSHOT; BEGIN TRANSACTION")
             # Closing the session ends the transaction, which has changed nothing.
-            yield _TrackingCut(session, self.source, require_version(session, self.end, self.pipeline))
+            end = require_version(session, self.end, self.pipeline)
+            for index, table in self.tables.items():
+                yield index, end
+                yield from found_of(index, table, self.read_table(session, table))
 
-
-@dataclass(frozen=True)
-class _TrackingCut:
-    """``sync.ports.Cut``."""
-
-    session: SourceSession
-    source: SqlServerConnection
-    end: LogEntry
-
-    def read(self, table: TablePlan) -> Iterator[pa.RecordBatch]:
-        if table.interval is None:
-            raise FloodmarkBugError(str(table.source), "a first load is not read at one moment.")
-        self._require_complete(table)
-        yield from TrackingReader(table, self.source, self.end).read_at(self.session, table.interval)
-
-    def _require_complete(self, table: TablePlan) -> None:
-        """Raise an error unless the changes since the watermark are there.
+    def read_table(self, session: SourceSession, table: TablePlan) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of a table. Raises InstanceReplacedError or WindowExpiredError where they are not complete.
 
         Metadata may be newer than the transaction: what was valid later was valid at its moment.
         """
-        assert table.interval is not None  # noqa: S101  (see ``read``)
+        assert table.interval is not None  # noqa: S101  (first loads are not read so)
         subject, identity = str(table.source), table.feed.identity
-        found = self.session.fetch(select_tracking(), (identity.object_id,))
+        found = session.fetch(select_tracking(), (identity.object_id,))
         # A table that is not tracked has no such begin.
         begin, min_valid, side = found[0] if found else (-1, None, None)
         present = replace(identity, name=feed_name(table.feed.table.name, begin), store_id=side or 0)
@@ -231,43 +210,55 @@ class _TrackingCut:
         if min_valid is None or min_valid > number_of(table.interval.after_lsn):
             said = TRACKING_WORDS.expired(table.interval.after_lsn, str(min_valid))
             raise WindowExpiredError(subject, said.cause)
-
-
-def open_tracking_cut(plan: WindowPlan) -> TrackingCutReader:
-    """Return the reader of a window over the connection that the environment names."""
-    return TrackingCutReader(plan.pipeline, plan.end, SqlServerConnection.from_json(os.environ[SOURCE_VARIABLE]))
+        yield from TrackingReader(table, self.source, self.end).read_at(session, table.interval)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The parts in which the changes of a window are read: a table is one part, which CHANGETABLE cannot cut.
+# The reads of a window: one at one moment or, where the source does not allow that, one for each table, which
+# CHANGETABLE cannot cut.
 
 
 WHOLE_CHANGES = 50_000
 """The number of changes up to which tables share a task, which holds them in memory."""
+_ON = 1
+_NOT_ALLOWED = (
+    "Snapshot isolation is not allowed in database %s: the tables of the window are read one after the other, and may "
+    "differ from each other by what is committed meanwhile. Allow it with ALTER DATABASE ... SET "
+    "ALLOW_SNAPSHOT_ISOLATION ON."
+)
 
 
-def plan_tracking_parts(plan: WindowPlan, most: int) -> Mapping[TableName, TableParts]:
-    """Return the part of each table with changes, over the connection that the environment names."""
-    return plan_parts(plan, most, SqlServerConnection.from_json(os.environ[SOURCE_VARIABLE]))
+def plan_tracking_reads(plan: WindowPlan, most: int) -> WindowReads:
+    """Return the reads of a window, over the connection that the environment names."""
+    return plan_reads(plan, most, SqlServerConnection.from_json(os.environ[SOURCE_VARIABLE]))
 
 
-def plan_parts(plan: WindowPlan, most: int, source: SqlServerConnection) -> Mapping[TableName, TableParts]:
-    """Return the part of each table with changes. ``most`` is not used."""
-    tables = [table for table in plan.tables if table.interval is not None and not table.quiet]
+def plan_reads(plan: WindowPlan, most: int, source: SqlServerConnection) -> WindowReads:
+    """Return the reads of a window. ``most`` is not used.
+
+    A table that had no change when the window was planned is read as well where all are read at one, later, moment.
+    """
+    tables = {index: table for index, table in enumerate(plan.tables) if table.interval is not None}
+    if not tables:
+        return WindowReads([])
+    with connect(source, subject=plan.pipeline) as session:
+        session.limit_lock_waits()
+        if session.fetch(select_snapshot_state())[0][0] == _ON:
+            return WindowReads([SnapshotRead(tables, plan.pipeline, plan.end, source)])
+        _LOG.warning(_NOT_ALLOWED, source.database)
+        changes = _count_changes(session, {index: each for index, each in tables.items() if not each.quiet})
+    return read_tables(plan, lambda table, end: TrackingReader(table, source, end), changes)
+
+
+def _count_changes(session: SourceSession, tables: Mapping[int, TablePlan]) -> dict[int, int]:
+    """Return the number of changes of each table, where a task can hold them."""
     if not tables:
         return {}
     counts = [
-        f"SELECT {number} AS number, COUNT(*) AS changes FROM (SELECT TOP ({WHOLE_CHANGES + 1}) 1 AS one"  # noqa: S608
+        f"SELECT {index} AS number, COUNT(*) AS changes FROM (SELECT TOP ({WHOLE_CHANGES + 1}) 1 AS one"  # noqa: S608
         f" FROM CHANGETABLE(CHANGES {bracket_table(table.feed.table.name)}, ?) AS c) AS counted"
-        for number, table in enumerate(tables)
+        for index, table in tables.items()
     ]
-    after = [table.interval.after_lsn for table in tables if table.interval is not None]
-    parameters = tuple(version.number for version in after if isinstance(version, Version))
-    with connect(source, subject=plan.pipeline) as session:
-        session.limit_lock_waits()
-        changes = dict(session.fetch(" UNION ALL ".join(counts), parameters))
-    return {
-        table.source: TableParts([table.interval], changes[number] if changes[number] <= WHOLE_CHANGES else None)
-        for number, table in enumerate(tables)
-        if table.interval is not None
-    }
+    parameters = tuple(number_of(table.interval.after_lsn) for table in tables.values() if table.interval is not None)
+    found = session.fetch(" UNION ALL ".join(counts), parameters)
+    return {index: changes for index, changes in found if changes <= WHOLE_CHANGES}

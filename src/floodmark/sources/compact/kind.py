@@ -104,10 +104,10 @@ class CompactKind(SourceKind):
 
     @classmethod
     def load_adapters(cls) -> LoadAdapters:
-        from floodmark.sources.compact.reader import Fleet, open_compact_reader, plan_compact_parts
+        from floodmark.sources.compact.reader import Fleet, open_compact_reader, plan_compact_reads
         from floodmark.sources.compact.source import CompactSource
 
-        return LoadAdapters(Fleet, CompactSource, open_compact_reader, plan_compact_parts)
+        return LoadAdapters(Fleet, CompactSource, open_compact_reader, plan_compact_reads)
 
     def drift(self) -> DriftSource:
         """Return no rows at risk: every column of every device is read."""

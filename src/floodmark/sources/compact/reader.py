@@ -41,7 +41,6 @@ from floodmark.core import schema
 from floodmark.core.errors import ConfigError, SourceUnavailableError
 from floodmark.core.plan import Bound, LoadChunk, LoadKind, MemberRead, TablePlan, WindowPlan, value_columns
 from floodmark.core.position import Interval, Position
-from floodmark.core.schema import TableName
 from floodmark.core.settings import SOURCE_VARIABLE
 from floodmark.core.snapshot import LogEntry, MemberMark, Verdict
 from floodmark.sources.compact.tables import (
@@ -57,7 +56,7 @@ from floodmark.sources.compact.tables import (
     open_file,
     table_name,
 )
-from floodmark.sync.ports import RowShape, TableParts
+from floodmark.sync.ports import RowShape, WindowReads, read_tables
 from floodmark.sync.records import attach_members
 
 _LOG = logging.getLogger(__name__)
@@ -512,11 +511,11 @@ def _require_whole(snapshot: Snapshot) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The parts in which the changes of a window are read: a table of the fleet is one part.
+# The reads of a window: one for each table of the fleet.
 #
 # Nothing is counted: whether a device has changes is known when its file has been opened, and then it is read.
 
 
-def plan_compact_parts(plan: WindowPlan, most: int) -> Mapping[TableName, TableParts]:
-    """Return the part of each table. ``most`` is not used."""
-    return {table.source: TableParts([table.interval]) for table in plan.tables if table.interval is not None}
+def plan_compact_reads(plan: WindowPlan, most: int) -> WindowReads:
+    """Return the read of each table. ``most`` is not used."""
+    return read_tables(plan, open_compact_reader)

@@ -98,12 +98,10 @@ class EventStreamKind(SqlServerKind):
 
     @classmethod
     def load_adapters(cls) -> LoadAdapters:
-        from floodmark.sources.event_stream.reader import open_event_pass, open_event_reader, plan_event_parts
+        from floodmark.sources.event_stream.reader import open_event_reader, plan_event_reads
         from floodmark.sources.event_stream.source import EventStreamSource, StreamConnection
 
-        return LoadAdapters(
-            StreamConnection, EventStreamSource, open_event_reader, plan_event_parts, open_shared=open_event_pass
-        )
+        return LoadAdapters(StreamConnection, EventStreamSource, open_event_reader, plan_event_reads)
 
     def drift(self) -> DriftSource:
         """Return an unknown number of rows at risk: a value by a default does not differ from another."""

@@ -1,10 +1,11 @@
 """``EventReader``: a table of a plan, read from the event stream or, for a first load, from the table itself.
 
-``EventPassReader`` reads several tables in one pass over the stream.
+``EventPass`` reads several tables in one pass over the stream.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,6 @@ import pyarrow as pa
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.plan import LoadKind, MemberRead, TablePlan, WindowPlan, value_columns
 from floodmark.core.position import Interval
-from floodmark.core.schema import TableName
 from floodmark.core.settings import SOURCE_VARIABLE
 from floodmark.core.snapshot import LogEntry
 from floodmark.sources.event_stream.envelope import parse_envelope
@@ -26,7 +26,9 @@ from floodmark.sources.event_stream.stream_pass import Found, PassState, StreamP
 from floodmark.sources.event_stream.transport import EventStream
 from floodmark.sources.sqlserver.driver import SourceSession
 from floodmark.sources.sqlserver.rows import SqlServerReader
-from floodmark.sync.ports import RowShape, TableParts
+from floodmark.sync.ports import RowShape, WindowReads
+
+_LOG = logging.getLogger(__name__)
 
 # --------------------------------------------------------------------------------------------------------------------
 # The marks of passes over different partitions of a stream, put together as one pass over all would have written them.
@@ -49,6 +51,7 @@ def unite_reads(reads: Mapping[int, Sequence[MemberRead]]) -> Mapping[int, Seque
         for number, found in reads.items()
     }
     if any(_has_lost(found, marks[number]) or _carries_apart(marks[number]) for number, found in reads.items()):
+        _LOG.info("Messages of an event are in several parts of the stream: one task reads all of it again.")
         return None
     every = [mark for found in marks.values() for mark in found.values()]
     is_marked = are_marked(mark.epoch for mark in every if mark.epoch)
@@ -94,12 +97,6 @@ def open_event_reader(plan: TablePlan, end: LogEntry) -> EventReader:
     return EventReader(plan, connection.database, end, connection.open_stream())
 
 
-def open_event_pass(tables: Mapping[int, TablePlan]) -> EventPassReader:
-    """Return the reader of several tables over the connection that the environment names."""
-    connection = _connection()
-    return EventPassReader(tables, connection.database.database, connection.open_stream())
-
-
 def _connection() -> StreamConnection:
     return StreamConnection.from_json(os.environ[SOURCE_VARIABLE])
 
@@ -140,39 +137,45 @@ class EventReader(SqlServerReader):
         require_primary(session, str(self.plan.source))
 
 
+# --------------------------------------------------------------------------------------------------------------------
+# The reads of a window: passes over the stream for all tables, each with some or all of the partitions.
+#
+# Segments of an event may be in several partitions, and one task joins them. A pass for each table would read all of
+# the stream as often as there are tables.
+
+
+MOST_CHANGES = 250_000
+"""The messages up to which one task reads all partitions, and nets the changes in memory."""
+
+
 @dataclass(frozen=True)
-class EventPassReader:
-    """``sync.ports.SharedReader``."""
+class EventPass:
+    """``sync.ports.ReadTask``."""
 
     tables: Mapping[int, TablePlan]
+    """By their places in the plan of the window."""
     database: str
     stream: EventStream
     only: frozenset[int] | None = None
     """The partitions to read; None for all."""
+    changes: int | None = None
+    is_net: bool = False
+
+    def read(self) -> Iterator[Found]:
+        return StreamPass(self.database, self.stream, self.tables, self.only).run()
 
     def count(self) -> int:
         """Return the number of messages; those of a new partition from its beginning on."""
         return sum(self._messages().values())
 
-    def read(self) -> Iterator[Found]:
-        return StreamPass(self.database, self.stream, self.tables, self.only).run()
-
-    def split(self, most: int) -> Sequence[EventPassReader]:
-        """Return readers of partitions: the largest one goes to the reader with the least, and so on."""
+    def split(self, most: int) -> Sequence[EventPass]:
+        """Return passes over partitions: the largest one goes to the pass with the least, and so on."""
         messages = self._messages()
         filled = sum(count > 0 for count in messages.values())
         groups: list[list[int]] = [[] for _ in range(max(min(most, filled), 1))]
         for number in sorted(messages, key=lambda each: (-messages[each], each)):
             min(groups, key=lambda group: sum(messages[each] for each in group)).append(number)
         return [replace(self, only=frozenset(group)) for group in groups] if groups[1:] else [self]
-
-    def unite(self, reads: Mapping[int, Sequence[MemberRead]]) -> Mapping[int, Sequence[MemberRead]] | None:
-        """Return the reads with what the partitions show together.
-
-        None where an event may have segments in several of them, or where segments have come too late: the pass that
-        has all of them decides.
-        """
-        return unite_reads(reads)
 
     def _messages(self) -> Mapping[int, int]:
         """Return the most messages of each partition that a table has not read."""
@@ -184,12 +187,19 @@ class EventPassReader:
         return found
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The parts in which the changes of a window are read: a table of a stream is one part.
-#
-# Segments of an event may be in several partitions, and one task joins them.
+def plan_event_reads(plan: WindowPlan, most: int) -> WindowReads:
+    """Return the reads of a window, over the connection that the environment names."""
+    connection = _connection()
+    return plan_reads(plan, most, connection.database.database, connection.open_stream())
 
 
-def plan_event_parts(plan: WindowPlan, most: int) -> Mapping[TableName, TableParts]:
-    """Return the part of each table. ``most`` is not used."""
-    return {table.source: TableParts([table.interval]) for table in plan.tables if table.interval is not None}
+def plan_reads(plan: WindowPlan, most: int, database: str, stream: EventStream) -> WindowReads:
+    """Return the reads of a window: one pass for few messages, else at most so many."""
+    tables = {i: each for i, each in enumerate(plan.tables) if each.interval is not None and not each.quiet}
+    if not tables:
+        return WindowReads([])
+    whole = EventPass(tables, database, stream)
+    if (messages := whole.count()) <= MOST_CHANGES:
+        return WindowReads([replace(whole, changes=messages)])
+    passes = whole.split(most)
+    return WindowReads(passes, unite_reads if passes[1:] else None, [whole])

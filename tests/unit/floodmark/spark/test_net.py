@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from change_histories import KEYS, Change, assert_net_is_true, change_batch, histories_shape, random_history
 from floodmark.core.schema import is_changed
 from floodmark.spark.net import (
-    Unpacked,
     collapse_changes,
     drop_superseded_changes,
     entries,
     mask_bits,
     net_operations,
     pack,
+    unpack,
 )
 from floodmark.sync.ports import RowShape
 
@@ -33,15 +33,14 @@ def _net(rows: pa.RecordBatch, shape: RowShape, rng: random.Random) -> list[dict
     """Return what a load finds: read in any pieces, packed and thinned, brought together by bucket, collapsed."""
     shuffled = rows.take(pa.array(rng.sample(range(rows.num_rows), rows.num_rows), pa.int64()))
     cuts = sorted(rng.randrange(rows.num_rows + 1) for _ in range(rng.randrange(4)))
-    packed = []
+    packed: list[pa.RecordBatch] = []
     for begin, end in pairwise([0, *cuts, rows.num_rows]):
         for batch in pack([shuffled.slice(begin, end - begin)], KEY, partial(drop_superseded_changes, shape=shape)):
             packed += [batch.slice(row, 1) for row in range(batch.num_rows)]
     packed.sort(key=lambda batch: batch.column("bucket")[0].as_py())
-    unpacked = Unpacked(entries(packed))
-    net = [row for batch in collapse_changes(unpacked, shape) for row in batch.to_pylist()]
-    assert unpacked.source_rows == rows.num_rows
-    return net
+    found = list(entries(packed))
+    assert sum(entry.source_rows for entry in found) == rows.num_rows
+    return [row for batch in collapse_changes(unpack(found), shape) for row in batch.to_pylist()]
 
 
 @settings(deadline=None, max_examples=300)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodmark.spark.net import BUCKETS, Unpacked, entries, key_hashes, pack
+from floodmark.spark.net import BUCKETS, entries, key_hashes, pack, unpack
 
 EVERY_KEY_TYPE: list[tuple[pa.DataType, list[Any]]] = [
     (pa.int16(), [1, -1, 2]),
@@ -63,10 +63,10 @@ def test_packed_rows_come_back(batches: list[list[tuple[int, str]]]) -> None:
     schema = pa.schema([("k", pa.int32()), ("v", pa.string())])
     rows = [pa.RecordBatch.from_arrays([[k for k, _ in b], [v for _, v in b]], schema=schema) for b in batches]
     expected = [row for batch in batches for row in batch]
-    unpacked = Unpacked(entries(pack(iter(rows), ("k",), lambda r: r)))
-    found = [(row["k"], row["v"]) for batch in unpacked for row in batch.to_pylist()]
+    packed = list(entries(pack(iter(rows), ("k",), lambda r: r)))
+    found = [(row["k"], row["v"]) for batch in unpack(packed) for row in batch.to_pylist()]
     assert sorted(found) == sorted(expected)
-    assert unpacked.source_rows == len(expected)
+    assert sum(entry.source_rows for entry in packed) == len(expected)
 
 
 def test_bucket_is_never_divided_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,6 +74,6 @@ def test_bucket_is_never_divided_between_batches(monkeypatch: pytest.MonkeyPatch
     rows = pa.RecordBatch.from_pydict({"k": pa.array([1, 2, 3] * 50, pa.int32())})
     pieces = [batch for _ in range(3) for batch in pack([rows], ("k",), lambda r: r)]
     rows_of = sorted((b.slice(i, 1) for b in pieces for i in range(b.num_rows)), key=lambda b: b.column(0)[0].as_py())
-    found = [set(batch.column("k").to_pylist()) for batch in Unpacked(entries(rows_of))]
+    found = [set(batch.column("k").to_pylist()) for batch in unpack(entries(rows_of))]
     assert len(found) == 3
     assert sum(map(len, found)) == 3

@@ -11,7 +11,7 @@ import pytest
 from change_log import ChangeLog
 from floodmark.core.plan import MemberRead
 from floodmark.sources.event_stream.epochs import MOST_CARRIED_BYTES, CarriedSegment, Epoch, PartitionMark
-from floodmark.sources.event_stream.reader import EventPassReader, unite_reads
+from floodmark.sources.event_stream.reader import EventPass, unite_reads
 from sqlserver_emulator.event_stream.encoding import MessageForm
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -90,8 +90,8 @@ def test_too_many_segments_need_one_pass(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_partitions_are_divided_by_their_messages(
     messages: Mapping[int, int], most: int, expected: list[set[int] | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(EventPassReader, "_messages", lambda _: messages)
-    readers = EventPassReader({}, "Shop", None).split(most)  # type: ignore[arg-type]
+    monkeypatch.setattr(EventPass, "_messages", lambda _: messages)
+    readers = EventPass({}, "Shop", None).split(most)  # type: ignore[arg-type]
     found = [None if each.only is None else set(each.only) for each in readers]
     assert sorted(found, key=str) == sorted(expected, key=str)
     assert len(found) <= most
