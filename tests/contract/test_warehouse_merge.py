@@ -229,6 +229,19 @@ def test_constraint_that_a_user_put_on_the_target_is_named(shop: Shop) -> None:
         shop.run(changes(10, 20), 20, [Row(2, INSERT, 11, 1)])
 
 
+def test_trigger_that_rejects_rows_as_a_constraint_does_is_named(shop: Shop) -> None:
+    """Found by the kill tests, which saw "constraint None"."""
+    shop.run(first_load(), 10, [Row(1, INSERT, 10, 1)])
+    with psycopg.connect(shop.connection.conninfo()) as session:
+        session.execute(
+            "CREATE FUNCTION shop.refuse() RETURNS trigger LANGUAGE plpgsql"
+            " AS 'BEGIN RAISE EXCEPTION USING ERRCODE = ''23514''; END'"
+        )
+        session.execute("CREATE TRIGGER mine AFTER INSERT ON shop.orders FOR EACH ROW EXECUTE FUNCTION shop.refuse()")
+    with pytest.raises(WarehouseAdminError, match=r"a trigger of shop\.orders rejected rows \(PL/pgSQL .*refuse\(\)"):
+        shop.run(changes(10, 20), 20, [Row(2, INSERT, 11, 1)])
+
+
 def test_key_that_is_twice_in_staging_is_refused(shop: Shop) -> None:
     for table, to in ((first_load(), 10), (changes(10, 20), 20)):
         plan = shop.begin(table, to)

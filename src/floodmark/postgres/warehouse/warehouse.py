@@ -180,10 +180,13 @@ def _refused(session: psycopg.Connection, planned: TablePlan, error: psycopg.Int
     name = error.diag.constraint_name
     if isinstance(error, psycopg.errors.UniqueViolation) and name == _primary_key(session, planned.target):
         return _duplicate_key(planned, error)
+    place = (error.diag.context or "").partition("\n")[0]
+    what, kind = (f"constraint {name}", "constraints") if name else ("a trigger", "triggers")
+    code = f" ({place})" if not name and place.startswith("PL/pgSQL function") else ""
     return TargetRefusedError(
         str(planned.source),
-        f"constraint {name} of {planned.target} rejected rows.",
-        "Floodmark does not create such constraints: drop it, or exclude such rows with a rule.",
+        f"{what} of {planned.target} rejected rows{code}.",
+        f"Floodmark does not create such {kind}: drop it, or exclude such rows with a rule.",
         _detail(error) if isinstance(error, _NAMES_KEYS) else _one_line(error.diag.message_primary or ""),
     )
 
