@@ -198,26 +198,27 @@ def classify_tables(
     )
 
 
-def check_plans(
+def plan_tables(
     settings: PipelineSettings,
     snapshot: SourceSnapshot,
     states: Mapping[TableName, TableState],
     validities: Sequence[Validity],
-) -> tuple[Validity, ...]:
-    """Return the verdicts, with ``not_plannable`` for the tables that can never be loaded as configured."""
+) -> tuple[tuple[Validity, ...], Mapping[TableName, TablePlan]]:
+    """Return the verdicts, with ``not_plannable`` for tables that can never be loaded as configured, and the plans."""
     tables = {table.source: table for table in settings.tables}
     table_snapshots = {table_snapshot.table: table_snapshot for table_snapshot in snapshot.tables}
+    plans: dict[TableName, TablePlan] = {}
 
-    def checked(validity: Validity) -> Validity:
+    def planned(validity: Validity) -> Validity:
         name = validity.table
         if validity.verdict in PLANNED:
             try:
-                plan_table(tables[name], table_snapshots[name], snapshot, states.get(name))
+                plans[name] = plan_table(tables[name], table_snapshots[name], snapshot, states.get(name))
             except (ConfigError, NoKeyError) as error:
                 return not_plannable(validity, error)
         return validity
 
-    return tuple(map(checked, validities))
+    return tuple(map(planned, validities)), plans
 
 
 def not_plannable(validity: Validity, error: FloodmarkError) -> Validity:
@@ -230,22 +231,19 @@ def decide(
     snapshot: SourceSnapshot,
     states: Mapping[TableName, TableState],
     validities: tuple[Validity, ...],
+    plans: Mapping[TableName, TablePlan],
 ) -> Decision:
     """Return what the run does.
 
+    plans: of the tables that can be planned. Those with another verdict than ``PLANNED`` by now are not used.
+
     Tables whose verdict is in ``LEFT_OUT`` are left out, and must be reported when the others have been published.
-    Raises ConfigError or NoKeyError for a table that ``check_plans`` would refuse.
     """
     incidents = incident(settings.name, validities)
     if incidents and any(each.verdict in INCIDENTS and each.verdict not in LEFT_OUT for each in validities):
         return Fail(incidents)
     verdicts = {validity.table: validity.verdict for validity in validities}
-    table_snapshots = {table_snapshot.table: table_snapshot for table_snapshot in snapshot.tables}
-    chosen = [
-        plan_table(table, table_snapshots[table.source], snapshot, states.get(table.source))
-        for table in settings.tables
-        if verdicts[table.source] in PLANNED
-    ]
+    chosen = [plans[table.source] for table in settings.tables if verdicts[table.source] in PLANNED]
     if not chosen and incidents:
         return Fail(incidents)
     if not chosen or not isinstance(snapshot.max_lsn, Position):

@@ -16,13 +16,13 @@ from floodmark.core.planning import (
     Fail,
     Open,
     Skip,
-    check_plans,
     classify_tables,
     decide,
     has_changed,
     known_positions,
     not_plannable,
     pinned_instances,
+    plan_tables,
 )
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
@@ -277,7 +277,7 @@ def _open_next(opening: Opening, planned_stop: PlannedStop | None) -> OpenResult
     examined = opening.examine(snapshot, states)
     snapshot = examined.snapshot
     validities = held_verdicts(classify_tables(settings, snapshot, states, planned_stop), examined.holds)
-    validities = check_plans(settings, snapshot, states, validities)
+    validities, plans = plan_tables(settings, snapshot, states, validities)
     validities = opening.repairs.leave_out(validities, snapshot, states)
     _log_validities(validities, states)
     ledger.record_verdicts(settings.name, validities)
@@ -286,7 +286,7 @@ def _open_next(opening: Opening, planned_stop: PlannedStop | None) -> OpenResult
     if error := all_held(settings.name, validities):
         raise error
     while True:
-        decision = decide(settings, snapshot, states, validities)
+        decision = decide(settings, snapshot, states, validities, plans)
         try:
             return _carry_out(opening, decision, snapshot, validities, planned_stop)
         except ConfigError as refused:

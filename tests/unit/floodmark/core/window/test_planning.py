@@ -12,16 +12,18 @@ from floodmark.core.errors import (
 )
 from floodmark.core.plan import LoadKind, TablePlan
 from floodmark.core.planning import (
+    PLANNED,
     AdvanceQuiet,
     Decision,
     Fail,
     Open,
     Skip,
-    check_plans,
     classify_tables,
     decide,
     pinned_instances,
     plan_reload,
+    plan_table,
+    plan_tables,
 )
 from floodmark.core.position import Interval, LsnAbsence
 from floodmark.core.schema import SourceColumn, TableName
@@ -33,7 +35,15 @@ from source_snapshots import ITEMS, NOON, ORDERS, instance, settings, snapshot, 
 
 def decided(pipeline: PipelineSettings, source: SourceSnapshot, *states: TableState) -> Decision:
     known = {state.source: state for state in states}
-    return decide(pipeline, source, known, classify_tables(pipeline, source, known))
+    validities = classify_tables(pipeline, source, known)
+    ready = {validity.table for validity in validities if validity.verdict in PLANNED}
+    seen = {table.table: table for table in source.tables}
+    plans = {
+        table.source: plan_table(table, seen[table.source], source, known.get(table.source))
+        for table in pipeline.tables
+        if table.source in ready
+    }
+    return decide(pipeline, source, known, validities, plans)
 
 
 def test_all_tables_of_a_window_end_at_the_same_lsn() -> None:
@@ -228,12 +238,12 @@ def test_table_that_cannot_be_planned_is_left_out_with_a_verdict_and_the_others_
     table = replace(instance(ITEMS).table, columns=(*instance(ITEMS).table.columns, *columns))
     source = snapshot(table_seen(ORDERS), table_seen(ITEMS, instance=replace(instance(ITEMS), table=table)))
     states = {ORDERS: state(50), ITEMS: state(70, ITEMS)}
-    validities = check_plans(pipeline, source, states, classify_tables(pipeline, source, states))
+    validities, plans = plan_tables(pipeline, source, states, classify_tables(pipeline, source, states))
     assert [each.verdict for each in validities] == [Verdict.READY, Verdict.NOT_PLANNABLE]
     assert words in validities[1].cause
     assert validities[1].hint
     assert validities[1].watermark == lsn(70)
-    window = decide(pipeline, source, states, validities)
+    window = decide(pipeline, source, states, validities, plans)
     assert isinstance(window, Open)
     assert [table.source for table in window.tables] == [ORDERS]
 
@@ -241,8 +251,8 @@ def test_table_that_cannot_be_planned_is_left_out_with_a_verdict_and_the_others_
 def test_only_table_that_cannot_be_planned_fails_the_run_as_a_mistake_of_the_configuration() -> None:
     pipeline, states = settings(ORDERS, net=NetSource.SERVER), {ORDERS: state(50)}
     source = snapshot(table_seen())
-    validities = check_plans(pipeline, source, states, classify_tables(pipeline, source, states))
-    failed = decide(pipeline, source, states, validities)
+    validities, plans = plan_tables(pipeline, source, states, classify_tables(pipeline, source, states))
+    failed = decide(pipeline, source, states, validities, plans)
     assert isinstance(failed, Fail)
     assert isinstance(failed.error, ConfigError)
     assert "dbo.Orders: not_plannable: net: server" in str(failed.error)
