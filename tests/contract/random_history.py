@@ -40,12 +40,12 @@ from floodmark.postgres.ledger.status import PostgresMarkLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.release import PostgresQuarantine
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sync.alerts import NoAlerts
+from floodmark.sync.alerts import NoAlerts, find_stopped
 from floodmark.sync.finish import advance_window, check_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
 from floodmark.sync.ports import StagedPart, StagedRows, StagingSink
-from floodmark.sync.repair import LoadPlanner, find_stopped
+from floodmark.sync.repair import LoadPlanner
 from floodmark.sync.replay import Replay
 from floodmark.sync.upkeep import keep_retention
 from lsns import lsn, number_of

@@ -15,8 +15,7 @@ from floodmark.core.settings import OnFailure, PipelineSettings, Rule
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.ledger.status import PostgresAlertLedger
 from floodmark.postgres.session import WarehouseConnection
-from floodmark.sync.alerts import AlertService
-from floodmark.sync.repair import end_left_out, report_left_out, update_left_out
+from floodmark.sync.alerts import AlertService, end_left_out, report_left_out, update_left_out
 
 STRICT = {"rules": (Rule("small", "Amount < 100", OnFailure.STOP),)}
 KEYLESS = {"key": ("Nope",)}

@@ -22,7 +22,7 @@ from floodmark.core.settings import Deletes, OnFailure, Rule
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse import targets, warehouse
-from floodmark.postgres.warehouse.merge import TEXT_RULE
+from floodmark.postgres.warehouse.gate import TEXT_RULE
 from floodmark.sync.ports import StagedRows
 from table_plans import with_settings
 

@@ -23,10 +23,11 @@ from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.condition import parse_condition
 from floodmark.sources.sqlserver.driver import SqlServerConnection
+from floodmark.sync.alerts import find_stopped
 from floodmark.sync.finish import advance_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
-from floodmark.sync.repair import LoadPlanner, find_stopped
+from floodmark.sync.repair import LoadPlanner
 from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
 from row_verification import reading, verify_tables

@@ -18,11 +18,12 @@ from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.snapshot import MemberMark, SourceSnapshot, TableSnapshot
+from floodmark.sync.alerts import find_stopped
 from floodmark.sync.finish import advance_window, check_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
 from floodmark.sync.ports import Quality, StagedPart, StagedRows, StagingSink
-from floodmark.sync.repair import LoadPlanner, find_stopped
+from floodmark.sync.repair import LoadPlanner
 from floodmark.sync.window import OpenResult
 from lsns import number_of
 from tables_in_turn import stage_in_turn

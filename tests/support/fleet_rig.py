@@ -22,11 +22,11 @@ from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.compact.reader import CompactReader, Fleet
 from floodmark.sources.compact.source import CompactSource
 from floodmark.sync import status
+from floodmark.sync.alerts import find_stopped
 from floodmark.sync.finish import advance_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
 from floodmark.sync.ports import LoggedProgress, OpenReader, Stager
-from floodmark.sync.repair import find_stopped
 from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
 

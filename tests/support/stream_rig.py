@@ -30,11 +30,12 @@ from floodmark.sources.event_stream.source import EventStreamSource, StreamConne
 from floodmark.sources.event_stream.transport import CaptureFolder, KafkaTopic
 from floodmark.sources.sqlserver.driver import SqlServerConnection
 from floodmark.sync import status
+from floodmark.sync.alerts import find_stopped
 from floodmark.sync.finish import advance_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
 from floodmark.sync.ports import LoggedProgress, OpenReader, Stager
-from floodmark.sync.repair import LoadPlanner, find_stopped
+from floodmark.sync.repair import LoadPlanner
 from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
 from sql_client import SqlClient

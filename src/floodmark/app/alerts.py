@@ -16,7 +16,7 @@ from floodmark.config.models import AppriseConfig, ChannelConfig, EmailConfig, W
 from floodmark.core.alert import Alert, build_raised_message
 from floodmark.core.alerts import RUN_FAILED, RunFailure, run_failed
 from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError, NotCapturedYetError, WindowBusyError
-from floodmark.sync.repair import report_left_out
+from floodmark.sync.alerts import report_left_out
 
 if TYPE_CHECKING:
     from floodmark.app.pipeline import App, Pipeline

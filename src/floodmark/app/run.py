@@ -13,17 +13,10 @@ from floodmark.app.upkeep import current_stop
 from floodmark.core.alerts import LAG, LOAD_RUN_FAILED, RUN_FAILED, RUN_LATE
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.plan import WindowState, is_replay_lane
+from floodmark.sync.alerts import end_left_out, find_stopped, update_left_out, update_quarantined
 from floodmark.sync.finish import advance_window, check_window
 from floodmark.sync.open_window import open_window
-from floodmark.sync.repair import (
-    LoadPlanner,
-    end_left_out,
-    end_repair,
-    find_stopped,
-    resolve_repair_alerts,
-    update_left_out,
-    update_quarantined,
-)
+from floodmark.sync.repair import LoadPlanner, end_repair, resolve_repair_alerts
 from floodmark.sync.window import OpenResult
 
 if TYPE_CHECKING:

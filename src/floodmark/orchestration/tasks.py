@@ -39,8 +39,7 @@ from floodmark.core.plan import WindowState
 from floodmark.core.position import Position
 from floodmark.core.recovery import NoInterval
 from floodmark.core.schema import TableName
-from floodmark.sync.alerts import Delivery
-from floodmark.sync.repair import find_stopped
+from floodmark.sync.alerts import Delivery, find_stopped
 
 if TYPE_CHECKING:
     from floodmark.core.plan import PublishedTable

@@ -5,6 +5,8 @@ was sent, and over channels. An error while sending never fails the work that an
 
 A channel that could not be reached is still owed the message, also when the alert is not raised again or has ended
 meanwhile. Owed messages are sent together with the next message about any subject of the service.
+
+The alerts about tables that are left out of windows, and about messages in quarantine, are raised here from the ledger.
 """
 
 from __future__ import annotations
@@ -17,9 +19,21 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from floodmark.core.alert import Alert, AlertMessage, build_ended_message, build_raised_message
+from floodmark.core.alerts import (
+    MESSAGES_QUARANTINED,
+    TABLE_LEFT_OUT,
+    left_out,
+    left_out_keys,
+    messages_quarantined,
+)
 from floodmark.core.errors import FloodmarkError
+from floodmark.core.plan import WindowPlan, is_load_lane
+from floodmark.core.settings import PipelineSettings
+from floodmark.core.snapshot import Validity
+from floodmark.core.verdicts import incident
 
 if TYPE_CHECKING:
+    from floodmark.postgres.ledger.ledger import PostgresLedger
     from floodmark.postgres.ledger.status import PostgresAlertLedger
 
 _LOG = logging.getLogger(__name__)
@@ -279,3 +293,60 @@ def _message(delivery: Delivery) -> AlertMessage:
     if delivery.ended_at is None:
         return build_raised_message(delivery.alert, delivery.raised_at)
     return build_ended_message(delivery.alert, delivery.raised_at, delivery.ended_at, delivery.outcome)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Tables that are left out of windows: by a gap (``on_gap: fail``), or because they cannot be read, planned or merged.
+#
+# They are reported at the end of each run, after the other tables have been published: by the error of the run, and by
+# an alert for each table, which lasts from the first such run until the table is in a window again or has been loaded.
+
+
+def find_stopped(settings: PipelineSettings, ledger: PostgresLedger) -> FloodmarkError | None:
+    """Return the error of the gravest verdict, which names all stopped tables; None where no table is stopped."""
+    return incident(settings.name, _list_stopped(settings, ledger))
+
+
+def report_left_out(settings: PipelineSettings, ledger: PostgresLedger, alerts: Alerts) -> tuple[str, ...]:
+    """Raise the alert about each table that is left out. Return the event keys."""
+    found = [left_out(settings.name, validity) for validity in _list_stopped(settings, ledger)]
+    for alert in found:
+        alerts.raise_alert(alert)
+    return tuple(alert.event_key for alert in found)
+
+
+def update_left_out(settings: PipelineSettings, ledger: PostgresLedger, alerts: Alerts) -> None:
+    """Raise the alert about each table that is left out, and end those about the others.
+
+    For the end of a run, when the verdicts are those of the run. A table that is being loaded keeps its alert.
+    """
+    raised = report_left_out(settings, ledger, alerts)
+    loads = [each.plan.tables for each in ledger.list_unfinished(settings.name) if is_load_lane(each.plan.lane)]
+    loading = [key for (table,) in loads for key in left_out_keys(settings.name, table.source)]
+    alerts.end_alerts(TABLE_LEFT_OUT, settings.name, keep=(*raised, *loading))
+
+
+def end_left_out(plan: WindowPlan, alerts: Alerts) -> None:
+    """End the alerts about a table after a load of the whole table has been published."""
+    for table in plan.tables:
+        for key in left_out_keys(plan.pipeline, table.source) if not table.where else ():
+            alerts.end_alert(key)
+
+
+def _list_stopped(settings: PipelineSettings, ledger: PostgresLedger) -> tuple[Validity, ...]:
+    tables = [each for each in ledger.list_stopped(settings.name) if each.table in settings.sources]
+    members = [each for table, each in ledger.list_stopped_members(settings.name) if table in settings.sources]
+    return (*tables, *members)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Messages of members that could not be read: they are in quarantine, and an alert lasts as long as they are.
+
+
+def update_quarantined(pipeline: str, ledger: PostgresLedger, alerts: Alerts) -> None:
+    """Raise the alert about messages in quarantine, or end it where there are none any more."""
+    found = ledger.count_quarantined_messages(pipeline)
+    if found.count:
+        alerts.raise_alert(messages_quarantined(pipeline, found))
+    else:
+        alerts.end_alerts(MESSAGES_QUARANTINED, pipeline)

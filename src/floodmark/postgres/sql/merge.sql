@@ -5,7 +5,7 @@ USING (SELECT ctid, row_number() OVER (PARTITION BY {key}) AS number FROM {stagi
 WHERE twin.ctid = counted.ctid AND counted.number > 1
 
 -- name: drop_set_aside
--- The names in braces are filled in, quoted, by warehouse.merge; the values are bound.
+-- The names in braces are filled in, quoted, by warehouse.gate; the values are bound.
 DELETE FROM {staging}
 WHERE s.__op <> 1 AND ({leaves_out})
   AND NOT EXISTS (SELECT FROM {target} WHERE {same_key})

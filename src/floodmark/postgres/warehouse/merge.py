@@ -1,25 +1,20 @@
-"""The statements that merge a window: the gate of the rules, the MERGE, the way for an empty target, the counts."""
+"""The statements that merge a window: the MERGE, its counts, and the way for an empty target."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
 import psycopg
 from sqlglot import exp
 
-from floodmark.core.errors import ConfigError, DataQualityError
-from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, staging_table
+from floodmark.core.plan import WindowPlan, staging_table
 from floodmark.core.schema import (
     DELETED_COLUMN,
     LEDGER_SCHEMA,
     LOADED_AT_COLUMN,
     LSN_COLUMN,
     OPERATION_COLUMN,
-    PART_COLUMN,
-    UNSTORABLE_COLUMN,
     WINDOW_COLUMN,
     SourceTable,
     TableName,
@@ -28,12 +23,9 @@ from floodmark.core.schema import (
     quote,
     quote_table,
 )
-from floodmark.core.settings import Deletes, OnFailure, Rule, UnstorablePolicy
+from floodmark.core.settings import Deletes
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.targets import MERGE_LOCK_SECONDS
-from floodmark.sync.rules import bind_rule, columns_of
-
-_LOG = logging.getLogger(__name__)
 
 # --------------------------------------------------------------------------------------------------------------------
 # The merge, built once as a sqlglot tree and rendered per engine.
@@ -172,6 +164,11 @@ def equal_keys(stored: exp.Expression, key: exp.Expression) -> exp.Expression:
     return exp.and_(exp.EQ(this=stored_hash, expression=key_hash), exp.EQ(this=stored, expression=key))
 
 
+def in_bound(expression: exp.Expression) -> str:
+    """Return the expression for a statement with parameters, where psycopg treats % as a placeholder."""
+    return str(expression.sql(dialect="postgres")).replace("%", "%%")
+
+
 def join_tombstones(merge: Merge, rows: exp.Select) -> exp.Select:
     """Return ``rows`` of staging with the tombstone of each row's key, if it has one, as ``d``."""
     names = (exp.Literal.string(merge.target.schema), exp.Literal.string(merge.target.name))
@@ -288,7 +285,7 @@ def count_merge(session: psycopg.Connection, merge: Merge) -> MergeCounts:
 def list_incomplete(session: psycopg.Connection, merge: Merge, limit: int) -> list[list[object]]:
     """Return keys of rows that would be inserted without a LOB."""
     absent = target(LSN_COLUMN).is_(exp.null())
-    condition = exp.and_(exp.not_(is_delete()), absent, _leaves_out(merge))
+    condition = exp.and_(exp.not_(is_delete()), absent, leaves_out(merge))
     if merge.has_tombstones:
         condition = exp.and_(condition, not_tombstoned())
     rows = _joined(merge, exp.select(tombstone_key(merge))).where(condition).limit(limit)
@@ -306,7 +303,7 @@ def build_count(merge: Merge) -> exp.Select:
     inserted = exp.and_(living, exp.or_(absent, exp.and_(target(DELETED_COLUMN), not_below)))
     if merge.has_tombstones:
         inserted = exp.and_(inserted, not_tombstoned())
-    incomplete = exp.and_(inserted, absent, _leaves_out(merge))
+    incomplete = exp.and_(inserted, absent, leaves_out(merge))
     counted = exp.select(
         exp.Count(this=exp.Star()),
         _count(inserted),
@@ -335,7 +332,7 @@ def _joined(merge: Merge, selected: exp.Select) -> exp.Select:
     return join_tombstones(merge, rows) if merge.has_tombstones else rows
 
 
-def _leaves_out(merge: Merge) -> exp.Expression:
+def leaves_out(merge: Merge) -> exp.Expression:
     """Return the condition that the change row left a LOB out."""
     kept = [exp.func("COALESCE", staged(keep_column(name)), exp.false()) for name in merge.optional]
     return exp.paren(exp.or_(*kept)) if kept else exp.false()
@@ -343,233 +340,6 @@ def _leaves_out(merge: Merge) -> exp.Expression:
 
 def _count(condition: exp.Expression) -> exp.Filter:
     return exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=condition.copy()))
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The gate between staging and target: declared rules, evaluated on the values that the target would get.
-#
-# A row that is read again, by a replay or by another load at the same LSN, is stored in quarantine once. Deletes are
-# not evaluated. A LOB that the change row left out is evaluated with the target's value, or, where the change with the
-# value is in quarantine, with the value from there.
-
-
-KEY_RULE = "key_is_not_null"
-TEXT_RULE = "text_can_be_stored"
-_EXAMPLES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class GateCounts:
-    """The rows of a window that broke rules."""
-
-    quarantined: int = 0
-    """Rows that were moved to quarantine."""
-    warned: int = 0
-    """Violations of rules that only warn."""
-
-
-def apply_rules(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge) -> GateCounts:
-    """Move broken rows from staging to quarantine, by the rules of the table.
-
-    Raises DataQualityError for a broken rule that stops the run, or a broken row that quarantine cannot hold;
-    ConfigError for a rule that cannot be evaluated.
-    """
-    if not planned.settings.rules:
-        return GateCounts()
-    broken = {rule: _broken(planned, merge, rule) for rule in planned.settings.rules}
-    counts = _count_broken(session, planned, merge, broken)
-    for rule, rows in counts.items():
-        if rows and rule.on_failure is OnFailure.STOP:
-            raise _stopped(session, planned, merge, rule, broken[rule])
-    quarantining = [rule for rule, rows in counts.items() if rows and rule.on_failure is OnFailure.QUARANTINE]
-    for rule in quarantining:
-        if planned.kind is LoadKind.FIRST_LOAD:
-            # They are stored again under this window: the sweep finds the rows that the load has read by their window.
-            session.execute(_delete_earlier(planned, merge, rule).sql(dialect="postgres"))
-        try:
-            session.execute(_quarantine(plan, planned, merge, rule, broken[rule]).sql(dialect="postgres"))
-        except psycopg.errors.ProgramLimitExceeded as error:
-            raise _too_large(planned, rule) from error
-    quarantined = 0
-    if quarantining:
-        rows_in = exp.select(exp.column("ctid", "s")).from_(table(merge.staging, "s"))
-        rows_in = _join_target(merge, rows_in).where(exp.or_(*(broken[rule] for rule in quarantining)))
-        removed = exp.delete(table(merge.staging, "g")).where(exp.column("ctid", "g").isin(rows_in))
-        quarantined = session.execute(removed.sql(dialect="postgres")).rowcount
-    warned = sum(rows for rule, rows in counts.items() if rule.on_failure is OnFailure.WARN)
-    return GateCounts(quarantined, warned)
-
-
-def recover_kept_values(session: psycopg.Connection, planned: TablePlan, merge: Merge, types: dict[str, str]) -> None:
-    """Fill a LOB that was left out from quarantine, where the change with its value is in quarantine.
-
-    Otherwise a row that corrects a quarantined one would keep the LOB from before both. A text that cannot be stored
-    still cannot: the row goes to quarantine too.
-    """
-    names = {"target_schema": planned.target.schema, "target_name": planned.target.name}
-    found = session.execute(read_sql("has_quarantine"), names).fetchone()
-    if not merge.optional or not found or not found[0]:
-        return
-    statement = read_sql("recover_kept_value")
-    is_replaced = planned.settings.unstorable is UnstorablePolicy.REPLACE
-    for name in merge.optional:
-        session.execute(
-            statement.format(
-                staging=in_bound(table(merge.staging, "s")),
-                target=in_bound(table(merge.target, "t")),
-                key=in_bound(tombstone_key(merge)),
-                same_key=in_bound(same_key(merge)),
-                column=in_bound(exp.to_identifier(name, quoted=True)),
-                type=types[name],
-                keep=in_bound(exp.to_identifier(keep_column(name), quoted=True)),
-            ),
-            {**names, "column": name, "keep": keep_column(name), "is_replaced": is_replaced},
-        )
-
-
-def drop_set_aside(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> int:
-    """Remove from the staging of a replay the changes that left a LOB out and whose row is in quarantine as a whole.
-
-    The target lacks such a row, because each of its versions that had the LOB was set aside. A newer version than the
-    change is in quarantine, so the change is not needed. Return the number of changes.
-    """
-    if not merge.optional:
-        return 0
-    statement = read_sql("drop_set_aside").format(
-        staging=in_bound(table(merge.staging, "s")),
-        target=in_bound(table(merge.target, "t")),
-        key=in_bound(tombstone_key(merge)),
-        same_key=in_bound(same_key(merge)),
-        leaves_out=in_bound(_leaves_out(merge)),
-    )
-    named = {"target_schema": planned.target.schema, "target_name": planned.target.name}
-    dropped = session.execute(statement, named).rowcount
-    if dropped:
-        _LOG.info("%s: %s replayed changes are of rows with a newer version in quarantine.", planned.source, dropped)
-    return dropped
-
-
-def _broken(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Expression:
-    """Return the condition that a staged row is not a delete and breaks the rule; NULL passes."""
-    try:
-        condition = bind_rule(rule.sql, (*merge.columns, UNSTORABLE_COLUMN))
-    except ValueError as error:
-        raise ConfigError(str(planned.source), f"rule {rule.name}: {error}.") from None
-    for column in list(condition.find_all(exp.Column)):
-        value: exp.Expression = staged(column.name)
-        if column.name in merge.optional:
-            value = exp.Case(
-                ifs=[exp.If(this=staged(keep_column(column.name)), true=target(column.name))], default=value
-            )
-        if column is condition:
-            condition = value
-        else:
-            column.replace(value)
-    return exp.and_(exp.not_(is_delete()), exp.Is(this=exp.paren(condition), expression=exp.false()))
-
-
-def _join_target(merge: Merge, rows: exp.Select) -> exp.Select:
-    return rows.join(table(merge.target, "t"), on=same_key(merge), join_type="left")
-
-
-def _count_broken(
-    session: psycopg.Connection, planned: TablePlan, merge: Merge, broken: dict[Rule, exp.Expression]
-) -> dict[Rule, int]:
-    counts = [exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=b.copy())) for b in broken.values()]
-    rows = exp.select(*counts).from_(table(merge.staging, "s"))
-    if any(name in merge.optional for b in broken.values() for name in columns_of(b)):
-        rows = _join_target(merge, rows)
-    try:
-        found = session.execute(rows.sql(dialect="postgres")).fetchone()
-    except (psycopg.ProgrammingError, psycopg.DataError) as error:
-        raise _not_evaluated(planned, broken, error) from error
-    return dict(zip(broken, found or (), strict=True))
-
-
-def _not_evaluated(planned: TablePlan, rules: Iterable[Rule], error: psycopg.Error) -> ConfigError:
-    names = ", ".join(rule.name for rule in rules if rule.name not in (KEY_RULE, TEXT_RULE))
-    what = f"one of its rules ({names}) cannot be evaluated"
-    words = (error.diag.message_primary or "").rstrip(".")
-    if isinstance(error, psycopg.DataError):  # its message may quote the value that could not be converted
-        return ConfigError(
-            str(planned.source),
-            f"{what} on a value of the window ({type(error).__name__}).",
-            "The log of the task has the message.",
-            words,
-        )
-    return ConfigError(str(planned.source), f"{what}: {words}.")
-
-
-def _quarantine(plan: WindowPlan, planned: TablePlan, merge: Merge, rule: Rule, broken: exp.Expression) -> exp.Insert:
-    # Without the star, the name is that of a column before it is that of a table.
-    row = exp.func("TO_JSONB", exp.Column(this=exp.Star(), table=exp.to_identifier("s")))
-    values: dict[str, exp.Expression] = {
-        "pipeline": exp.Literal.string(plan.pipeline),
-        "source_schema": exp.Literal.string(planned.source.schema),
-        "source_name": exp.Literal.string(planned.source.name),
-        "target_schema": exp.Literal.string(planned.target.schema),
-        "target_name": exp.Literal.string(planned.target.name),
-        "window_id": exp.Literal.number(plan.window_id),
-        "rule": exp.Literal.string(rule.name),
-        "key": tombstone_key(merge),
-        "lsn": staged(LSN_COLUMN),
-        "row_data": exp.Sub(this=row, expression=exp.Literal.string(PART_COLUMN)),
-    }
-    rows = _join_target(merge, exp.select(*values.values()).from_(table(merge.staging, "s"))).where(broken.copy())
-    rows = rows.where(exp.not_(exp.Exists(this=_select_earlier(planned, merge, rule))))
-    return exp.insert(rows, exp.table_("quarantine", "floodmark"), columns=list(values))
-
-
-def _delete_earlier(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Delete:
-    """Return the statement that deletes the rows that an earlier load at the same LSN stored for the rule."""
-    staged_again = exp.select("1").from_(table(merge.staging, "s")).where(_is_same_change(planned, merge, rule))
-    return exp.delete(exp.table_("quarantine", "floodmark", alias="q")).where(exp.Exists(this=staged_again))
-
-
-def _select_earlier(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Select:
-    """Return the query for the row of quarantine that is the same change and rule as the staged row."""
-    quarantine = exp.table_("quarantine", "floodmark", alias="q")
-    return exp.select("1").from_(quarantine).where(_is_same_change(planned, merge, rule))
-
-
-def _is_same_change(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Expression:
-    equal: dict[str, exp.Expression] = {
-        "target_schema": exp.Literal.string(planned.target.schema),
-        "target_name": exp.Literal.string(planned.target.name),
-        "rule": exp.Literal.string(rule.name),
-        "lsn": staged(LSN_COLUMN),
-    }
-    same = equal_keys(exp.column("key", "q"), tombstone_key(merge))
-    return exp.and_(same, *(exp.EQ(this=exp.column(name, "q"), expression=value) for name, value in equal.items()))
-
-
-def _stopped(
-    session: psycopg.Connection, planned: TablePlan, merge: Merge, rule: Rule, broken: exp.Expression
-) -> DataQualityError:
-    examples = _join_target(merge, exp.select(tombstone_key(merge)).from_(table(merge.staging, "s")))
-    found = session.execute(examples.where(broken.copy()).limit(_EXAMPLES).sql(dialect="postgres")).fetchall()
-    keys = "; ".join(", ".join(str(part) for part in key) for (key,) in found)  # in the detail: they are values
-    return DataQualityError(
-        str(planned.source),
-        f"rows of the window broke rule {rule.name} ({rule.sql}).",
-        "Nothing of the table was merged; the log of the load names some keys. Correct the data at the source, or "
-        "change the rule (or its on_failure): the next run reads the rows again, and the correction with them.",
-        f"such as key {keys}",
-    )
-
-
-def _too_large(planned: TablePlan, rule: Rule) -> DataQualityError:
-    instead = "set unstorable: replace" if rule.name == TEXT_RULE else "let the rule warn (on_failure: warn)"
-    return DataQualityError(
-        str(planned.source),
-        f"a row of the window broke rule {rule.name}, and is too large for quarantine, which holds 255 MB of a row.",
-        f"Nothing of the table was merged. Shorten the row at the source, or {instead}: the next run reads it again.",
-    )
-
-
-def in_bound(expression: exp.Expression) -> str:
-    """Return the expression for a statement with parameters, where psycopg treats % as a placeholder."""
-    return str(expression.sql(dialect="postgres")).replace("%", "%%")
 
 
 # --------------------------------------------------------------------------------------------------------------------

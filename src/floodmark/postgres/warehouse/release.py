@@ -30,13 +30,12 @@ from floodmark.postgres.ledger.schema import (
 )
 from floodmark.postgres.session import open_transaction, query, source_parameters
 from floodmark.postgres.sql import read_sql
+from floodmark.postgres.warehouse.gate import apply_rules, key_rules, recover_kept_values, text_rules
 from floodmark.postgres.warehouse.merge import (
     Merge,
-    apply_rules,
     count_merge,
     in_bound,
     merge_of,
-    recover_kept_values,
     same_key,
     staged,
     table,
@@ -44,7 +43,7 @@ from floodmark.postgres.warehouse.merge import (
 )
 from floodmark.postgres.warehouse.staging import create_staging
 from floodmark.postgres.warehouse.targets import LockLimit, column_types, lock_targets
-from floodmark.postgres.warehouse.warehouse import constraint_refused, key_rules, run_merge, text_rules
+from floodmark.postgres.warehouse.warehouse import constraint_refused, run_merge
 
 if TYPE_CHECKING:
     from floodmark.postgres.session import WarehouseConnection

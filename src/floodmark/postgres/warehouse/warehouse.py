@@ -28,31 +28,32 @@ from floodmark.core.plan import (
     WindowState,
     is_replay_lane,
     staging_table,
-    value_columns,
 )
-from floodmark.core.schema import UNSTORABLE_COLUMN, TableName, quote, quote_table
-from floodmark.core.settings import Deletes, OnFailure, Rule
-from floodmark.core.types import Kind
+from floodmark.core.schema import TableName, quote, quote_table
+from floodmark.core.settings import Deletes
 from floodmark.postgres.ledger.schema import is_of_this_ledger, record_target, refuse_lost_targets
 from floodmark.postgres.ledger.steps import mark_merged
 from floodmark.postgres.session import WarehouseConnection, open_session, open_transaction, translated
 from floodmark.postgres.sql import read_sql
+from floodmark.postgres.warehouse.gate import (
+    apply_rules,
+    drop_keyless_deletes,
+    drop_set_aside,
+    key_rules,
+    recover_kept_values,
+    refuse_keyless_deletes,
+    text_rules,
+)
 from floodmark.postgres.warehouse.merge import (
     BULK_ROWS,
-    DELETE_OPERATION,
-    KEY_RULE,
-    TEXT_RULE,
     Merge,
-    apply_rules,
     build_merge,
     count_merge,
-    drop_set_aside,
     has_any_row,
     in_bound,
     insert_into_empty,
     list_incomplete,
     merge_of,
-    recover_kept_values,
     same_key,
     table,
     target,
@@ -110,63 +111,6 @@ def run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge, row
         raise _null(planned, error) from error
     except psycopg.IntegrityError as error:
         raise _refused(session, planned, error) from error
-
-
-def key_rules(planned: TablePlan) -> tuple[Rule, ...]:
-    """Return the rule for a key that can be NULL: nothing can be merged by NULL, so such rows go to quarantine."""
-    nullable = _nullable_key(planned)
-    condition = " AND ".join(f"{quote(name)} IS NOT NULL" for name in nullable)
-    return (Rule(KEY_RULE, condition, OnFailure.QUARANTINE),) if nullable else ()
-
-
-def _nullable_key(planned: TablePlan) -> list[str]:
-    table = planned.feed.table
-    return [name for name in table.key if table.column(name).nullable]
-
-
-def text_rules(planned: TablePlan) -> tuple[Rule, ...]:
-    """Return the rule for rows with a text that cannot be stored (``warehouse.sink``)."""
-    is_text = any(
-        column.type.kind is Kind.TEXT for column in value_columns(planned.feed.table, planned.settings.temporal)
-    )
-    return (Rule(TEXT_RULE, f"{quote(UNSTORABLE_COLUMN)} IS NULL", OnFailure.QUARANTINE),) if is_text else ()
-
-
-def drop_keyless_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> int:
-    """Remove from staging the deletes of rows whose key was NULL or cannot be stored: no target has them.
-
-    Return their number.
-    """
-    unknown = [f"{quote(name)} IS NULL" for name in _nullable_key(planned)]
-    unknown += [f"{quote(UNSTORABLE_COLUMN)} IS NOT NULL"] if text_rules(planned) else []
-    if not unknown:
-        return 0
-    staging = quote_table(merge.staging)
-    dropped = session.execute(
-        f"DELETE FROM {staging} WHERE __op = {DELETE_OPERATION} AND ({' OR '.join(unknown)})"  # noqa: S608  (quoted)
-    ).rowcount
-    if dropped:
-        _LOG.warning(
-            "%s: %s deletes have a key that no row of the target has: it is NULL, or cannot be stored.",
-            planned.source,
-            dropped,
-        )
-    return dropped
-
-
-def refuse_keyless_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
-    """Raise DataQualityError naming the columns of the key that are NULL in staged deletes."""
-    nulls = ", ".join(f"bool_or({quote(name)} IS NULL)" for name in merge.key)
-    found = session.execute(
-        f"SELECT {nulls} FROM {quote_table(merge.staging)} WHERE __op = {DELETE_OPERATION}"  # noqa: S608  (quoted)
-    ).fetchone()
-    columns = [name for name, is_null in zip(merge.key, found or (), strict=True) if is_null]
-    raise DataQualityError(
-        str(planned.source),
-        f"deletes of the window have no key: {' and '.join(columns)} is NULL in them, but NOT NULL at the source.",
-        "Nothing was merged: it is not known which rows were deleted. Reload the table (floodmark reload PIPELINE "
-        f"{planned.source}).",
-    )
 
 
 def drop_duplicates(session: psycopg.Connection, staging: TableName, key: tuple[str, ...]) -> int:

@@ -1,0 +1,316 @@
+"""The gate between staging and target: declared rules, evaluated on the values that the target would get.
+
+A row that is read again, by a replay or by another load at the same LSN, is stored in quarantine once. Deletes are
+not evaluated. A LOB that the change row left out is evaluated with the target's value, or, where the change with the
+value is in quarantine, with the value from there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import psycopg
+from sqlglot import exp
+
+from floodmark.core.errors import ConfigError, DataQualityError
+from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, value_columns
+from floodmark.core.schema import (
+    LSN_COLUMN,
+    PART_COLUMN,
+    UNSTORABLE_COLUMN,
+    keep_column,
+    quote,
+    quote_table,
+)
+from floodmark.core.settings import OnFailure, Rule, UnstorablePolicy
+from floodmark.core.types import Kind
+from floodmark.postgres.sql import read_sql
+from floodmark.postgres.warehouse.merge import (
+    DELETE_OPERATION,
+    Merge,
+    equal_keys,
+    in_bound,
+    is_delete,
+    leaves_out,
+    same_key,
+    staged,
+    table,
+    target,
+    tombstone_key,
+)
+from floodmark.sync.rules import bind_rule, columns_of
+
+_LOG = logging.getLogger(__name__)
+
+
+KEY_RULE = "key_is_not_null"
+TEXT_RULE = "text_can_be_stored"
+_EXAMPLES = 3
+
+
+def key_rules(planned: TablePlan) -> tuple[Rule, ...]:
+    """Return the rule for a key that can be NULL: nothing can be merged by NULL, so such rows go to quarantine."""
+    nullable = _nullable_key(planned)
+    condition = " AND ".join(f"{quote(name)} IS NOT NULL" for name in nullable)
+    return (Rule(KEY_RULE, condition, OnFailure.QUARANTINE),) if nullable else ()
+
+
+def _nullable_key(planned: TablePlan) -> list[str]:
+    table = planned.feed.table
+    return [name for name in table.key if table.column(name).nullable]
+
+
+def text_rules(planned: TablePlan) -> tuple[Rule, ...]:
+    """Return the rule for rows with a text that cannot be stored (``warehouse.sink``)."""
+    is_text = any(
+        column.type.kind is Kind.TEXT for column in value_columns(planned.feed.table, planned.settings.temporal)
+    )
+    return (Rule(TEXT_RULE, f"{quote(UNSTORABLE_COLUMN)} IS NULL", OnFailure.QUARANTINE),) if is_text else ()
+
+
+def drop_keyless_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> int:
+    """Remove from staging the deletes of rows whose key was NULL or cannot be stored: no target has them.
+
+    Return their number.
+    """
+    unknown = [f"{quote(name)} IS NULL" for name in _nullable_key(planned)]
+    unknown += [f"{quote(UNSTORABLE_COLUMN)} IS NOT NULL"] if text_rules(planned) else []
+    if not unknown:
+        return 0
+    staging = quote_table(merge.staging)
+    dropped = session.execute(
+        f"DELETE FROM {staging} WHERE __op = {DELETE_OPERATION} AND ({' OR '.join(unknown)})"  # noqa: S608  (quoted)
+    ).rowcount
+    if dropped:
+        _LOG.warning(
+            "%s: %s deletes have a key that no row of the target has: it is NULL, or cannot be stored.",
+            planned.source,
+            dropped,
+        )
+    return dropped
+
+
+def refuse_keyless_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
+    """Raise DataQualityError naming the columns of the key that are NULL in staged deletes."""
+    nulls = ", ".join(f"bool_or({quote(name)} IS NULL)" for name in merge.key)
+    found = session.execute(
+        f"SELECT {nulls} FROM {quote_table(merge.staging)} WHERE __op = {DELETE_OPERATION}"  # noqa: S608  (quoted)
+    ).fetchone()
+    columns = [name for name, is_null in zip(merge.key, found or (), strict=True) if is_null]
+    raise DataQualityError(
+        str(planned.source),
+        f"deletes of the window have no key: {' and '.join(columns)} is NULL in them, but NOT NULL at the source.",
+        "Nothing was merged: it is not known which rows were deleted. Reload the table (floodmark reload PIPELINE "
+        f"{planned.source}).",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GateCounts:
+    """The rows of a window that broke rules."""
+
+    quarantined: int = 0
+    """Rows that were moved to quarantine."""
+    warned: int = 0
+    """Violations of rules that only warn."""
+
+
+def apply_rules(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge) -> GateCounts:
+    """Move broken rows from staging to quarantine, by the rules of the table.
+
+    Raises DataQualityError for a broken rule that stops the run, or a broken row that quarantine cannot hold;
+    ConfigError for a rule that cannot be evaluated.
+    """
+    if not planned.settings.rules:
+        return GateCounts()
+    broken = {rule: _broken(planned, merge, rule) for rule in planned.settings.rules}
+    counts = _count_broken(session, planned, merge, broken)
+    for rule, rows in counts.items():
+        if rows and rule.on_failure is OnFailure.STOP:
+            raise _stopped(session, planned, merge, rule, broken[rule])
+    quarantining = [rule for rule, rows in counts.items() if rows and rule.on_failure is OnFailure.QUARANTINE]
+    for rule in quarantining:
+        if planned.kind is LoadKind.FIRST_LOAD:
+            # They are stored again under this window: the sweep finds the rows that the load has read by their window.
+            session.execute(_delete_earlier(planned, merge, rule).sql(dialect="postgres"))
+        try:
+            session.execute(_quarantine(plan, planned, merge, rule, broken[rule]).sql(dialect="postgres"))
+        except psycopg.errors.ProgramLimitExceeded as error:
+            raise _too_large(planned, rule) from error
+    quarantined = 0
+    if quarantining:
+        rows_in = exp.select(exp.column("ctid", "s")).from_(table(merge.staging, "s"))
+        rows_in = _join_target(merge, rows_in).where(exp.or_(*(broken[rule] for rule in quarantining)))
+        removed = exp.delete(table(merge.staging, "g")).where(exp.column("ctid", "g").isin(rows_in))
+        quarantined = session.execute(removed.sql(dialect="postgres")).rowcount
+    warned = sum(rows for rule, rows in counts.items() if rule.on_failure is OnFailure.WARN)
+    return GateCounts(quarantined, warned)
+
+
+def recover_kept_values(session: psycopg.Connection, planned: TablePlan, merge: Merge, types: dict[str, str]) -> None:
+    """Fill a LOB that was left out from quarantine, where the change with its value is in quarantine.
+
+    Otherwise a row that corrects a quarantined one would keep the LOB from before both. A text that cannot be stored
+    still cannot: the row goes to quarantine too.
+    """
+    names = {"target_schema": planned.target.schema, "target_name": planned.target.name}
+    found = session.execute(read_sql("has_quarantine"), names).fetchone()
+    if not merge.optional or not found or not found[0]:
+        return
+    statement = read_sql("recover_kept_value")
+    is_replaced = planned.settings.unstorable is UnstorablePolicy.REPLACE
+    for name in merge.optional:
+        session.execute(
+            statement.format(
+                staging=in_bound(table(merge.staging, "s")),
+                target=in_bound(table(merge.target, "t")),
+                key=in_bound(tombstone_key(merge)),
+                same_key=in_bound(same_key(merge)),
+                column=in_bound(exp.to_identifier(name, quoted=True)),
+                type=types[name],
+                keep=in_bound(exp.to_identifier(keep_column(name), quoted=True)),
+            ),
+            {**names, "column": name, "keep": keep_column(name), "is_replaced": is_replaced},
+        )
+
+
+def drop_set_aside(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> int:
+    """Remove from the staging of a replay the changes that left a LOB out and whose row is in quarantine as a whole.
+
+    The target lacks such a row, because each of its versions that had the LOB was set aside. A newer version than the
+    change is in quarantine, so the change is not needed. Return the number of changes.
+    """
+    if not merge.optional:
+        return 0
+    statement = read_sql("drop_set_aside").format(
+        staging=in_bound(table(merge.staging, "s")),
+        target=in_bound(table(merge.target, "t")),
+        key=in_bound(tombstone_key(merge)),
+        same_key=in_bound(same_key(merge)),
+        leaves_out=in_bound(leaves_out(merge)),
+    )
+    named = {"target_schema": planned.target.schema, "target_name": planned.target.name}
+    dropped = session.execute(statement, named).rowcount
+    if dropped:
+        _LOG.info("%s: %s replayed changes are of rows with a newer version in quarantine.", planned.source, dropped)
+    return dropped
+
+
+def _broken(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Expression:
+    """Return the condition that a staged row is not a delete and breaks the rule; NULL passes."""
+    try:
+        condition = bind_rule(rule.sql, (*merge.columns, UNSTORABLE_COLUMN))
+    except ValueError as error:
+        raise ConfigError(str(planned.source), f"rule {rule.name}: {error}.") from None
+    for column in list(condition.find_all(exp.Column)):
+        value: exp.Expression = staged(column.name)
+        if column.name in merge.optional:
+            value = exp.Case(
+                ifs=[exp.If(this=staged(keep_column(column.name)), true=target(column.name))], default=value
+            )
+        if column is condition:
+            condition = value
+        else:
+            column.replace(value)
+    return exp.and_(exp.not_(is_delete()), exp.Is(this=exp.paren(condition), expression=exp.false()))
+
+
+def _join_target(merge: Merge, rows: exp.Select) -> exp.Select:
+    return rows.join(table(merge.target, "t"), on=same_key(merge), join_type="left")
+
+
+def _count_broken(
+    session: psycopg.Connection, planned: TablePlan, merge: Merge, broken: dict[Rule, exp.Expression]
+) -> dict[Rule, int]:
+    counts = [exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=b.copy())) for b in broken.values()]
+    rows = exp.select(*counts).from_(table(merge.staging, "s"))
+    if any(name in merge.optional for b in broken.values() for name in columns_of(b)):
+        rows = _join_target(merge, rows)
+    try:
+        found = session.execute(rows.sql(dialect="postgres")).fetchone()
+    except (psycopg.ProgrammingError, psycopg.DataError) as error:
+        raise _not_evaluated(planned, broken, error) from error
+    return dict(zip(broken, found or (), strict=True))
+
+
+def _not_evaluated(planned: TablePlan, rules: Iterable[Rule], error: psycopg.Error) -> ConfigError:
+    names = ", ".join(rule.name for rule in rules if rule.name not in (KEY_RULE, TEXT_RULE))
+    what = f"one of its rules ({names}) cannot be evaluated"
+    words = (error.diag.message_primary or "").rstrip(".")
+    if isinstance(error, psycopg.DataError):  # its message may quote the value that could not be converted
+        return ConfigError(
+            str(planned.source),
+            f"{what} on a value of the window ({type(error).__name__}).",
+            "The log of the task has the message.",
+            words,
+        )
+    return ConfigError(str(planned.source), f"{what}: {words}.")
+
+
+def _quarantine(plan: WindowPlan, planned: TablePlan, merge: Merge, rule: Rule, broken: exp.Expression) -> exp.Insert:
+    # Without the star, the name is that of a column before it is that of a table.
+    row = exp.func("TO_JSONB", exp.Column(this=exp.Star(), table=exp.to_identifier("s")))
+    values: dict[str, exp.Expression] = {
+        "pipeline": exp.Literal.string(plan.pipeline),
+        "source_schema": exp.Literal.string(planned.source.schema),
+        "source_name": exp.Literal.string(planned.source.name),
+        "target_schema": exp.Literal.string(planned.target.schema),
+        "target_name": exp.Literal.string(planned.target.name),
+        "window_id": exp.Literal.number(plan.window_id),
+        "rule": exp.Literal.string(rule.name),
+        "key": tombstone_key(merge),
+        "lsn": staged(LSN_COLUMN),
+        "row_data": exp.Sub(this=row, expression=exp.Literal.string(PART_COLUMN)),
+    }
+    rows = _join_target(merge, exp.select(*values.values()).from_(table(merge.staging, "s"))).where(broken.copy())
+    rows = rows.where(exp.not_(exp.Exists(this=_select_earlier(planned, merge, rule))))
+    return exp.insert(rows, exp.table_("quarantine", "floodmark"), columns=list(values))
+
+
+def _delete_earlier(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Delete:
+    """Return the statement that deletes the rows that an earlier load at the same LSN stored for the rule."""
+    staged_again = exp.select("1").from_(table(merge.staging, "s")).where(_is_same_change(planned, merge, rule))
+    return exp.delete(exp.table_("quarantine", "floodmark", alias="q")).where(exp.Exists(this=staged_again))
+
+
+def _select_earlier(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Select:
+    """Return the query for the row of quarantine that is the same change and rule as the staged row."""
+    quarantine = exp.table_("quarantine", "floodmark", alias="q")
+    return exp.select("1").from_(quarantine).where(_is_same_change(planned, merge, rule))
+
+
+def _is_same_change(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Expression:
+    equal: dict[str, exp.Expression] = {
+        "target_schema": exp.Literal.string(planned.target.schema),
+        "target_name": exp.Literal.string(planned.target.name),
+        "rule": exp.Literal.string(rule.name),
+        "lsn": staged(LSN_COLUMN),
+    }
+    same = equal_keys(exp.column("key", "q"), tombstone_key(merge))
+    return exp.and_(same, *(exp.EQ(this=exp.column(name, "q"), expression=value) for name, value in equal.items()))
+
+
+def _stopped(
+    session: psycopg.Connection, planned: TablePlan, merge: Merge, rule: Rule, broken: exp.Expression
+) -> DataQualityError:
+    examples = _join_target(merge, exp.select(tombstone_key(merge)).from_(table(merge.staging, "s")))
+    found = session.execute(examples.where(broken.copy()).limit(_EXAMPLES).sql(dialect="postgres")).fetchall()
+    keys = "; ".join(", ".join(str(part) for part in key) for (key,) in found)  # in the detail: they are values
+    return DataQualityError(
+        str(planned.source),
+        f"rows of the window broke rule {rule.name} ({rule.sql}).",
+        "Nothing of the table was merged; the log of the load names some keys. Correct the data at the source, or "
+        "change the rule (or its on_failure): the next run reads the rows again, and the correction with them.",
+        f"such as key {keys}",
+    )
+
+
+def _too_large(planned: TablePlan, rule: Rule) -> DataQualityError:
+    instead = "set unstorable: replace" if rule.name == TEXT_RULE else "let the rule warn (on_failure: warn)"
+    return DataQualityError(
+        str(planned.source),
+        f"a row of the window broke rule {rule.name}, and is too large for quarantine, which holds 255 MB of a row.",
+        f"Nothing of the table was merged. Shorten the row at the source, or {instead}: the next run reads it again.",
+    )
