@@ -26,6 +26,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import Rule
 from floodmark.core.snapshot import DatabaseIdentity, InstanceIdentity, LogEntry, TableState, Verdict
 from floodmark.core.status import TableMark
+from floodmark.postgres.ledger.members import MemberRecords, with_marks
 from floodmark.postgres.ledger.schema import (
     ensure_schema,
     find_readable_fault,
@@ -37,12 +38,10 @@ from floodmark.postgres.ledger.schema import (
 )
 from floodmark.postgres.ledger.steps import (
     LoadRecords,
-    MemberRecords,
     ReplayQueries,
     VerdictRecords,
     finish_table,
     insert_window,
-    with_marks,
 )
 from floodmark.postgres.session import open_session, open_transaction, query, source_arrays, source_parameters
 from floodmark.postgres.sql import read_sql
