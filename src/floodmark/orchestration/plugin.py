@@ -13,6 +13,10 @@ import floodmark.orchestration.asset_lineage
 import floodmark.orchestration.dags.every  # noqa: F401  (see above)
 from floodmark.orchestration import pools
 from floodmark.orchestration.pages.routes import PAGES_PREFIX, STATUS_PATH, external_views, status_app
+from floodmark.sources.kind import KINDS, find_kind
+
+for _kind in KINDS:
+    find_kind(_kind)  # its module; a driver is imported where it is used
 
 
 class FloodmarkPlugin(AirflowPlugin):  # type: ignore[misc]
