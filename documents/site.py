@@ -28,9 +28,13 @@ _FILES = (
     "benchmarks/report.md",
     "benchmarks/peers/report.md",
     "compact_tracking/README.md",
+    "dags/floodmark_dags.py",
     "documents/site.css",
     "emulator/CONTRIBUTING.md",
     "emulator/README.md",
+    "include/sql/README.md",
+    "plugins/README.md",
+    "spark_jobs/README.md",
 )
 _FOLDER_LINK = re.compile(r"\]\(((?:\.\./)*(?:[\w-]+/)+)\)")
 
