@@ -12,7 +12,7 @@ from emulator_process import Emulator
 from floodmark.core.schema import TableName
 from floodmark.core.settings import Backfill, FirstLoad, PipelineSettings, TableSettings
 from floodmark.core.snapshot import InstanceIdentity
-from floodmark.postgres.ledger.drift import PostgresDriftLedger, PostgresSwitchLedger
+from floodmark.postgres.ledger.drift import PostgresDriftLedger
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.targets import PostgresTargets
@@ -20,12 +20,12 @@ from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.cdc.operations import SqlServerDriftSource
 from floodmark.sources.cdc.source import SqlServerInstances, SqlServerSource
 from floodmark.sources.sqlserver.driver import SqlServerConnection
-from floodmark.sync.drift_watch import DriftWatch
+from floodmark.sync.drift_watch import DriftWatch, WatchedSource
 from floodmark.sync.finish import advance_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
 from floodmark.sync.repair import LoadPlanner
-from floodmark.sync.switch import SwitchPlanner, SwitchSteps
+from floodmark.sync.switch import Switches
 from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
 from open_alerts import OpenAlerts
@@ -62,7 +62,6 @@ class SwitchRig:
         self.warehouse = PostgresWarehouse(warehouse)
         self.ledger = PostgresLedger(warehouse)
         self.drift = PostgresDriftLedger(warehouse)
-        self.switches = PostgresSwitchLedger(warehouse)
         self.alerts = OpenAlerts()
         self.source_name = source_name
         self.elsewhere = elsewhere
@@ -81,44 +80,25 @@ class SwitchRig:
         ]
 
     @property
+    def source(self) -> WatchedSource:
+        return WatchedSource(
+            self.source_name, self.pipelines, lambda: SqlServerDriftSource(self.at), self.drift, self.alerts
+        )
+
+    @property
     def watch(self) -> DriftWatch:
-        return DriftWatch(
-            self.source_name,
-            self.pipelines,
-            source=lambda: SqlServerDriftSource(self.at),
-            ledger=self.drift,
-            alerts=self.alerts,
-            drop_staging=self.warehouse.drop_staging,
-            details_seconds=0,
-        )
+        return DriftWatch(self.source, self.warehouse.drop_staging, details_seconds=0)
 
     @property
-    def planner(self) -> SwitchPlanner:
-        return SwitchPlanner(
-            self.source_name,
-            self.pipelines,
-            lambda: SqlServerSource(self.at),
-            lambda: SqlServerDriftSource(self.at),
-            self.ledger,
-            self.drift,
-            self.switches,
-            self.alerts,
-        )
-
-    @property
-    def steps(self) -> SwitchSteps:
-        return SwitchSteps(
-            self.source_name,
-            self.pipelines,
-            lambda: SqlServerSource(self.at),
-            lambda: SqlServerDriftSource(self.at),
-            lambda: SqlServerInstances(self.dba, lock_wait_seconds=1),
-            PostgresTargets(self.connection),
-            self.open_load,
-            self.ledger,
-            self.switches,
-            self.alerts,
-            self.elsewhere,
+    def switches(self) -> Switches:
+        return Switches(
+            source=self.source,
+            snapshots=lambda: SqlServerSource(self.at),
+            control=lambda: SqlServerInstances(self.dba, lock_wait_seconds=1),
+            targets=PostgresTargets(self.connection),
+            windows=self.ledger,
+            open_load=self.open_load,
+            elsewhere=self.elsewhere,
         )
 
     def change(self, *statements: str) -> None:
@@ -156,8 +136,8 @@ class SwitchRig:
         )
 
     def approve(self) -> None:
-        ((event, _),) = self.planner.list_proposed()
-        self.planner.approve(event.event_id, "operator")
+        ((event, _),) = self.switches.list_proposed()
+        self.switches.approve(event.event_id, "operator")
 
     def pinned(self, name: str = "shop") -> InstanceIdentity | None:
         return self.ledger.read_tables(name)[self.tables[name]].identity

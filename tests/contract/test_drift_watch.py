@@ -22,7 +22,7 @@ from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.cdc.operations import SqlServerDriftSource
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.driver import SqlServerConnection
-from floodmark.sync.drift_watch import DriftWatch
+from floodmark.sync.drift_watch import DriftWatch, WatchedSource
 from floodmark.sync.open_window import open_window
 from floodmark.sync.records import DriftEvent, Examined
 from floodmark.sync.window import OpenResult
@@ -117,31 +117,19 @@ def watch_over(
         emulator.host, emulator.port, made.name, emulator.user, emulator.password, ca_file=str(emulator.ca_file)
     )
     alerts, drift = RaisedAlerts(), PostgresDriftLedger(database)
-    watch = DriftWatch(
-        "shop",
-        [settings],
-        source=lambda: SqlServerDriftSource(at),
-        ledger=drift,
-        alerts=alerts,
-        drop_staging=lambda window_id: None,
-        details_seconds=0,
-    )
+    source = WatchedSource("shop", [settings], lambda: SqlServerDriftSource(at), drift, alerts)
+    watch = DriftWatch(source, lambda window_id: None, details_seconds=0)
     return Watched(made, SqlServerSource(at), ledger, drift, watch, alerts, settings, warehouse=database)
 
 
 def decided(watched: Watched, **policies: DriftPolicy) -> Watched:
     """The same source under another configuration."""
-    settings = settings_with(**policies)
-    watch = DriftWatch(
-        "shop",
-        [settings],
-        source=watched.watch._source,
-        ledger=watched.drift,
-        alerts=watched.alerts,
-        drop_staging=lambda window_id: None,
-        details_seconds=0,
-    )
-    return replace(watched, settings=settings, watch=watch)
+    return under(watched, settings_with(**policies))
+
+
+def under(watched: Watched, settings: PipelineSettings) -> Watched:
+    source = replace(watched.watch.source, pipelines=[settings])
+    return replace(watched, settings=settings, watch=replace(watched.watch, source=source))
 
 
 @pytest.fixture
@@ -155,7 +143,7 @@ def detailed(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return read_drift(source, instances)
 
     monkeypatch.setattr(SqlServerDriftSource, "read_drift", recorded)
-    monkeypatch.setattr(watched.watch, "_details_seconds", 3600.0)
+    watched.watch = replace(watched.watch, details_seconds=3600.0)
     return asked
 
 
@@ -383,8 +371,7 @@ def test_a_changed_key_holds_the_table(watched: Watched) -> None:
     watched.database.enable("Keyed", supports_net_changes="0")
     watched.change("ALTER TABLE dbo.Keyed ADD CONSTRAINT pk PRIMARY KEY (Id)")
     keyed = TableName("dbo", "Keyed")
-    watched = replace(watched, settings=PipelineSettings("shop", (TableSettings(keyed, TableName("shop", "keyed")),)))
-    watched.watch._pipelines = [watched.settings]
+    watched = under(watched, PipelineSettings("shop", (TableSettings(keyed, TableName("shop", "keyed")),)))
     watched.check()
     watched.change(
         "ALTER TABLE dbo.Keyed DROP CONSTRAINT pk", "ALTER TABLE dbo.Keyed ADD CONSTRAINT pk PRIMARY KEY (Other)"

@@ -158,12 +158,12 @@ class PipelineMachine(RuleBasedStateMachine):
 
     @rule()
     def approve(self) -> None:
-        for event, _ in self.rig.planner.list_proposed():
-            self.rig.planner.approve(event.event_id, "operator")
+        for event, _ in self.rig.switches.list_proposed():
+            self.rig.switches.approve(event.event_id, "operator")
 
     @rule()
     def step(self) -> None:
-        self._try(self.rig.steps.take)
+        self._try(self.rig.switches.take)
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
@@ -188,10 +188,10 @@ class PipelineMachine(RuleBasedStateMachine):
             self.rig.run()
             self.rig.watch_closely()
             self.approve()
-            said = self.rig.steps.take()
+            said = self.rig.switches.take()
             self.rig.finish(self.rig.load_planner().open_pending())
             arrived = self.rig.rows('SELECT "Amount" FROM shop.orders WHERE "Id" = 100') == [(number,)]
-            if arrived and not said and not self.rig.planner.list_proposed():
+            if arrived and not said and not self.rig.switches.list_proposed():
                 break
         else:
             raise AssertionError(f"it never came to an end: {said}")

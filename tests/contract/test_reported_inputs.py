@@ -191,7 +191,7 @@ def test_table_with_special_characters_is_switched_to_a_second_instance(
     rig.run()
     rig.approve()
     for _ in range(12):
-        if not rig.steps.take():
+        if not rig.switches.take():
             break
         source.scan()
         if rig.pinned() is not None:

@@ -22,7 +22,7 @@ from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.settings import TableSettings
 from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, Validity, Verdict
 from floodmark.core.status import PipelineStatus, SwitchStatus
-from floodmark.postgres.ledger.drift import PostgresSwitchLedger
+from floodmark.postgres.ledger.drift import PostgresDriftLedger
 from floodmark.postgres.ledger.ledger import PostgresLedger, PostgresUpkeepLedger
 from floodmark.postgres.session import WarehouseConnection
 from lsns import lsn
@@ -115,7 +115,7 @@ def test_status_of_a_gap_says_who_repairs_it(
 def test_status_says_how_far_an_approved_switch_of_a_table_has_come(
     status: Callable[..., PipelineStatus], ledger: PostgresLedger, database: WarehouseConnection
 ) -> None:
-    switches = PostgresSwitchLedger(database)
+    switches = PostgresDriftLedger(database)
     spelled = TableName("DBO", "ORDERS")
     window_id = read_first(ledger, database, spelled)
     assert [table.switch for table in status().tables] == [None, None]
@@ -143,7 +143,7 @@ def test_status_says_how_far_an_approved_switch_of_a_table_has_come(
         return orders.switch.step, orders.switch.what
 
     assert step() == ("make", "the next run of cdc_drift_shop creates second; first is read until then, without Note.")
-    switches.mark_made(switch.switch_id, NEW)
+    switches.mark_switch_made(switch.switch_id, NEW)
     assert step()[0] == "switch_pipeline"
     (made,) = switches.list_switches("shop")
     assert switches.switch_pipeline(made, "shop", spelled, lsn(9))
@@ -151,7 +151,7 @@ def test_status_says_how_far_an_approved_switch_of_a_table_has_come(
     switches.record_backfill(switch.switch_id, "shop", window_id)
     # The published window of the first load takes its place.
     assert step() == ("drop", "second is read, with Note; first is dropped when every pipeline reads second.")
-    switches.finish(switch.switch_id)
+    switches.finish_switch(switch.switch_id)
     assert status().tables[0].switch is None
 
 

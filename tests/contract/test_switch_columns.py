@@ -36,12 +36,12 @@ def rig(emulator: Emulator, source: CdcDatabase, database: WarehouseConnection) 
 
 def switch_pipeline(rig: SwitchRig) -> None:
     """Run all steps of an approved switch."""
-    rig.steps.take()
+    rig.switches.take()
     rig.change("UPDATE dbo.Orders SET Id = Id WHERE Id = 1", "INSERT INTO dbo.Orders (Id) VALUES (9)")
     rig.run()
-    rig.steps.take()
+    rig.switches.take()
     rig.finish(rig.load_planner().open_pending())
-    assert rig.steps.take()[0].endswith("done; dbo_Orders was dropped.")
+    assert rig.switches.take()[0].endswith("done; dbo_Orders was dropped.")
 
 
 def test_columns_that_can_never_arrive_are_reported_and_left_out_of_the_proposal(rig: SwitchRig) -> None:
@@ -53,7 +53,7 @@ def test_columns_that_can_never_arrive_are_reported_and_left_out_of_the_proposal
         "ALTER TABLE dbo.Orders ADD __lsn int NULL",
     )
     rig.watch_closely()
-    assert rig.planner.list_proposed() == []
+    assert rig.switches.list_proposed() == []
     reported = {alert.what: alert for alert in rig.alerts.open.values()}
     for column, why in (
         ("Twice int", "it is computed, and values of computed columns are not read"),
@@ -71,7 +71,7 @@ def test_columns_that_can_never_arrive_are_reported_and_left_out_of_the_proposal
     assert {event.policies["shop"] for event in rig.drift.list_events("shop")} == {DriftPolicy.ALERT}
     rig.change("ALTER TABLE dbo.Orders ADD Fine int NULL")
     rig.watch_closely()
-    ((event, proposal),) = rig.planner.list_proposed()
+    ((event, proposal),) = rig.switches.list_proposed()
     assert proposal.added == ("Fine",)
     assert event.explained.difference.column == "Fine"
     rig.approve()
@@ -82,9 +82,9 @@ def test_columns_that_can_never_arrive_are_reported_and_left_out_of_the_proposal
 def test_column_that_was_changed_to_what_cannot_be_carried_is_not_proposed_any_more(rig: SwitchRig) -> None:
     rig.change("ALTER TABLE dbo.Orders ADD Fine int NULL")
     rig.watch_closely()
-    ((event, _),) = rig.planner.list_proposed()
+    ((event, _),) = rig.switches.list_proposed()
     rig.change("ALTER TABLE dbo.Orders ALTER COLUMN Fine sql_variant")
-    assert rig.planner.list_proposed() == []
+    assert rig.switches.list_proposed() == []
     assert rig.drift.list_events("shop")[0].event_id == event.event_id
     rig.change("INSERT INTO dbo.Orders (Id) VALUES (9)")
     rig.run()
@@ -116,11 +116,11 @@ def test_pipeline_whose_target_cannot_take_the_new_type_stays_where_it_is_and_go
     rig.run()
     rig.run("late")
     rig.approve()
-    rig.steps.take()
+    rig.switches.take()
     rig.change("UPDATE dbo.Orders SET Amount = 22 WHERE Id = 2")
     rig.run()
     rig.run("late")
-    (said,) = rig.steps.take()
+    (said,) = rig.switches.take()
     assert "column Note has type character varying(20), which cannot become integer" in said
     (alert,) = [alert for alert in rig.alerts.open.values() if alert.kind == "instance_switch"]
     assert "rename it or drop it in the warehouse" in alert.do
@@ -132,12 +132,12 @@ def test_pipeline_whose_target_cannot_take_the_new_type_stays_where_it_is_and_go
     assert rig.run().window_id is not None
     with psycopg.connect(database.conninfo()) as session:
         session.execute('ALTER TABLE shop.orders RENAME COLUMN "Note" TO "OldNote"')
-    (said,) = rig.steps.take()
+    (said,) = rig.switches.take()
     assert "shop reads dbo_Orders_2; window" in said
     assert rig.alerts.kinds == ["schema_drift"]
     rig.finish(rig.load_planner().open_pending())
     rig.finish(rig.load_planner("late").open_pending())
-    assert rig.steps.take()[0].endswith("done; dbo_Orders was dropped.")
+    assert rig.switches.take()[0].endswith("done; dbo_Orders was dropped.")
     rig.run("late")
     assert rig.rows('SELECT "Id", "Amount", "Note" FROM shop.orders ORDER BY 1') == [
         (1, 10, None),
@@ -162,7 +162,7 @@ def approved_rank(emulator: Emulator, source: CdcDatabase, database: WarehouseCo
     rig.run()
     rig.watch_closely()
     rig.approve()
-    rig.steps.take()
+    rig.switches.take()
     rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
     rig.run()
     return rig
@@ -173,7 +173,7 @@ def test_touched_rows_are_all_filled_ones_where_changes_have_been_cleaned_up(
 ) -> None:
     rig = approved_rank(emulator, source, database)
     rig.database.run(CLEANED)
-    rig.steps.take()
+    rig.switches.take()
     rig.finish(rig.load_planner().open_pending())
     assert rig.rows('SELECT "Id", "Rank" FROM shop.orders ORDER BY 1') == [(1, None), (2, 5), (3, None)]
 
@@ -182,10 +182,10 @@ def test_touched_rows_whose_changes_are_cleaned_up_before_they_are_loaded_are_lo
     emulator: Emulator, source: CdcDatabase, database: WarehouseConnection
 ) -> None:
     rig = approved_rank(emulator, source, database)
-    assert "loads Rank" in rig.steps.take()[0]
+    assert "loads Rank" in rig.switches.take()[0]
     rig.database.run(CLEANED)
     rig.finish(rig.load_planner().open_pending())
-    assert "loads Rank" in rig.steps.take()[0]
+    assert "loads Rank" in rig.switches.take()[0]
     rig.finish(rig.load_planner().open_pending())
     assert rig.rows('SELECT "Id", "Rank" FROM shop.orders ORDER BY 1') == [(1, None), (2, 5), (3, None)]
-    assert rig.steps.take()[0].endswith("done; dbo_Orders was dropped.")
+    assert rig.switches.take()[0].endswith("done; dbo_Orders was dropped.")

@@ -55,10 +55,10 @@ def switch_pipeline(rig: SwitchRig) -> str:
     rig.change("UPDATE dbo.Orders SET Amount = 12, Note = N'y' WHERE Id = 2")
     for name in rig.tables:
         rig.run(name)
-    rig.steps.take()
+    rig.switches.take()
     for name in rig.tables:
         rig.finish(rig.load_planner(name).open_pending())
-    (said,) = rig.steps.take()
+    (said,) = rig.switches.take()
     return said
 
 
@@ -77,16 +77,16 @@ def test_table_in_use_is_left_alone_after_a_short_wait_and_changed_by_a_later_ru
     propose(rig)
     rig.approve()
     with used(emulator, rig.database, "UPDATE dbo.Orders SET Amount = 0"):
-        (said,) = rig.steps.take()
+        (said,) = rig.switches.take()
     assert "dbo_Orders_2 could not be created yet: " in said
     assert "The next run of the drift DAG tries again." in said
     assert rig.instances() == ["dbo_Orders"]
     assert rig.alerts.open == {}
-    rig.steps.take()
+    rig.switches.take()
     assert rig.instances() == ["dbo_Orders", "dbo_Orders_2"]
     with used(emulator, rig.database, "SELECT * FROM cdc.dbo_Orders_CT"):
         assert "dbo_Orders could not be dropped yet: " in switch_pipeline(rig)
-    assert rig.steps.take()[0].endswith("done; dbo_Orders was dropped.")
+    assert rig.switches.take()[0].endswith("done; dbo_Orders was dropped.")
     assert rig.instances() == ["dbo_Orders_2"]
     assert rig.differing() == []
 
@@ -101,13 +101,13 @@ def test_login_without_the_right_learns_what_a_db_owner_has_to_run(rig: SwitchRi
         (making,) = refused(rig)
         assert making.startswith("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'Orders',")
         rig.database.run(making)
-        rig.steps.take()
+        rig.switches.take()
         assert rig.alerts.open == {}
         switch_pipeline(rig)
         (dropping,) = refused(rig)
         assert dropping.startswith("EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N'Orders',")
         rig.database.run(dropping)
-        assert rig.steps.take()[0].endswith("done; dbo_Orders was dropped.")
+        assert rig.switches.take()[0].endswith("done; dbo_Orders was dropped.")
         assert rig.instances() == ["dbo_Orders_2"]
         assert rig.alerts.open == {}
     finally:
@@ -116,7 +116,7 @@ def test_login_without_the_right_learns_what_a_db_owner_has_to_run(rig: SwitchRi
 
 def refused(rig: SwitchRig) -> list[str]:
     """The statements that the alert gives to a person."""
-    (said,) = rig.steps.take()
+    (said,) = rig.switches.take()
     assert "22904" in said
     return [
         alert.do.split("Have a db_owner run this: ")[1].split(";")[0]
@@ -142,9 +142,9 @@ def test_pipelines_that_spell_the_table_in_other_case_go_over_and_leave_no_insta
     (event,) = rig.drift.list_events("shop")
     assert (event.table, sorted(event.policies)) == (ORDERS, ["copy", "shop"])
     rig.approve()
-    assert rig.planner.list_proposed() == []
+    assert rig.switches.list_proposed() == []
     assert rig.alerts.open == {}
-    rig.steps.take()
+    rig.switches.take()
     assert rig.instances() == ["dbo_Orders", "dbo_Orders_2"]
     assert switch_pipeline(rig).endswith("done; dbo_Orders was dropped.")
     assert rig.instances() == ["dbo_Orders_2"]
@@ -221,7 +221,7 @@ def test_one_check_of_the_source_serves_all_pipelines_that_read_the_same(
 def test_instance_that_is_gone_is_to_be_made_by_the_name_that_is_read(rig: SwitchRig) -> None:
     propose(rig)
     rig.approve()
-    rig.steps.take()
+    rig.switches.take()
     switch_pipeline(rig)
     rig.database.run("EXEC sys.sp_cdc_disable_table N'dbo', N'Orders', N'dbo_Orders_2'")
     rig.database.enable("Orders")
@@ -251,9 +251,9 @@ def test_copies_of_a_database_at_two_sources_are_switched_each_for_itself(
     propose(rig)
     copy.run("other")
     copy.watch_closely()
-    ((event, proposal),) = copy.planner.list_proposed()
+    ((event, proposal),) = copy.switches.list_proposed()
     assert (event.source, event.table, proposal.added) == ("copy", ORDERS, ("Note",))
     rig.approve()
-    assert [each.event_id for each, _ in copy.planner.list_proposed()] == [event.event_id]
-    rig.steps.take()
+    assert [each.event_id for each, _ in copy.switches.list_proposed()] == [event.event_id]
+    rig.switches.take()
     assert switch_pipeline(rig).endswith("done; dbo_Orders was dropped.")

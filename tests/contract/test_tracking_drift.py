@@ -15,7 +15,7 @@ from floodmark.postgres.ledger.drift import PostgresDriftLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.change_tracking.source import TRACKING_DRIFT_WORDS, TrackingDriftSource
-from floodmark.sync.drift_watch import DriftWatch
+from floodmark.sync.drift_watch import DriftWatch, WatchedSource
 from floodmark.sync.open_window import open_window
 from floodmark.sync.records import DriftEvent
 from floodmark.sync.window import OpenResult
@@ -43,15 +43,15 @@ class Watched:
 
     @property
     def watch(self) -> DriftWatch:
-        return DriftWatch(
+        source = WatchedSource(
             "express",
             [self.rig.settings],
-            source=lambda: TrackingDriftSource(self.rig.at),
-            ledger=self.drift,
-            alerts=self.alerts,
-            drop_staging=PostgresWarehouse(self.rig.warehouse).drop_staging,
-            words=TRACKING_DRIFT_WORDS,
+            lambda: TrackingDriftSource(self.rig.at),
+            self.drift,
+            self.alerts,
+            TRACKING_DRIFT_WORDS,
         )
+        return DriftWatch(source, PostgresWarehouse(self.rig.warehouse).drop_staging)
 
     def open(self) -> OpenResult:
         return open_window(self.rig.settings, self.rig.source, self.rig.ledger, self.watch)

@@ -14,7 +14,7 @@ from floodmark.core.drift.proposals import describe_added
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.position import Interval
 from floodmark.sync.replay import Replay
-from floodmark.sync.switch import SwitchPlanner, SwitchSteps
+from floodmark.sync.switch import Switches
 
 if TYPE_CHECKING:
     from floodmark.app.pipeline import App, Pipeline
@@ -46,7 +46,7 @@ def list_proposed(app: App, source: str) -> list[ProposedSwitch]:
     """Return one question for each table with an undecided proposal."""
     if not app.pipelines_of(source):
         return []
-    return [_question(event, proposal) for event, proposal in switch_planner(app, source).list_proposed()]
+    return [_question(event, proposal) for event, proposal in switches_of(app, source).list_proposed()]
 
 
 def approve_switch(app: App, event_id: int, by: str) -> str:
@@ -54,7 +54,7 @@ def approve_switch(app: App, event_id: int, by: str) -> str:
 
     Raises OperatorError where there is nothing to approve, or where the proposal has changed.
     """
-    switch = switch_planner(app, _source_of(app, event_id)).approve(event_id, by)
+    switch = switches_of(app, _source_of(app, event_id)).approve(event_id, by)
     return (
         f"{switch.table} switches from capture instance {switch.old.name} to {switch.name}, with "
         f"{', '.join(switch.added)}. The DAG cdc_drift_{switch.source} takes the steps; to take them now, run: "
@@ -64,7 +64,7 @@ def approve_switch(app: App, event_id: int, by: str) -> str:
 
 def reject_switch(app: App, event_id: int, by: str) -> str:
     """Reject the proposal of an event. Raises OperatorError where there is nothing to reject."""
-    rejected = switch_planner(app, _source_of(app, event_id)).reject(event_id, by)
+    rejected = switches_of(app, _source_of(app, event_id)).reject(event_id, by)
     columns = ", ".join(str(each.explained.difference.column) for each in rejected)
     return f"{rejected[0].table} continues without {columns}."
 
@@ -76,40 +76,25 @@ def run_switches(app: App, source: str) -> str:
         return "no pipeline reads this source."
     if not app.source(source).has_instances:
         return "a table of this source has no capture instances between which it could switch."
-    planner = switch_planner(app, source)
-    steps = SwitchSteps(
-        source_name=source,
-        pipelines=planner.pipelines,
-        source=planner.source,
-        drift_source=planner.drift_source,
-        control=app.source(source).instances,
-        targets=app.targets,
-        open_load=lambda pipeline, table, where: _open_load(app.pipeline(pipeline), table, where),
-        ledger=planner.ledger,
-        switches=planner.switches,
-        alerts=planner.alerts,
-        elsewhere=[name for name, pipeline in app.config.pipelines.items() if pipeline.source != source],
-    )
-    return " | ".join(steps.take()) or "no switch of a capture instance is in progress."
+    return " | ".join(switches_of(app, source).take()) or "no switch of a capture instance is in progress."
 
 
 def list_switches(app: App) -> list[InstanceSwitch]:
     """Return the switches in progress, of all sources."""
-    return [switch for source in app.config.sources for switch in app.switch_ledger.list_switches(source)]
+    return [switch for source in app.config.sources for switch in app.drift_ledger.list_switches(source)]
 
 
-def switch_planner(app: App, source: str) -> SwitchPlanner:
-    """Return the switch planner of a source that a pipeline reads. It connects only when it is called."""
-    readers = app.pipelines_of(source)
-    return SwitchPlanner(
-        source_name=source,
-        pipelines=[each.settings for each in readers],
-        source=readers[0].source.snapshots,
-        drift_source=readers[0].source.drift,
-        ledger=app.ledger,
-        drift=app.drift_ledger,
-        switches=app.switch_ledger,
-        alerts=app.alerts,
+def switches_of(app: App, source: str) -> Switches:
+    """Return the switches of a source that a pipeline reads. They connect only when they are called."""
+    reader = app.pipelines_of(source)[0]
+    return Switches(
+        source=reader.watched,
+        snapshots=reader.source.snapshots,
+        control=reader.source.instances,
+        targets=app.targets,
+        windows=app.ledger,
+        open_load=lambda pipeline, table, where: _open_load(app.pipeline(pipeline), table, where),
+        elsewhere=[name for name, pipeline in app.config.pipelines.items() if pipeline.source != source],
     )
 
 
@@ -123,7 +108,7 @@ def _source_of(app: App, event_id: int) -> str:
     found = [
         event.source for event in app.drift_ledger.list_events() if event.event_id == event_id and event.source in read
     ]
-    # Where there is none, the planner of any source reports it.
+    # Where there is none, that of any source reports it.
     return found[0] if found else read[0]
 
 

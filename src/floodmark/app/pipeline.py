@@ -23,7 +23,7 @@ from floodmark.core.schema import TableName, table_dataset
 from floodmark.core.settings import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
 from floodmark.sources.kind import SourceKind, find_kind
 from floodmark.sync.alerts import AlertService, NoNotes
-from floodmark.sync.drift_watch import DriftWatch
+from floodmark.sync.drift_watch import DriftWatch, WatchedSource
 from floodmark.sync.ports import LoggedProgress, Metrics, NoMetrics, Progress
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from floodmark.core.settings import PipelineSettings, TableSettings
     from floodmark.core.status import TableMark
     from floodmark.core.types import WarehouseType
-    from floodmark.postgres.ledger.drift import PostgresDriftLedger, PostgresSwitchLedger
+    from floodmark.postgres.ledger.drift import PostgresDriftLedger
     from floodmark.postgres.ledger.ledger import PostgresLedger, PostgresUpkeepLedger
     from floodmark.postgres.ledger.status import PostgresAlertLedger, PostgresMarkLedger, PostgresStatusLedger
     from floodmark.postgres.session import WarehouseConnection
@@ -122,12 +122,6 @@ class App:
         from floodmark.postgres.ledger.drift import PostgresDriftLedger
 
         return PostgresDriftLedger(self.ledger_connection)
-
-    @cached_property
-    def switch_ledger(self) -> PostgresSwitchLedger:
-        from floodmark.postgres.ledger.drift import PostgresSwitchLedger
-
-        return PostgresSwitchLedger(self.ledger_connection)
 
     @cached_property
     def stop_ledger(self) -> PostgresUpkeepLedger:
@@ -254,17 +248,21 @@ class Pipeline:
         )
 
     @cached_property
-    def drift_watch(self) -> DriftWatch:
-        """The drift watch of the source, for all pipelines that read it."""
-        return DriftWatch(
+    def watched(self) -> WatchedSource:
+        """The source with all pipelines that read it, for its drift."""
+        return WatchedSource(
             self.config.source,
             [each.settings for each in self.app.pipelines_of(self.config.source)],
-            source=self.source.drift,
-            ledger=self.app.drift_ledger,
-            alerts=self.alerts,
-            drop_staging=self.warehouse.drop_staging,
-            words=self.source.drift_words(),
+            self.source.drift,
+            self.app.drift_ledger,
+            self.alerts,
+            self.source.drift_words(),
         )
+
+    @cached_property
+    def drift_watch(self) -> DriftWatch:
+        """The drift watch of the source, for all pipelines that read it."""
+        return DriftWatch(self.watched, self.warehouse.drop_staging)
 
     def kept_sessions(self) -> AbstractContextManager[None]:
         """Use one session for the transactions of one step, until the block ends."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from floodmark.core.capture import PlannedStop
-from floodmark.core.drift.proposals import InstanceSwitch, describe_step, step_of
+from floodmark.core.drift.proposals import InstanceSwitch, next_step
 from floodmark.core.position import Position
 from floodmark.core.progress import SourceProgress, Standing, headroom_seconds, lag_seconds
 from floodmark.core.schema import TableName
@@ -228,7 +228,7 @@ class SwitchStatus:
     new: str
     columns: tuple[str, ...]
     step: str
-    """The next step for the pipeline, a value of ``SwitchStep``."""
+    """The next step for the pipeline, by name (see ``next_step``)."""
     what: str
     """The next step in words."""
     approved_by: str
@@ -261,8 +261,7 @@ def switch_status(
                 switch.old.name,
                 switch.new.name if switch.new else switch.name,
                 switch.added,
-                step_of(switch, pipeline).value,
-                describe_step(switch, pipeline),
+                *next_step(switch, pipeline),
                 switch.approved_by,
                 switch.approved_at,
             )

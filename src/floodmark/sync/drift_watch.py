@@ -14,13 +14,13 @@ from floodmark.core.drift.proposals import (
     CDC_DRIFT_WORDS,
     SCHEMA_DRIFT,
     DriftWords,
+    LivingInstance,
     RowsAtRisk,
     advise,
     build_proposal,
     describe,
     describe_ddl,
     describe_effect,
-    describe_hold,
     takes_along,
 )
 from floodmark.core.drift.shapes import (
@@ -43,29 +43,64 @@ from floodmark.core.drift.shapes import (
     stored,
     unsupported_reason,
 )
-from floodmark.core.errors import FloodmarkError, TableHeldError
+from floodmark.core.errors import FloodmarkError
 from floodmark.core.planning import pinned_instances
-from floodmark.core.schema import SourceColumn, TableName
+from floodmark.core.schema import TableName
 from floodmark.core.settings import DriftClass, DriftPolicy, PipelineSettings, TableSettings, TemporalPolicy
 from floodmark.core.snapshot import (
-    CDC_WORDS,
-    CaptureInstance,
     SourceSnapshot,
     SourceWords,
     TableSnapshot,
     TableState,
-    Validity,
-    Verdict,
 )
 from floodmark.sync.alerts import Alerts
 from floodmark.sync.ports import Source
-from floodmark.sync.records import DriftEvent, DriftFacts, DriftFinding, DriftSource, Examined, Hold, KnownTable, newest
+from floodmark.sync.records import (
+    DriftEvent,
+    DriftFacts,
+    DriftFinding,
+    DriftSource,
+    Examined,
+    Hold,
+    KnownTable,
+    TableDetails,
+    newest,
+)
 from floodmark.sync.window import require_origin
 
 if TYPE_CHECKING:
     from floodmark.postgres.ledger.drift import PostgresDriftLedger
 
 _LOG = logging.getLogger(__name__)
+
+
+DETAILS_SECONDS = 3600.0
+"""The age from which the details of a table are read that is as it was known."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedSource:
+    """A source with the pipelines that read it, and the places where its drift is recorded and reported."""
+
+    name: str
+    pipelines: Sequence[PipelineSettings]
+    """All that read the source, since an event may concern several."""
+    details: Callable[[], DriftSource]
+    ledger: PostgresDriftLedger
+    alerts: Alerts
+    words: DriftWords = CDC_DRIFT_WORDS
+
+    def list_events(self) -> Sequence[DriftEvent]:
+        """Return the events of the source, the oldest first."""
+        return self.ledger.list_events(self.name)
+
+    def list_instances(self) -> Sequence[LivingInstance]:
+        """Return all capture instances that the login may see."""
+        return self.details().read_drift({}).instances
+
+    def read_details(self, tables: Mapping[str, TableName]) -> Mapping[str, TableDetails]:
+        """Return the details of those capture instances that exist. tables: their source tables, by instance."""
+        return self.details().read_drift(tables).details
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -79,49 +114,44 @@ class Findings:
     Two sources may have the table, and even its capture instance, in common: restored copies of one database.
     """
 
-    source_name: str
-    pipelines: Sequence[PipelineSettings]
-    """All pipelines that read the source."""
+    source: WatchedSource
     table: TableName
     names: Collection[TableName]
     """The names of the table in the configuration of the pipelines."""
-    ledger: PostgresDriftLedger
-    words: SourceWords = CDC_WORDS
+    instances: Sequence[LivingInstance]
+    """All capture instances of the source."""
+    words: SourceWords
 
-    def of_absence(
-        self, known: TableShape, snapshot: SourceSnapshot, table_snapshot: TableSnapshot, facts: DriftFacts
-    ) -> DriftFinding:
+    def of_absence(self, known: TableShape, snapshot: SourceSnapshot, table_snapshot: TableSnapshot) -> DriftFinding:
         was = known.identity
         moved = [
             living.table
-            for living in facts.instances
+            for living in self.instances
             if (living.identity.object_id, living.identity.created_at) == (was.object_id, was.created_at)
         ]
         absence = Absence(snapshot.cdc_enabled, table_snapshot.exists, moved[0] if moved else None)
         explained = Explained(classify_absence(known, absence, self.words))
-        policies = self._policies(explained.difference, known.identity.name)
-        return DriftFinding(explained, policies, spelled=self._spelled())
+        return self._finding(explained, known, [])
 
     def of_change(
         self,
         known: KnownTable | None,
         seen: TableShape,
         history: Sequence[DdlEntry],
-        facts: DriftFacts,
         elsewhere: TableShape | None = None,
     ) -> list[DriftFinding]:
         """elsewhere: how the table was last seen under another capture instance."""
         if known is None:
-            return self._of_first_comparison(seen, history, facts, elsewhere)
+            return self._of_first_comparison(seen, history, elsewhere)
         before = known.shape
         is_other = before.identity != seen.identity
         fresh = [entry for entry in history if is_other or before.ddl_lsn is None or entry.lsn > before.ddl_lsn]
         found = explain(compare_shapes(before, seen, self._temporal(), self.words), fresh)
-        news = [self._named(each, seen) for each in found if not self._is_late(each, seen)]
-        return [self._finding(each, seen, news, facts) for each in news]
+        news = [each for explained in found if (each := self._as_news(explained, seen)) is not None]
+        return [self._finding(each, seen, news) for each in news]
 
     def _of_first_comparison(
-        self, seen: TableShape, history: Sequence[DdlEntry], facts: DriftFacts, elsewhere: TableShape | None
+        self, seen: TableShape, history: Sequence[DdlEntry], elsewhere: TableShape | None
     ) -> list[DriftFinding]:
         """Return the drift that the history and the column ids still show from the time before.
 
@@ -137,7 +167,7 @@ class Findings:
         dropped = [Difference(DriftClass.COLUMN_DROPPED, name) for name in seen.lost]
         changed = compare_shapes(as_captured_by(seen, elsewhere), seen, self._temporal()) if elsewhere else ()
         found = explain([*added, *dropped, *changed], history)
-        findings = [self._finding(each, seen, found, facts) for each in found]
+        findings = [self._finding(each, seen, found) for each in found]
         return [
             replace(each, policies=dict.fromkeys(each.policies, DriftPolicy.IGNORE), proposal="")
             if each.explained.difference.kind is DriftClass.UNKNOWN
@@ -145,19 +175,16 @@ class Findings:
             for each in findings
         ]
 
-    def _is_late(self, each: Explained, seen: TableShape) -> bool:
-        """Return whether the statement belongs to an earlier event, which was found before the history had it."""
-        if each.difference.kind is not DriftClass.UNKNOWN:
-            return False
-        return self.ledger.explain_later(self.source_name, seen.identity, each.entries[0])
+    def _as_news(self, each: Explained, seen: TableShape) -> Explained | None:
+        """Return the finding, as an added column where its statement added one.
 
-    def _named(self, each: Explained, seen: TableShape) -> Explained:
-        """Return the finding as an added column where its statement added one.
-
-        A column that existed at the first check, before the history had it, was taken for one left out on purpose.
+        None for a statement of an earlier event, which was found before the history had it. A column that existed at
+        the first check, before the history had it, was taken for one left out on purpose.
         """
         if each.difference.kind is not DriftClass.UNKNOWN:
             return each
+        if self.source.ledger.explain_later(self.source.name, seen.identity, each.entries[0]):
+            return None
         reported = self._reported_columns()
         for column in seen.uncaptured:
             added = added_column(column)
@@ -169,27 +196,31 @@ class Findings:
         """Return the added columns that already have an event, decided or undecided."""
         return {
             event.explained.difference.column
-            for event in self.ledger.list_events(self.source_name)
+            for event in self.source.list_events()
             if event.table == self.table and event.explained.difference.kind is DriftClass.COLUMN_ADDED
         }
 
-    def _finding(
-        self, each: Explained, seen: TableShape, found: Sequence[Explained], facts: DriftFacts
-    ) -> DriftFinding:
-        policies = self._policies(each.difference, seen.identity.name)
-        proposal = ""
-        if DriftPolicy.PROPOSE in policies.values():
-            proposal = self._proposal(seen, found, facts)
-        return DriftFinding(each, policies, proposal, self._spelled())
+    def _finding(self, each: Explained, shape: TableShape, found: Sequence[Explained]) -> DriftFinding:
+        """Return the finding with the policies of the pipelines that read the instance. found: all findings."""
+        instance = shape.identity.name.casefold()
+        policies = {
+            pipeline.name: select_policy(table.drift, each.difference, declares_key=bool(table.key))
+            for pipeline, table in self._readers()
+            if (table.capture_instance or instance).casefold() == instance
+        }
+        proposal = self._proposal(shape, found) if DriftPolicy.PROPOSE in policies.values() else ""
+        return DriftFinding(
+            each, policies, proposal, {pipeline.name: table.source for pipeline, table in self._readers()}
+        )
 
-    def _proposal(self, seen: TableShape, found: Sequence[Explained], facts: DriftFacts) -> str:
+    def _proposal(self, seen: TableShape, found: Sequence[Explained]) -> str:
         """Return the proposal for all added columns that are not captured yet: one second instance captures all."""
-        mine = [living for living in facts.instances if living.identity == seen.identity]
+        mine = [living for living in self.instances if living.identity == seen.identity]
         if not mine:
             return ""
         earlier = [
             event.explained.difference
-            for event in self.ledger.list_events(self.source_name)
+            for event in self.source.list_events()
             if event.approved_at is None and event.table == self.table
         ]
         wanted = {
@@ -200,25 +231,15 @@ class Findings:
         added = [column.name for column in seen.uncaptured if column.name in wanted and not unsupported_reason(column)]
         if not added:
             return ""
-        return build_proposal(mine[0], [column.name for column in seen.captured], added, facts.instances).text
+        return build_proposal(mine[0], [column.name for column in seen.captured], added, self.instances).text
 
-    def _policies(self, difference: Difference, instance: str) -> dict[str, DriftPolicy]:
-        return {
-            pipeline.name: select_policy(table.drift, difference, declares_key=bool(table.key))
-            for pipeline, table in self._readers(instance)
-        }
-
-    def _readers(self, instance: str | None = None) -> list[tuple[PipelineSettings, TableSettings]]:
+    def _readers(self) -> list[tuple[PipelineSettings, TableSettings]]:
         return [
             (pipeline, table)
-            for pipeline in self.pipelines
+            for pipeline in self.source.pipelines
             for table in pipeline.tables
             if table.source in self.names
-            and (not table.capture_instance or not instance or table.capture_instance.casefold() == instance.casefold())
         ]
-
-    def _spelled(self) -> dict[str, TableName]:
-        return {pipeline.name: table.source for pipeline, table in self._readers()}
 
     def _temporal(self) -> TemporalPolicy:
         """Return the stricter policy where pipelines differ: for exact text, a finer time is another kind of value."""
@@ -299,10 +320,6 @@ def build_drift_alert(
 # its target never gets into a window, however seldom the DAG runs. Each event is recorded once (see ``ledger.drift``).
 
 
-DETAILS_SECONDS = 3600.0
-"""The age from which the details of a table are read that is as it was known."""
-
-
 @dataclass(frozen=True, slots=True)
 class TableDiff:
     """A table and its recorded shape."""
@@ -331,37 +348,14 @@ class TableDiff:
         )
 
 
+@dataclass(frozen=True, slots=True)
 class DriftWatch:
-    """The drift watch of one source.
+    """The drift watch of one source."""
 
-    pipelines: all that read the source, since an event may concern several. source: called when details are read.
-    details_seconds: see ``DETAILS_SECONDS``. words: of the kind of the source.
-    """
-
-    def __init__(
-        self,
-        source_name: str,
-        pipelines: Sequence[PipelineSettings],
-        *,
-        source: Callable[[], DriftSource],
-        ledger: PostgresDriftLedger,
-        alerts: Alerts,
-        drop_staging: Callable[[int], None],
-        details_seconds: float = DETAILS_SECONDS,
-        words: DriftWords = CDC_DRIFT_WORDS,
-    ) -> None:
-        self._name = source_name
-        self._pipelines = pipelines
-        self._source = source
-        self._ledger = ledger
-        self._alerts = alerts
-        self._drop_staging = drop_staging
-        self._details_seconds = details_seconds
-        self._words = words
-
-    def drop_staging(self, window_id: int) -> None:
-        """Drop the staging tables of a window."""
-        self._drop_staging(window_id)
+    source: WatchedSource
+    drop_staging: Callable[[int], None]
+    """Drops the staging tables of a window."""
+    details_seconds: float = DETAILS_SECONDS
 
     def examine(
         self, settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState]
@@ -373,21 +367,27 @@ class DriftWatch:
         tables = tuple(
             _without_lost(table_snapshot, shapes.get(table_snapshot.table)) for table_snapshot in snapshot.tables
         )
-        return Examined(replace(snapshot, tables=tables), self._ledger.list_holds(settings.name))
+        return Examined(replace(snapshot, tables=tables), self.source.ledger.list_holds(settings.name))
 
     def watch(self, source: Source, states: Mapping[str, Mapping[TableName, TableState]]) -> list[Hold]:
         """Check every table of the source, and its details where they are due. Return all holds. states: by pipeline.
 
         A table is checked once for all pipelines that read it, or once per capture instance where they read several.
         """
-        for pins in _rounds(_pins(settings, states[settings.name]) for settings in self._pipelines):
+        all_pins = [
+            {**dict.fromkeys(settings.sources), **pinned_instances(settings, states[settings.name])}
+            for settings in self.source.pipelines
+        ]
+        for pins in _rounds(all_pins):
             named = {table: name for table, name in pins.items() if name is not None}
             snapshot = source.read_snapshot(list(pins), named)
-            for settings in self._pipelines:
+            for settings in self.source.pipelines:
                 require_origin(settings, snapshot, states[settings.name])
             self._compare(snapshot, named, closely=True)
         self._report()
-        return [hold for settings in self._pipelines for hold in self._ledger.list_holds(settings.name).values()]
+        return [
+            hold for settings in self.source.pipelines for hold in self.source.ledger.list_holds(settings.name).values()
+        ]
 
     def _compare(
         self, snapshot: SourceSnapshot, pinned: Mapping[TableName, str], *, closely: bool
@@ -405,7 +405,7 @@ class DriftWatch:
             asked = {
                 each.name: each.table_snapshot.instance.table.name for each in chosen if each.table_snapshot.instance
             }
-            facts = self._source().read_drift(asked)
+            facts = self.source.details().read_drift(asked)
             written: dict[tuple[TableName, str], TableShape | None] = {}
             for each in chosen:
                 seen = (each.table, each.name)
@@ -420,27 +420,25 @@ class DriftWatch:
         if each.table_snapshot.instance is None or each.known is None:
             return False
         age = each.known.age_seconds
-        return age is None or age >= self._details_seconds or each.name in awaited
+        return age is None or age >= self.details_seconds or each.name in awaited
 
     def _awaiting_ddl(self) -> frozenset[str]:
         """Return the instances with an undecided event about a column whose DDL the history did not have."""
         return frozenset(
             event.identity.name
-            for event in self._ledger.list_events(self._name)
+            for event in self.source.list_events()
             if event.approved_at is None and not event.explained.entries and event.explained.difference.column
         )
 
     def _match(self, snapshot: SourceSnapshot, pinned: Mapping[TableName, str]) -> list[TableDiff]:
-        known = self._ledger.read_known(self._name)
+        known = self.source.ledger.read_known(self.source.name)
         diffs = []
         for table_snapshot in snapshot.tables:
             table = known_as(table_snapshot, ((table, each.shape) for (table, _), each in known.items()))
             states = {name: each for (of, name), each in known.items() if of == table}
-            last = list(states)[-1] if states else None
+            instance = table_snapshot.instance
             name = (
-                table_snapshot.instance.identity.name
-                if table_snapshot.instance
-                else pinned.get(table_snapshot.table) or last
+                instance.identity.name if instance else pinned.get(table_snapshot.table) or next(reversed(states), None)
             )
             if name is not None:
                 others = [state for other, state in states.items() if other != name]
@@ -452,50 +450,61 @@ class DriftWatch:
 
     def _write(self, snapshot: SourceSnapshot, each: TableDiff, facts: DriftFacts) -> TableShape | None:
         """Record and return the current shape of the table; None where it disappeared during the check."""
-        if each.table_snapshot.instance is None:
+        instance = each.table_snapshot.instance
+        if instance is None:
             assert each.known is not None  # noqa: S101  (checked by is_new)
             findings = self._findings(each, each.known.shape.name, facts, snapshot.words)
-            found = findings.of_absence(each.known.shape, snapshot, each.table_snapshot, facts)
-            gone = KnownTable(each.known.shape, found.explained.difference.kind.value)
-            if self._ledger.record(self._name, each.table, each.known, gone, [found]):
-                _LOG.warning("%s: %s.", each.table, describe(found.explained.difference))
+            found = findings.of_absence(each.known.shape, snapshot, each.table_snapshot)
+            self._record(each, KnownTable(each.known.shape, found.explained.difference.kind.value), [found])
             return each.known.shape
         details = facts.details.get(each.name)
         if details is None:
             return None
-        findings = self._findings(each, each.table_snapshot.instance.table.name, facts, snapshot.words)
         known = each.known if self._is_of_this(each) else None
-        shape = _shape(each.table_snapshot.instance, each.table_snapshot, details.lost, details.uncaptured)
-        last = newest(details.history) or (known.shape.ddl_lsn if known else None)
-        seen = KnownTable(replace(shape, ddl_lsn=last))
-        if seen == each.known:
-            self._ledger.record_unchanged(self._name, each.table, each.name)
-            return seen.shape
-        found_all = findings.of_change(known, seen.shape, details.history, facts, each.elsewhere)
-        if self._ledger.record(self._name, each.table, each.known, seen, found_all):
-            for finding in found_all:
-                _LOG.warning("%s: %s.", each.table, describe(finding.explained.difference))
+        table = stored(instance.table, details.lost)
+        shape = TableShape(
+            name=table.name,
+            identity=instance.identity,
+            captured=table.columns,
+            lost=details.lost,
+            uncaptured=details.uncaptured,
+            key=table.key,
+            max_column_id=each.table_snapshot.max_column_id,
+            ddl_lsn=newest(details.history) or (known.shape.ddl_lsn if known else None),
+        )
+        if KnownTable(shape) == each.known:
+            self.source.ledger.record_unchanged(self.source.name, each.table, each.name)
+            return shape
+        findings = self._findings(each, instance.table.name, facts, snapshot.words)
+        if self._record(each, KnownTable(shape), findings.of_change(known, shape, details.history, each.elsewhere)):
             if each.known is not None and each.known.absent is not None:
                 self._end_absence(each.table, each.name)
-            if not self._words.has_instances:
+            if not self.source.words.has_instances:
                 self._replace_gone(each)
-        return seen.shape
+        return shape
+
+    def _record(self, each: TableDiff, seen: KnownTable, found: Sequence[DriftFinding]) -> bool:
+        if not self.source.ledger.record(self.source.name, each.table, each.known, seen, found):
+            return False
+        for finding in found:
+            _LOG.warning("%s: %s.", each.table, describe(finding.explained.difference))
+        return True
 
     def _replace_gone(self, each: TableDiff) -> None:
         """End the absence of the former feeds of a table, whose place the one that was found takes."""
         for gone in each.gone:
-            if self._ledger.record(self._name, each.table, gone, replace(gone, absent=None), []):
+            if self.source.ledger.record(self.source.name, each.table, gone, replace(gone, absent=None), []):
                 self._end_absence(each.table, gone.shape.identity.name)
 
     def _end_absence(self, table: TableName, feed: str) -> None:
-        for event_id in self._ledger.end_absence(self._name, table, feed):
-            self._alerts.end_alert(alert_key(event_id), f"{table} exists again.")
+        for event_id in self.source.ledger.end_absence(self.source.name, table, feed):
+            self.source.alerts.end_alert(alert_key(event_id), f"{table} exists again.")
 
     def _findings(self, each: TableDiff, called: TableName, facts: DriftFacts, words: SourceWords) -> Findings:
         others = {living.table for living in facts.instances}
-        named = {table.source for settings in self._pipelines for table in settings.tables}
+        named = {table.source for settings in self.source.pipelines for table in settings.tables}
         names = frozenset(name for name in named if is_named(name, each.table, called, others))
-        return Findings(self._name, self._pipelines, each.table, names, self._ledger, words)
+        return Findings(self.source, each.table, names, facts.instances, words)
 
     def _is_of_this(self, each: TableDiff) -> bool:
         """Return whether the recorded shape applies to the current capture instance of that name.
@@ -503,32 +512,33 @@ class DriftWatch:
         It does not where the instance is another one and no pipeline read the former one. Switches take free names, so
         that an instance can have the name of one that was dropped two switches before.
         """
-        if each.known is None or each.table_snapshot.instance is None:
+        instance = each.table_snapshot.instance
+        if each.known is None or instance is None:
             return False
         before = each.known.shape.identity
-        if before == each.table_snapshot.instance.identity:
+        if before == instance.identity:
             return True
-        readers = self._ledger.list_readers(before)
-        return any(settings.name in readers for settings in self._pipelines)
+        readers = self.source.ledger.list_readers(before)
+        return any(settings.name in readers for settings in self.source.pipelines)
 
     def _report(self) -> None:
         """Raise the alerts about events that were not reported yet.
 
         Events are recorded before they are reported: where a process dies in between, the next check reports them.
         """
-        events = self._ledger.list_events(self._name)
+        events = self.source.list_events()
         for event in (each for each in events if not each.reported):
-            alert = build_drift_alert(event, self._read_risk(event), proposed_with(event, events), self._words)
+            alert = build_drift_alert(event, self._read_risk(event), proposed_with(event, events), self.source.words)
             if alert is not None:
-                self._alerts.raise_alert(alert)
-            self._ledger.mark_reported(event.event_id)
+                self.source.alerts.raise_alert(alert)
+            self.source.ledger.mark_reported(event.event_id)
 
     def _report_columns(self, settings: PipelineSettings, snapshot: SourceSnapshot) -> None:
         """Raise the alert about each table whose instance was not chosen and has fewer columns than an older one.
 
         A snapshot may have some of the tables alone: the alerts about the others stay as they are.
         """
-        if not self._words.has_instances:
+        if not self.source.words.has_instances:
             return
         chosen = {table.source for table in settings.tables if table.capture_instance}
         examined = {each.table for each in snapshot.tables}
@@ -536,9 +546,9 @@ class DriftWatch:
         for each in snapshot.tables:
             if each.instance is not None and each.wider is not None and each.table not in chosen:
                 alert = columns_left_out(settings.name, each.table, each.instance.identity.name, each.wider)
-                self._alerts.raise_alert(alert)
+                self.source.alerts.raise_alert(alert)
                 kept.append(alert.event_key)
-        self._alerts.end_alerts(COLUMNS_LEFT_OUT, settings.name, keep=kept)
+        self.source.alerts.end_alerts(COLUMNS_LEFT_OUT, settings.name, keep=kept)
 
     def _read_risk(self, event: DriftEvent) -> RowsAtRisk | None:
         """Return the rows at risk of an added column of a supported type; None where they cannot be counted, so that
@@ -548,7 +558,7 @@ class DriftWatch:
             return None
         since = min((entry.lsn for entry in event.explained.entries), default=None)
         try:
-            return self._source().read_risk(event.table, event.identity.name, since)
+            return self.source.details().read_risk(event.table, event.identity.name, since)
         except FloodmarkError as error:
             _LOG.warning("Could not count the rows with column %s of %s: %s", difference.column, event.table, error)
             return None
@@ -559,15 +569,10 @@ def _recency(state: KnownTable) -> tuple[datetime, float]:
     return state.shape.identity.created_at, -(state.age_seconds or 0.0)
 
 
-def _pins(settings: PipelineSettings, states: Mapping[TableName, TableState]) -> dict[TableName, str | None]:
-    """Return every table of a pipeline with the capture instance that it reads, None where it has not read any."""
-    return {**dict.fromkeys(settings.sources), **pinned_instances(settings, states)}
-
-
 def _rounds(pipelines: Iterable[Mapping[TableName, str | None]]) -> list[dict[TableName, str | None]]:
     """Return as few snapshots as possible that show every table with every capture instance that is read.
 
-    One snapshot shows one instance per table.
+    One snapshot shows one instance per table. None: the pipeline has not read any instance of the table.
     """
     rounds: list[dict[TableName, str | None]] = []
     for table, name in dict.fromkeys(pair for pins in pipelines for pair in pins.items()):
@@ -577,43 +582,6 @@ def _rounds(pipelines: Iterable[Mapping[TableName, str | None]]) -> list[dict[Ta
         else:
             free[table] = name
     return rounds
-
-
-def held_verdicts(validities: Sequence[Validity], holds: Mapping[TableName, Hold]) -> tuple[Validity, ...]:
-    """Return the verdicts, with ``held`` for the held tables."""
-    return tuple(
-        _held(validity, holds[validity.table]) if validity.table in holds else validity for validity in validities
-    )
-
-
-def all_held(pipeline: str, validities: Sequence[Validity]) -> TableHeldError | None:
-    """Return the error for a pipeline whose tables are all held: such a run must not succeed."""
-    if not validities or any(validity.verdict is not Verdict.HELD for validity in validities):
-        return None
-    return TableHeldError(pipeline, "every table is held. " + " | ".join(map(str, validities)))
-
-
-def _held(validity: Validity, hold: Hold) -> Validity:
-    cause, hint = describe_hold(hold.event.explained.difference, hold.event.event_id, hold.held_at)
-    return replace(validity, verdict=Verdict.HELD, cause=cause, hint=hint)
-
-
-def _shape(
-    instance: CaptureInstance,
-    table_snapshot: TableSnapshot,
-    lost: tuple[str, ...],
-    uncaptured: tuple[SourceColumn, ...],
-) -> TableShape:
-    table = stored(instance.table, lost)
-    return TableShape(
-        name=table.name,
-        identity=instance.identity,
-        captured=table.columns,
-        lost=lost,
-        uncaptured=uncaptured,
-        key=table.key,
-        max_column_id=table_snapshot.max_column_id,
-    )
 
 
 def _without_lost(table_snapshot: TableSnapshot, shape: TableShape | None) -> TableSnapshot:

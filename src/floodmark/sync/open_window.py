@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from floodmark.core.capture import PlannedStop
-from floodmark.core.errors import ConfigError
+from floodmark.core.errors import ConfigError, TableHeldError
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, WindowState
 from floodmark.core.planning import (
     AdvanceQuiet,
@@ -31,7 +31,6 @@ from floodmark.core.snapshot import SourceSnapshot, TableState, Validity, Verdic
 from floodmark.core.types import list_losses
 from floodmark.core.verdicts import GAPS, INCIDENTS, LEFT_OUT, incident
 from floodmark.sync.alerts import Alerts, NoAlerts
-from floodmark.sync.drift_watch import all_held, held_verdicts
 from floodmark.sync.ports import Source
 from floodmark.sync.records import DriftCheck, Examined, NoDriftCheck
 from floodmark.sync.repair import Repairs
@@ -41,6 +40,7 @@ from floodmark.sync.window import (
     classify_planned,
     classify_reads,
     follow_database,
+    held_verdicts,
     planned_instances,
     planned_positions,
     require_origin,
@@ -283,8 +283,8 @@ def _open_next(opening: Opening, planned_stop: PlannedStop | None) -> OpenResult
     ledger.record_verdicts(settings.name, validities)
     follow_database(settings.name, snapshot, ledger)
     report_lag(settings.name, validities, opening.repairs.alerts)
-    if error := all_held(settings.name, validities):
-        raise error
+    if validities and all(validity.verdict is Verdict.HELD for validity in validities):
+        raise TableHeldError(settings.name, "every table is held. " + " | ".join(map(str, validities)))
     while True:
         decision = decide(settings, snapshot, states, validities, plans)
         try:

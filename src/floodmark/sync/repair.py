@@ -36,10 +36,16 @@ from floodmark.core.settings import DriftClass, OnGap, PipelineSettings, TableSe
 from floodmark.core.snapshot import LogEntry, SourceSnapshot, TableSnapshot, TableState, Validity, Verdict
 from floodmark.core.verdicts import GAPS, classify, incident
 from floodmark.sync.alerts import Alerts, NoAlerts
-from floodmark.sync.drift_watch import held_verdicts
 from floodmark.sync.ports import RowsAge, Source, Warehouse
 from floodmark.sync.records import DriftCheck, NoDriftCheck, OpenedWindow
-from floodmark.sync.window import OpenResult, classify_reads, follow_database, require_origin, retry_on_conflict
+from floodmark.sync.window import (
+    OpenResult,
+    classify_reads,
+    follow_database,
+    held_verdicts,
+    require_origin,
+    retry_on_conflict,
+)
 
 if TYPE_CHECKING:
     from floodmark.postgres.ledger.ledger import PostgresLedger

@@ -1,13 +1,13 @@
-"""Switches of capture instances: the proposals, the decisions, and the steps, which any process may take."""
+"""Switches of capture instances: the proposals about new columns, the operator's decisions, and the steps."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from floodmark.core.capture import disable_instance, filled_rows
+from floodmark.core.capture import TOUCHED, disable_instance, filled_rows
 from floodmark.core.drift.proposals import (
     InstanceSwitch,
     LivingInstance,
@@ -15,10 +15,8 @@ from floodmark.core.drift.proposals import (
     Proposal,
     SwitchedPipeline,
     SwitchState,
-    asks_changes,
     build_proposal,
     build_switch_alert,
-    may_switch,
     rows_to_fill,
     spelled_by_server,
     switch_key,
@@ -38,13 +36,11 @@ from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import Backfill, DriftClass, DriftPolicy, PipelineSettings, TableSettings
 from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSnapshot, TableState
-from floodmark.sync.alerts import Alerts
-from floodmark.sync.drift_watch import alert_key
+from floodmark.sync.drift_watch import WatchedSource, alert_key
 from floodmark.sync.ports import Source
-from floodmark.sync.records import DriftEvent, DriftSource
+from floodmark.sync.records import DriftEvent, TableDetails
 
 if TYPE_CHECKING:
-    from floodmark.postgres.ledger.drift import PostgresDriftLedger, PostgresSwitchLedger
     from floodmark.postgres.ledger.ledger import PostgresLedger
     from floodmark.postgres.warehouse.targets import PostgresTargets
     from floodmark.sources.cdc.source import SqlServerInstances
@@ -52,37 +48,54 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Proposals about new columns and the operator's decisions: a switch to a second capture instance, or none.
-#
-# A proposal is made when a column is found (``sync.drift_watch``) and made again when the operator reads it. The
-# approved text is run word by word, so it must fit the source as it is then. One proposal covers all new columns of a
-# table. The steps of a switch are in ``sync.switch``.
-
-
 @dataclass(frozen=True, slots=True)
-class SwitchPlanner:
-    """The proposals and decisions of one source."""
+class SecondInstance:
+    """The second instance of a switch, with a fresh snapshot of its table alone."""
 
-    source_name: str
-    pipelines: Sequence[PipelineSettings]
-    """All pipelines that read the source."""
-    source: Callable[[], Source]
-    drift_source: Callable[[], DriftSource]
-    ledger: PostgresLedger
-    drift: PostgresDriftLedger
-    switches: PostgresSwitchLedger
-    alerts: Alerts
+    switch: InstanceSwitch
+    snapshot: SourceSnapshot
+
+    @property
+    def table_snapshot(self) -> TableSnapshot:
+        """The snapshot of the table."""
+        return self.snapshot.tables[0]
+
+    @property
+    def instance(self) -> CaptureInstance:
+        """The capture instance."""
+        assert self.table_snapshot.instance is not None  # noqa: S101  (checked by the caller)
+        return self.table_snapshot.instance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switches:
+    """The proposals, the decisions and the switches of one source.
+
+    A proposal is made when a column is found (``sync.drift_watch``) and made again when the operator reads it. The
+    approved text is run word by word, so it must fit the source as it is then. One proposal covers all new columns of a
+    table.
+    """
+
+    source: WatchedSource
+    snapshots: Callable[[], Source]
+    control: Callable[[], SqlServerInstances]
+    targets: PostgresTargets
+    windows: PostgresLedger
+    open_load: Callable[[str, TableName, str], int]
+    """Opens or finds the load of the rows of a pipeline's table for which a condition is true; returns the window's
+    id."""
+    elsewhere: Collection[str] = ()
+    """The pipelines of other sources. Their capture instances may have the same identities: restored copies."""
+
+    # -- the proposals and the operator's decisions ------------------------------------------------------------------
 
     def list_proposed(self) -> list[tuple[DriftEvent, Proposal]]:
         """Return the newest undecided event of each table, with its current proposal."""
-        under_way = {switch.table for switch in self.switches.list_switches(self.source_name)}
-        asked = {table: events for table, events in self._undecided().items() if table not in under_way}
-        proposals = {table: self._refresh(table, events) for table, events in asked.items()}
+        under_way = {switch.table for switch in self.source.ledger.list_switches(self.source.name)}
         return [
             (replace(events[-1], proposal=proposal.text), proposal)
-            for table, events in asked.items()
-            if (proposal := proposals[table]) is not None
+            for table, events in self._undecided().items()
+            if table not in under_way and (proposal := self._refresh(table, events)) is not None
         ]
 
     def approve(self, event_id: int, by: str) -> InstanceSwitch:
@@ -109,7 +122,7 @@ class SwitchPlanner:
             )
         since = [entry.lsn for each in events for entry in each.explained.entries]
         planned = PlannedSwitch(
-            source=self.source_name,
+            source=self.source.name,
             table=table,
             old=proposal.old.identity,
             name=proposal.name,
@@ -119,9 +132,9 @@ class SwitchPlanner:
             drops=proposal.drops.identity.name if proposal.drops else "",
             since=min(since, default=None) if all(each.explained.entries for each in events) else None,
         )
-        switch = self.switches.open_switch(planned, [each.event_id for each in events], by)
+        switch = self.source.ledger.open_switch(planned, [each.event_id for each in events], by)
         for each in events:
-            self.alerts.end_alert(
+            self.source.alerts.end_alert(
                 alert_key(each.event_id),
                 f"{by} approved it: {table} switches to {switch.name}, with {', '.join(switch.added)}.",
             )
@@ -135,9 +148,9 @@ class SwitchPlanner:
         event = self._find(event_id)
         rejected = [each for each in self._asked_with(event)[1] if each.event_id <= event_id]
         for each in rejected:
-            self.drift.reject(each.event_id, by)
+            self.source.ledger.reject(each.event_id, by)
             column = each.explained.difference.column
-            self.alerts.end_alert(
+            self.source.alerts.end_alert(
                 alert_key(each.event_id), f"{by} rejected it: {each.table} continues without column {column}."
             )
         return rejected or [event]
@@ -147,10 +160,10 @@ class SwitchPlanner:
         case."""
         events = [
             event
-            for event in self.drift.list_events(self.source_name)
+            for event in self.source.list_events()
             if event.approved_at is None and event.proposal and DriftPolicy.PROPOSE in event.policies.values()
         ]
-        living = self.drift_source().read_drift({}).instances if events else ()
+        living = self.source.list_instances() if events else ()
         undecided: dict[TableName, list[DriftEvent]] = {}
         for event in events:
             undecided.setdefault(spelled_by_server(event.table, living), []).append(event)
@@ -162,10 +175,10 @@ class SwitchPlanner:
         return ids.get(event.event_id, (event.table, []))
 
     def _find(self, event_id: int) -> DriftEvent:
-        event = next((each for each in self.drift.list_events(self.source_name) if each.event_id == event_id), None)
+        event = next((each for each in self.source.list_events() if each.event_id == event_id), None)
         if event is None:
             raise OperatorError(
-                f"drift event {event_id}", f"source {self.source_name} has no such event.", "See: floodmark drift list."
+                f"drift event {event_id}", f"source {self.source.name} has no such event.", "See: floodmark drift list."
             )
         if event.approved_at is not None:
             decided = "rejected" if event.is_rejected else "approved"
@@ -181,31 +194,25 @@ class SwitchPlanner:
         proposal = self._propose(table, events)
         for event in events:
             if proposal is not None and event.proposal != proposal.text:
-                self.drift.replace_proposal(event.event_id, proposal.text)
+                self.source.ledger.replace_proposal(event.event_id, proposal.text)
         return proposal
 
     def _propose(self, table: TableName, events: Sequence[DriftEvent]) -> Proposal | None:
         asking = {name for event in events for name, policy in event.policies.items() if policy is DriftPolicy.PROPOSE}
-        read_drift = self.drift_source().read_drift
-        living = read_drift({}).instances
-        found = [
-            (settings, name)
-            for settings in self.pipelines
-            if settings.name in asking
-            for name in settings.sources
-            if spelled_by_server(name, living) == table
-        ]
+        living = self.source.list_instances()
+        found = [reader for reader in self._list_tables(table, living) if reader[0].name in asking]
         if not found:
             return None
-        settings, name = found[0]
-        pinned = pinned_instances(settings, self.ledger.read_tables(settings.name))
-        instance = self.source().read_snapshot([name], pinned).tables[0].instance
+        settings, name = found[0][0], found[0][1].source
+        pinned = pinned_instances(settings, self.windows.read_tables(settings.name))
+        instance = self.snapshots().read_snapshot([name], pinned).tables[0].instance
         if instance is None:
             return None
-        names = [each.identity.name for each in living if each.table == instance.table.name]
-        facts = read_drift(dict.fromkeys(names, instance.table.name))
+        all_details = self.source.read_details(
+            {each.identity.name: each.table for each in living if each.table == instance.table.name}
+        )
         mine = next((each for each in living if each.identity == instance.identity), None)
-        details = facts.details.get(instance.identity.name)
+        details = all_details.get(instance.identity.name)
         if mine is None or details is None:
             return None
         wanted = {
@@ -219,234 +226,27 @@ class SwitchPlanner:
         ]
         if not added:
             return None
-        able = [
-            each
-            for each in living
-            if each.table == mine.table
-            and each != mine
-            and each.identity.name in facts.details
-            and facts.details[each.identity.name].captures([*captured, *added])
-        ]
-        proposal = build_proposal(mine, captured, added, living, able[0] if able else None)
+        others = [each for each in living if each.table == mine.table and each != mine]
+        able = _select_able(others, all_details, [*captured, *added])
+        proposal = build_proposal(mine, captured, added, living, able)
         return replace(
             proposal, explained=tuple(each.explained for each in events if each.explained.difference.column in added)
         )
 
-
-# --------------------------------------------------------------------------------------------------------------------
-# The part of a pipeline in a switch of capture instances: it switches to the second one, and loads the values that no
-# window brings.
-
-
-@dataclass(frozen=True, slots=True)
-class SecondInstance:
-    """The second instance of a switch, with a fresh snapshot of its table alone."""
-
-    switch: InstanceSwitch
-    snapshot: SourceSnapshot
-
-    @property
-    def table_snapshot(self) -> TableSnapshot:
-        """The snapshot of the table."""
-        return self.snapshot.tables[0]
-
-    def without(self, lost: tuple[str, ...]) -> TableSnapshot:
-        """Return the table without some columns. lost: columns that the instance captures and the source has
-        dropped."""
-        return replace(self.table_snapshot, instance=replace(self.instance, table=stored(self.instance.table, lost)))
-
-    @property
-    def instance(self) -> CaptureInstance:
-        """The capture instance."""
-        assert self.table_snapshot.instance is not None  # noqa: S101  (checked by the caller)
-        return self.table_snapshot.instance
-
-
-@dataclass(frozen=True, slots=True)
-class SwitchReaders:
-    """The pipelines that read the table of a switch."""
-
-    source: Callable[[], Source]
-    drift_source: Callable[[], DriftSource]
-    targets: PostgresTargets
-    open_load: Callable[[str, TableName, str], int]
-    """Opens or finds the load of the rows of a pipeline's table for which a condition is true; returns the window's
-    id."""
-    ledger: PostgresLedger
-    switches: PostgresSwitchLedger
-
-    def go_on(self, settings: PipelineSettings, table: TableSettings, second: SecondInstance) -> str:
-        """Advance the pipeline as far as it can go now. Return what it still waits for, "" for nothing.
-
-        Raises OperatorError or ConfigError where the operator has to act first.
-        """
-        switch = second.switch
-        state = self.ledger.read_tables(settings.name).get(table.source)
-        if state is None or state.identity is None:
-            planned = [
-                each.source for window in self.ledger.list_unfinished(settings.name) for each in window.plan.tables
-            ]
-            return f"{settings.name} has not finished its first load." if table.source in planned else ""
-        if state.identity == switch.old:
-            if waits := self._switch_pipeline(settings, table, second, state):
-                return waits
-            _LOG.info("%s: %s reads %s after %s.", switch.table, settings.name, switch.name, state.watermark)
-        elif state.identity != switch.new:
-            return ""
-        return self._fill(settings, table, second)
-
-    def _switch_pipeline(
-        self, settings: PipelineSettings, table: TableSettings, second: SecondInstance, state: TableState
-    ) -> str:
-        switch, start = second.switch, second.table_snapshot.min_lsn
-        if table.capture_instance is not None:
-            raise OperatorError(
-                f"{settings.name}, {switch.table}",
-                f"its configuration names capture instance {table.capture_instance}.",
-                "Remove capture_instance from pipelines.yaml.",
-            )
-        if not second.table_snapshot.permitted:
-            raise OperatorError(
-                str(switch.table),
-                f"the login may not read the change table of {switch.name}.",
-                "Grant the same permissions as on the first one: SELECT on the change table, and the gating role if "
-                "there is one.",
-            )
-        if not isinstance(start, Position):
-            return f"the capture job has not reached {switch.name} yet."
-        if state.watermark is None or not may_switch(state.watermark, start):
-            return f"{settings.name} reads {switch.old.name} up to {start} first; its watermark is {state.watermark}."
-        # A target that could not take the new columns would stop every table of the pipeline from the next run on.
-        self._check_target(settings, self._plan(table, second, self._lost(second)))
-        if not self.switches.switch_pipeline(switch, settings.name, table.source, start):
-            return f"{settings.name} switches when {self._holding(settings, table)} has been published."
-        return ""
-
-    def _holding(self, settings: PipelineSettings, table: TableSettings) -> str:
-        """Name the unfinished windows with the table, and the commands that finish them.
-
-        An unfinished replay would hold the table until it is repeated.
-        """
-        plans = [
-            opened.plan
-            for opened in self.ledger.list_unfinished(settings.name)
-            if any(each.source == table.source for each in opened.plan.tables)
-        ]
-        named = [f"window {plan.window_id} ({finishing_command(settings.name, plan.lane)})" for plan in plans]
-        return " and ".join(named) or "its window"
-
-    def _fill(self, settings: PipelineSettings, table: TableSettings, second: SecondInstance) -> str:
-        """Load the values of the new columns that no window of the second instance brings. Return what to wait for."""
-        switch = second.switch
-        current = next(
-            each for each in self.switches.list_switches(switch.source) if each.switch_id == switch.switch_id
-        )
-        switched_away = current.of(settings.name)
-        if switched_away is None or (switched_away.is_filled and self._read_all_touched(switched_away, second)):
-            return ""
-        window_id = switched_away.window_id
-        if switched_away.window_state is None or switched_away.is_filled:
-            lost = self._lost(second)
-            left = tuple(name for name in switch.added if name not in lost)
-            if not left:
-                return ""
-            plan = self._plan(table, second, lost)
-            there = self._check_target(settings, plan)
-            where = (
-                filled_rows(left)
-                if switched_away.is_filled
-                else rows_to_fill(
-                    switch,
-                    left,
-                    plan.feed.table.key,
-                    table.backfill,
-                    there=there,
-                    has_all_changes=table.backfill is Backfill.TOUCHED and self._has_all_changes(second),
-                )
-            )
-            window_id = self.open_load(settings.name, table.source, where)
-            self.switches.record_backfill(switch.switch_id, settings.name, window_id)
-        return f"{settings.name} reads {switch.name}; window {window_id} loads {', '.join(switch.added)}."
-
-    def _read_all_touched(self, switched_away: SwitchedPipeline, second: SecondInstance) -> bool:
-        """Return whether the load has read all rows that were touched.
-
-        The load finds these rows by their changes. Cleanup may have deleted changes between its opening and its read.
-        """
-        assert switched_away.window_id is not None  # noqa: S101  (a window that is published has one)
-        (loaded,) = self.ledger.read_window(switched_away.window_id).plan.tables
-        return not asks_changes(loaded.where) or self._has_all_changes(second)
-
-    def _lost(self, second: SecondInstance) -> tuple[str, ...]:
-        name = second.instance.identity.name
-        details = self.drift_source().read_drift({name: second.instance.table.name}).details.get(name)
-        return details.lost if details else ()
-
-    def _plan(self, table: TableSettings, second: SecondInstance, lost: tuple[str, ...]) -> TablePlan:
-        """Plan a load by the second instance, with the columns of the coming windows. Raises ConfigError or
-        NoKeyError."""
-        return plan_table(table, second.without(lost), second.snapshot, None)
-
-    def _check_target(self, settings: PipelineSettings, plan: TablePlan) -> frozenset[str]:
-        """Return the columns of the target."""
-        try:
-            return self.targets.check_target(plan)
-        except ConfigError as error:
-            raise OperatorError(
-                f"{settings.name}, {plan.source}",
-                error.message,
-                "If the column belongs to a dropped column of the source, rename it or drop it in the warehouse; else "
-                "give it a type that holds the new values (ALTER TABLE ... ALTER COLUMN ... TYPE ... USING ...).",
-            ) from None
-
-    def _has_all_changes(self, second: SecondInstance) -> bool:
-        """Return whether both change tables still hold every change since the new columns were added."""
-        switch, start = second.switch, second.table_snapshot.min_lsn
-        first = self.source().read_snapshot([switch.table], {switch.table: switch.old.name}).tables[0]
-        if first.instance is None or first.instance.identity != switch.old:
-            return False
-        since = switch.since or first.instance.start_lsn
-        is_whole = isinstance(first.min_lsn, Position) and first.min_lsn <= since
-        return is_whole and isinstance(start, Position) and start <= second.instance.start_lsn
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The steps of a switch of capture instances. Any process may take a step when it is possible; steps can be repeated.
-#
-# The steps: create the second instance; switch a pipeline when its watermark has reached the start of that instance;
-# load the new columns of the rows that have them; drop the first instance when no pipeline reads it. Each time, the
-# progress is read from the source and the ledger, so that a process that dies between two steps leaves nothing to
-# repair.
-
-
-@dataclass(frozen=True, slots=True)
-class SwitchSteps:
-    """The steps of the switches of one source."""
-
-    source_name: str
-    pipelines: Sequence[PipelineSettings]
-    """All pipelines that read the source."""
-    source: Callable[[], Source]
-    drift_source: Callable[[], DriftSource]
-    control: Callable[[], SqlServerInstances]
-    targets: PostgresTargets
-    open_load: Callable[[str, TableName, str], int]
-    """See ``SwitchReaders``."""
-    ledger: PostgresLedger
-    switches: PostgresSwitchLedger
-    alerts: Alerts
-    elsewhere: Collection[str] = ()
-    """The pipelines of other sources. Their capture instances may have the same identities: restored copies."""
+    # -- the steps -------------------------------------------------------------------------------------------------
 
     def take(self) -> list[str]:
         """Advance every switch as far as it can go now. Return a sentence for each.
 
-        An alert is raised where the operator has to act.
+        An alert is raised where the operator has to act. The steps: create the second instance; switch a pipeline when
+        its watermark has reached the start of that instance; load the new columns of the rows that have them; drop the
+        first instance when no pipeline reads it. Any process may take or repeat a step. Each time, the progress is read
+        from the source and the ledger, so that a process that dies between two steps leaves nothing to repair.
         """
-        with self.switches.hold_switches(self.source_name) as is_free:
+        with self.source.ledger.hold_switches(self.source.name) as is_free:
             if not is_free:
                 return ["another process is working on the switches."]
-            return [self._take(switch) for switch in self.switches.list_switches(self.source_name)]
+            return [self._take(switch) for switch in self.source.ledger.list_switches(self.source.name)]
 
     def _take(self, switch: InstanceSwitch) -> str:
         name = f"{switch.table}, {switch.old.name} to {switch.name}"
@@ -457,35 +257,32 @@ class SwitchSteps:
         except TransientError:
             raise
         except FloodmarkError as error:
-            self.alerts.raise_alert(build_switch_alert(switch, str(error), error.hint))
+            self.source.alerts.raise_alert(build_switch_alert(switch, str(error), error.hint))
             _LOG.warning("Switch of %s: %s", name, error)
             return f"{name}: {error}"
-        self.alerts.end_alert(switch_key(switch.switch_id))
+        self.source.alerts.end_alert(switch_key(switch.switch_id))
         _LOG.info("Switch of %s: %s", name, state)
         return f"{name}: {state}"
 
     def _step(self, switch: InstanceSwitch) -> str:
-        living = self.drift_source().read_drift({}).instances
+        living = self.source.list_instances()
         if not any(each.identity == switch.old for each in living) and self._list_readers(switch.old):
-            self.switches.finish(switch.switch_id, given_up=True)
+            self.source.ledger.finish_switch(switch.switch_id, given_up=True)
             return f"given up, because {switch.old.name} no longer exists; the verdicts of its readers say what to do."
         if switch.new is None and (gone := self._gone_columns(switch)):
-            self.switches.finish(switch.switch_id, given_up=True)
+            self.source.ledger.finish_switch(switch.switch_id, given_up=True)
             return f"given up, because {', '.join(gone)} was dropped or renamed; the other columns are proposed again."
         if switch.new is None:
             switch = replace(switch, new=self._make(switch, living), state=SwitchState.MADE)
-            living = self.drift_source().read_drift({}).instances
+            living = self.source.list_instances()
         assert switch.new is not None  # noqa: S101  (it was just created)
-        second = SecondInstance(switch, self.source().read_snapshot([switch.table], {switch.table: switch.new.name}))
+        second = SecondInstance(switch, self.snapshots().read_snapshot([switch.table], {switch.table: switch.new.name}))
         if second.table_snapshot.instance is None or second.table_snapshot.instance.identity != switch.new:
             return self._remake(switch)
-        readers = SwitchReaders(
-            self.source, self.drift_source, self.targets, self.open_load, self.ledger, self.switches
-        )
         waits, failed = [], []
-        for settings, table in self._readers(switch, living):
+        for settings, table in self._list_tables(switch.table, living):
             try:
-                waits.append(readers.go_on(settings, table, second))
+                waits.append(self._go_on(settings, table, second))
             except FloodmarkError as error:
                 # The other pipelines continue.
                 failed.append(error)
@@ -506,14 +303,14 @@ class SwitchSteps:
                 switch.enabling,
                 lambda control: control.make_instance(switch.enabling),
             )
-            found = self._able(switch, self.drift_source().read_drift({}).instances)
+            found = self._able(switch, self.source.list_instances())
         if found is None:
             raise OperatorError(
                 str(switch.table),
                 f"{switch.name} was created and does not capture {', '.join(switch.columns)}.",
                 "Check whether its columns were dropped or renamed; drop it to have it created again.",
             )
-        self.switches.mark_made(switch.switch_id, found.identity)
+        self.source.ledger.mark_switch_made(switch.switch_id, found.identity)
         _LOG.info("%s: capture instance %s exists.", switch.table, found.identity.name)
         return found.identity
 
@@ -547,7 +344,7 @@ class SwitchSteps:
 
     def _gone_columns(self, switch: InstanceSwitch) -> list[str]:
         """Return the columns for the second instance that no longer exist. Its creation would always fail."""
-        details = self.drift_source().read_drift({switch.old.name: switch.table}).details.get(switch.old.name)
+        details = self.source.read_details({switch.old.name: switch.table}).get(switch.old.name)
         if details is None:
             return []
         left = {column.name for column in details.uncaptured}
@@ -557,12 +354,8 @@ class SwitchSteps:
     def _able(self, switch: InstanceSwitch, living: Sequence[LivingInstance]) -> LivingInstance | None:
         """Return another instance of the table that captures all columns for the second one."""
         others = [each for each in living if each.table == switch.table and each.identity != switch.old]
-        details = self.drift_source().read_drift({each.identity.name: each.table for each in others}).details
-        for each in others:
-            found = details.get(each.identity.name)
-            if found is not None and found.captures(switch.columns):
-                return each
-        return None
+        details = self.source.read_details({each.identity.name: each.table for each in others})
+        return _select_able(others, details, switch.columns)
 
     def _make_room(self, switch: InstanceSwitch, living: Sequence[LivingInstance]) -> None:
         for other in living:
@@ -586,22 +379,22 @@ class SwitchSteps:
                 f"capture instance {switch.name} no longer exists, and {switch.pipelines[0].pipeline} reads it.",
                 "Follow the hint of its verdict; a reload restores the lost changes.",
             )
-        self.switches.mark_made(switch.switch_id, None)
+        self.source.ledger.mark_switch_made(switch.switch_id, None)
         return f"{switch.name} no longer exists; it will be created again."
 
-    def _readers(
-        self, switch: InstanceSwitch, living: Sequence[LivingInstance]
+    def _list_tables(
+        self, table: TableName, living: Sequence[LivingInstance]
     ) -> list[tuple[PipelineSettings, TableSettings]]:
         """Return the pipelines that read the table, in whatever case they spell its name."""
         return [
-            (settings, table)
-            for settings in self.pipelines
-            for table in settings.tables
-            if spelled_by_server(table.source, living) == switch.table
+            (settings, each)
+            for settings in self.source.pipelines
+            for each in settings.tables
+            if spelled_by_server(each.source, living) == table
         ]
 
     def _list_readers(self, instance: InstanceIdentity) -> list[str]:
-        return [name for name in self.switches.list_readers(instance) if name not in self.elsewhere]
+        return [name for name in self.source.ledger.list_readers(instance) if name not in self.elsewhere]
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
@@ -616,5 +409,152 @@ class SwitchSteps:
             )
         if any(each.identity == switch.old for each in living):
             self._drop(switch, switch.old.name)
-        self.switches.finish(switch.switch_id)
+        self.source.ledger.finish_switch(switch.switch_id)
         return f"done; {switch.old.name} was dropped."
+
+    # -- the part of a pipeline: it switches, and loads the values that no window brings ---------------------------
+
+    def _go_on(self, settings: PipelineSettings, table: TableSettings, second: SecondInstance) -> str:
+        """Advance the pipeline as far as it can go now. Return what it still waits for, "" for nothing.
+
+        Raises OperatorError or ConfigError where the operator has to act first.
+        """
+        switch = second.switch
+        state = self.windows.read_tables(settings.name).get(table.source)
+        if state is None or state.identity is None:
+            planned = [
+                each.source for window in self.windows.list_unfinished(settings.name) for each in window.plan.tables
+            ]
+            return f"{settings.name} has not finished its first load." if table.source in planned else ""
+        if state.identity == switch.old:
+            if waits := self._switch_pipeline(settings, table, second, state):
+                return waits
+            _LOG.info("%s: %s reads %s after %s.", switch.table, settings.name, switch.name, state.watermark)
+        elif state.identity != switch.new:
+            return ""
+        return self._fill(settings, table, second)
+
+    def _switch_pipeline(
+        self, settings: PipelineSettings, table: TableSettings, second: SecondInstance, state: TableState
+    ) -> str:
+        switch, start = second.switch, second.table_snapshot.min_lsn
+        if table.capture_instance is not None:
+            raise OperatorError(
+                f"{settings.name}, {switch.table}",
+                f"its configuration names capture instance {table.capture_instance}.",
+                "Remove capture_instance from pipelines.yaml.",
+            )
+        if not second.table_snapshot.permitted:
+            raise OperatorError(
+                str(switch.table),
+                f"the login may not read the change table of {switch.name}.",
+                "Grant the same permissions as on the first one: SELECT on the change table, and the gating role if "
+                "there is one.",
+            )
+        if not isinstance(start, Position):
+            return f"the capture job has not reached {switch.name} yet."
+        # The low end of the second instance, once the capture job has processed it.
+        if state.watermark is None or state.watermark.next() < start:
+            return f"{settings.name} reads {switch.old.name} up to {start} first; its watermark is {state.watermark}."
+        # A target that could not take the new columns would stop every table of the pipeline from the next run on.
+        self._check_target(settings, self._plan(table, second, self._lost(second)))
+        if not self.source.ledger.switch_pipeline(switch, settings.name, table.source, start):
+            return f"{settings.name} switches when {self._holding(settings, table)} has been published."
+        return ""
+
+    def _holding(self, settings: PipelineSettings, table: TableSettings) -> str:
+        """Name the unfinished windows with the table, and the commands that finish them.
+
+        An unfinished replay would hold the table until it is repeated.
+        """
+        plans = [
+            opened.plan
+            for opened in self.windows.list_unfinished(settings.name)
+            if any(each.source == table.source for each in opened.plan.tables)
+        ]
+        named = [f"window {plan.window_id} ({finishing_command(settings.name, plan.lane)})" for plan in plans]
+        return " and ".join(named) or "its window"
+
+    def _fill(self, settings: PipelineSettings, table: TableSettings, second: SecondInstance) -> str:
+        """Load the values of the new columns that no window of the second instance brings. Return what to wait for."""
+        switch = second.switch
+        current = next(
+            each for each in self.source.ledger.list_switches(switch.source) if each.switch_id == switch.switch_id
+        )
+        switched_away = current.of(settings.name)
+        if switched_away is None or (switched_away.is_filled and self._read_all_touched(switched_away, second)):
+            return ""
+        window_id = switched_away.window_id
+        if switched_away.window_state is None or switched_away.is_filled:
+            lost = self._lost(second)
+            left = tuple(name for name in switch.added if name not in lost)
+            if not left:
+                return ""
+            plan = self._plan(table, second, lost)
+            there = self._check_target(settings, plan)
+            where = (
+                filled_rows(left)
+                if switched_away.is_filled
+                else rows_to_fill(
+                    switch,
+                    left,
+                    plan.feed.table.key,
+                    table.backfill,
+                    there=there,
+                    has_all_changes=table.backfill is Backfill.TOUCHED and self._has_all_changes(second),
+                )
+            )
+            window_id = self.open_load(settings.name, table.source, where)
+            self.source.ledger.record_backfill(switch.switch_id, settings.name, window_id)
+        return f"{settings.name} reads {switch.name}; window {window_id} loads {', '.join(switch.added)}."
+
+    def _read_all_touched(self, switched_away: SwitchedPipeline, second: SecondInstance) -> bool:
+        """Return whether the load has read all rows that were touched.
+
+        The load finds these rows by their changes. Cleanup may have deleted changes between its opening and its read.
+        """
+        assert switched_away.window_id is not None  # noqa: S101  (a window that is published has one)
+        (loaded,) = self.windows.read_window(switched_away.window_id).plan.tables
+        return not loaded.where.startswith(TOUCHED) or self._has_all_changes(second)
+
+    def _lost(self, second: SecondInstance) -> tuple[str, ...]:
+        name = second.instance.identity.name
+        details = self.source.read_details({name: second.instance.table.name}).get(name)
+        return details.lost if details else ()
+
+    def _plan(self, table: TableSettings, second: SecondInstance, lost: tuple[str, ...]) -> TablePlan:
+        """Plan a load by the second instance, with the columns of the coming windows. Raises ConfigError or
+        NoKeyError."""
+        without = replace(second.instance, table=stored(second.instance.table, lost))
+        return plan_table(table, replace(second.table_snapshot, instance=without), second.snapshot, None)
+
+    def _check_target(self, settings: PipelineSettings, plan: TablePlan) -> frozenset[str]:
+        """Return the columns of the target."""
+        try:
+            return self.targets.check_target(plan)
+        except ConfigError as error:
+            raise OperatorError(
+                f"{settings.name}, {plan.source}",
+                error.message,
+                "If the column belongs to a dropped column of the source, rename it or drop it in the warehouse; else "
+                "give it a type that holds the new values (ALTER TABLE ... ALTER COLUMN ... TYPE ... USING ...).",
+            ) from None
+
+    def _has_all_changes(self, second: SecondInstance) -> bool:
+        """Return whether both change tables still hold every change since the new columns were added."""
+        switch, start = second.switch, second.table_snapshot.min_lsn
+        first = self.snapshots().read_snapshot([switch.table], {switch.table: switch.old.name}).tables[0]
+        if first.instance is None or first.instance.identity != switch.old:
+            return False
+        since = switch.since or first.instance.start_lsn
+        is_whole = isinstance(first.min_lsn, Position) and first.min_lsn <= since
+        return is_whole and isinstance(start, Position) and start <= second.instance.start_lsn
+
+
+def _select_able(
+    instances: Sequence[LivingInstance], details: Mapping[str, TableDetails], columns: Sequence[str]
+) -> LivingInstance | None:
+    """Return the first instance that captures the columns."""
+    return next(
+        (each for each in instances if (found := details.get(each.identity.name)) and found.captures(columns)), None
+    )

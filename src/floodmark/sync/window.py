@@ -1,12 +1,13 @@
-"""The parts that the openings of windows share: the result, the origin, the retry, the verification of reads."""
+"""The parts that the openings of windows share: result, origin, holds, retry, and the verification of reads."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from floodmark.core.drift.proposals import describe_hold
 from floodmark.core.errors import WatermarkConflictError
 from floodmark.core.plan import LoadKind, WindowPlan, WindowState
 from floodmark.core.planning import check_readers_view, classify_tables
@@ -23,6 +24,7 @@ from floodmark.core.snapshot import (
 )
 from floodmark.core.verdicts import classify_read, incident
 from floodmark.sync.ports import Source
+from floodmark.sync.records import Hold
 
 if TYPE_CHECKING:
     from floodmark.postgres.ledger.ledger import PostgresLedger
@@ -88,6 +90,22 @@ def follow_database(pipeline: str, snapshot: SourceSnapshot, ledger: PostgresLed
 def is_followed(known: DatabaseIdentity | None, snapshot: SourceSnapshot) -> bool:
     """Return whether nothing shows that another database answered."""
     return known is None or snapshot.identity is None or explain_other_database(known, snapshot.identity) is None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The verdicts on tables that a drift of their schema holds.
+
+
+def held_verdicts(validities: Sequence[Validity], holds: Mapping[TableName, Hold]) -> tuple[Validity, ...]:
+    """Return the verdicts, with ``held`` for the held tables."""
+    return tuple(
+        _held(validity, holds[validity.table]) if validity.table in holds else validity for validity in validities
+    )
+
+
+def _held(validity: Validity, hold: Hold) -> Validity:
+    cause, hint = describe_hold(hold.event.explained.difference, hold.event.event_id, hold.held_at)
+    return replace(validity, verdict=Verdict.HELD, cause=cause, hint=hint)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import Enum
 
 from floodmark.core.alert import Alert
-from floodmark.core.capture import EVERY_ROW, TOUCHED, bracket, filled_rows, literal, touched_rows
+from floodmark.core.capture import EVERY_ROW, bracket, filled_rows, literal, touched_rows
 from floodmark.core.drift.shapes import DdlEntry, Difference, Explained
 from floodmark.core.plan import WindowState
 from floodmark.core.position import Position
@@ -438,15 +438,6 @@ class SwitchState(Enum):
     """The first instance was dropped before every pipeline had switched."""
 
 
-class SwitchStep(Enum):
-    """The next step for a pipeline."""
-
-    MAKE = "make"
-    SWITCH = "switch_pipeline"
-    LOAD = "load"
-    DROP = "drop"
-
-
 @dataclass(frozen=True, slots=True)
 class SwitchedPipeline:
     """A pipeline that reads the second instance, after ``watermark``."""
@@ -528,45 +519,26 @@ def rows_to_fill(
     return " OR ".join(touched_rows(switch.table, key, name, since) for name, since in changed)
 
 
-def step_of(switch: InstanceSwitch, pipeline: str) -> SwitchStep:
-    """Return the next step, as far as the ledger knows."""
-    if switch.new is None:
-        return SwitchStep.MAKE
-    switched = switch.of(pipeline)
-    if switched is None:
-        return SwitchStep.SWITCH
-    return SwitchStep.DROP if switched.is_filled else SwitchStep.LOAD
+def next_step(switch: InstanceSwitch, pipeline: str) -> tuple[str, str]:
+    """Return the next step as far as the ledger knows, by name and in words: who does it, and what is read until then.
 
-
-def describe_step(switch: InstanceSwitch, pipeline: str) -> str:
-    """Return the next step, who does it, and what the pipeline reads until then."""
+    The names: make the second instance, switch_pipeline, load the new columns, drop the first instance.
+    """
     old, new = switch.old.name, switch.new.name if switch.new else switch.name
     added = ", ".join(switch.added)
     switched = switch.of(pipeline)
-    match step_of(switch, pipeline):
-        case SwitchStep.MAKE:
-            return (
-                f"the next run of cdc_drift_{switch.source} creates {new}; {old} is read until then, without {added}."
-            )
-        case SwitchStep.SWITCH:
-            return f"{new} exists; {old} is read, without {added}, until the watermark has reached its start."
-        case SwitchStep.LOAD:
-            window = f"window {switched.window_id} loads" if switched and switched.window_id else "a window will load"
-            return f"{new} is read; {window} what {added} held before."
-    return f"{new} is read, with {added}; {old} is dropped when every pipeline reads {new}."
-
-
-def asks_changes(where: str) -> bool:
-    """Return whether a condition of ``rows_to_fill`` depends on the change tables."""
-    return where.startswith(TOUCHED)
-
-
-def may_switch(watermark: Position, start: Position) -> bool:
-    """Return whether a pipeline may read the second instance.
-
-    start: ``sys.fn_cdc_get_min_lsn`` of that instance, once the capture job has processed it.
-    """
-    return watermark.next() >= start
+    if switch.new is None:
+        return "make", (
+            f"the next run of cdc_drift_{switch.source} creates {new}; {old} is read until then, without {added}."
+        )
+    if switched is None:
+        return "switch_pipeline", (
+            f"{new} exists; {old} is read, without {added}, until the watermark has reached its start."
+        )
+    if switched.is_filled:
+        return "drop", f"{new} is read, with {added}; {old} is dropped when every pipeline reads {new}."
+    window = f"window {switched.window_id} loads" if switched.window_id else "a window will load"
+    return "load", f"{new} is read; {window} what {added} held before."
 
 
 def switch_key(switch_id: int) -> str:

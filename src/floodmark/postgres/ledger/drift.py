@@ -1,4 +1,11 @@
-"""The ledger's records about schema drift: shapes, events, holds, and switches of capture instances."""
+"""The ledger's records about schema drift: shapes, events, holds, and switches of capture instances.
+
+An event is written in the transaction that replaces the known shape by the new one, under the lock of that row. When
+a run and the drift DAG find the same change at the same time, one of them writes the event and the other one does
+not. The step that switches a pipeline is a compare-and-set on the pipeline's table, under the lock that the opening of
+a window takes as well: no window of the old instance is open then, and none can be opened afterwards (see
+``ledger.ledger``).
+"""
 
 from __future__ import annotations
 
@@ -20,90 +27,21 @@ from floodmark.core.position import Position, parse_position, read_position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import GONE, DriftClass, DriftPolicy
 from floodmark.core.snapshot import InstanceIdentity
-from floodmark.postgres.ledger.schema import ensure_schema, list_readers
-from floodmark.postgres.session import open_session, open_transaction, query
+from floodmark.postgres.ledger.schema import ensure_schema
+from floodmark.postgres.session import open_session, open_transaction, query, source_parameters
 from floodmark.sync.records import DriftEvent, DriftFinding, Hold, KnownTable
 
 if TYPE_CHECKING:
     from floodmark.postgres.session import WarehouseConnection
 
-# --------------------------------------------------------------------------------------------------------------------
-# The conversion of drift events to rows of ``floodmark.drift_events`` and back. No I/O.
-
-
-def event_parameters(
-    source: str, table: TableName, identity: InstanceIdentity, finding: DriftFinding
-) -> dict[str, Any]:
-    """Return the parameters of ``insert_drift_event.sql``."""
-    difference, entries = finding.explained.difference, finding.explained.entries
-    return {
-        "source": source,
-        "source_schema": table.schema,
-        "source_name": table.name,
-        "instance_name": identity.name,
-        "instance_object_id": identity.object_id,
-        "instance_created_at": identity.created_at,
-        "kind": difference.kind.value,
-        "column_name": difference.column,
-        "before": difference.before,
-        "after": difference.after,
-        "is_captured": difference.is_captured,
-        "obstacle": difference.obstacle,
-        "ddl": Jsonb(entries_to_json(entries)),
-        "ddl_lsn": entries[-1].lsn.value if entries else None,
-        "proposal": finding.proposal,
-        "policies": Jsonb({pipeline: policy.value for pipeline, policy in finding.policies.items()}),
-    }
-
-
-def entries_to_json(entries: Sequence[DdlEntry]) -> list[dict[str, str]]:
-    """Return entries of the DDL history as a JSON document."""
-    return [{"lsn": str(entry.lsn), "at": entry.at.isoformat(), "text": entry.text} for entry in entries]
-
-
-def event_of(row: Mapping[str, Any]) -> DriftEvent:
-    """Return the event of a row of ``list_drift_events.sql``."""
-    return DriftEvent(
-        event_id=row["event_id"],
-        source=row["source"],
-        table=TableName(row["source_schema"], row["source_name"]),
-        identity=InstanceIdentity(row["instance_name"], row["instance_object_id"], row["instance_created_at"]),
-        explained=Explained(difference_of(row), tuple(map(_entry, row["ddl"]))),
-        policies={pipeline: DriftPolicy(policy) for pipeline, policy in row["policies"].items()},
-        found_at=row["found_at"],
-        held=tuple(row["held"]),
-        proposal=row["proposal"],
-        approved_at=row["approved_at"],
-        approved_by=row["approved_by"],
-        reported=row["told_at"] is not None,
-        is_rejected=row["is_rejected"],
-    )
-
-
-def difference_of(row: Mapping[str, Any]) -> Difference:
-    """Return the difference of a row of drift events."""
-    return Difference(
-        DriftClass(row["kind"]), row["column_name"], row["before"], row["after"], row["is_captured"], row["obstacle"]
-    )
-
-
-def _entry(document: Mapping[str, str]) -> DdlEntry:
-    return DdlEntry(parse_position(document["lsn"]), datetime.fromisoformat(document["at"]), document["text"])
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# ``PostgresDriftLedger``: the known shapes of the tracked tables, the drift events, and the holds.
-#
-# An event is written in the transaction that replaces the known shape by the new one, under the lock of that row. When
-# a run and the drift DAG find the same change at the same time, one of them writes the event and the other one does
-# not.
-
-
 _BACK = "the source: the table is back"
+# Separates Floodmark's advisory locks from those of other programs. Arbitrary, and fixed.
+_STEPS_LOCK = 0x46_4C_53_57
 
 
 class PostgresDriftLedger:
-    """The shapes of tables, the drift events and the holds. It holds no session: each method is a transaction."""
+    """The shapes of tables, the drift events, the holds and the switches. It holds no session: each method is a
+    transaction."""
 
     def __init__(self, connection: WarehouseConnection) -> None:
         self._at = connection
@@ -127,7 +65,7 @@ class PostgresDriftLedger:
 
         Return False, and write nothing, where another process has recorded a new shape meanwhile.
         """
-        named = {"source": source, **_names(table), "instance_name": seen.shape.identity.name}
+        named = {"source": source, **source_parameters(table), "instance_name": seen.shape.identity.name}
         with open_transaction(self._at, str(table)) as session:
             if not _replace(session, known, seen, named):
                 return False
@@ -138,27 +76,23 @@ class PostgresDriftLedger:
     def record_unchanged(self, source: str, table: TableName, instance: str) -> None:
         """Record that the details of a table were read, and that it is as it was known."""
         with open_transaction(self._at, str(table)) as session:
-            query(session, "record_shape_unchanged", source=source, **_names(table), instance_name=instance)
+            query(session, "record_shape_unchanged", source=source, **source_parameters(table), instance_name=instance)
 
     def list_readers(self, instance: InstanceIdentity) -> Sequence[str]:
-        """Return the pipelines whose watermarks belong to a capture instance."""
-        return list_readers(self._at, instance)
+        """Return the pipelines whose watermarks belong to the instance, or to one of another source with its identity.
+
+        Pipelines that are no longer in a configuration are included.
+        """
+        with open_transaction(self._at, instance.name) as session:
+            return [row["pipeline"] for row in query(session, "list_readers", **_identity("instance", instance))]
 
     def explain_later(self, source: str, identity: InstanceIdentity, entry: DdlEntry) -> bool:
         """Add the statement to events that were found before the history had it. Return False where there is none."""
         with open_transaction(self._at, identity.name) as session:
-            rows = query(
-                session,
-                "list_unexplained_events",
-                source=source,
-                instance_name=identity.name,
-                instance_object_id=identity.object_id,
-                instance_created_at=identity.created_at,
-            )
-            found = [row["event_id"] for row in rows if is_behind(entry, difference_of(row))]
+            rows = query(session, "list_unexplained_events", source=source, **_identity("instance", identity))
+            found = [row["event_id"] for row in rows if is_behind(entry, _difference(row))]
             for event_id in found:
-                ddl = Jsonb(entries_to_json([entry]))
-                query(session, "explain_drift_event", event_id=event_id, ddl=ddl, ddl_lsn=entry.lsn.value)
+                query(session, "explain_drift_event", event_id=event_id, ddl=_to_json([entry]), ddl_lsn=entry.lsn.value)
         return bool(found)
 
     def mark_reported(self, event_id: int) -> None:
@@ -207,7 +141,7 @@ class PostgresDriftLedger:
         """End every hold on a table of a pipeline. Events without another hold count as approved; return them."""
         ensure_schema(self._at)
         with open_transaction(self._at, str(table)) as session:
-            rows = query(session, "release_table_holds", pipeline=pipeline, **_names(table), by=by)
+            rows = query(session, "release_table_holds", pipeline=pipeline, **source_parameters(table), by=by)
             ended = [row["event_id"] for row in rows if not _one_event(session, row["event_id"]).held]
             for event_id in ended:
                 query(session, "approve_drift_event", event_id=event_id, by=by)
@@ -220,71 +154,19 @@ class PostgresDriftLedger:
         kinds = [kind.value for kind in GONE]
         with open_transaction(self._at, str(table)) as session:
             rows = query(
-                session, "end_drift_absence", source=source, **_names(table), instance_name=instance, kinds=kinds
+                session,
+                "end_drift_absence",
+                source=source,
+                **source_parameters(table),
+                instance_name=instance,
+                kinds=kinds,
             )
             for row in rows:
                 query(session, "release_event_holds", event_id=row["event_id"], by=_BACK)
                 query(session, "approve_drift_event", event_id=row["event_id"], by=_BACK)
         return [row["event_id"] for row in rows]
 
-
-def _replace(session: psycopg.Connection, known: KnownTable | None, seen: KnownTable, named: dict[str, Any]) -> bool:
-    values = {"shape": Jsonb(shape_to_json(seen.shape)), "absent": seen.absent}
-    if known is None and query(session, "insert_known_shape", **named, **values):
-        return True
-    rows = query(session, "lock_known_shape", **named)
-    if not rows or _known(rows[0]) != known:
-        return False
-    query(session, "update_known_shape", **named, **values)
-    return True
-
-
-def _insert_event(
-    session: psycopg.Connection, source: str, table: TableName, identity: InstanceIdentity, finding: DriftFinding
-) -> None:
-    parameters = event_parameters(source, table, identity, finding)
-    event_id = query(session, "insert_drift_event", **parameters)[0]["event_id"]
-    for pipeline, policy in sorted(finding.policies.items()):
-        if policy is DriftPolicy.HOLD:
-            named = _names(finding.spelled.get(pipeline, table))
-            query(session, "insert_drift_hold", event_id=event_id, pipeline=pipeline, **named)
-
-
-def _one_event(session: psycopg.Connection, event_id: int) -> DriftEvent:
-    rows = query(session, "list_drift_events", source=None, event_id=event_id)
-    if not rows:
-        raise OperatorError(f"drift event {event_id}", "the ledger has no such event.", "Run: floodmark drift list.")
-    return event_of(rows[0])
-
-
-def _known(row: DictRow) -> KnownTable:
-    return KnownTable(shape_from_json(row["shape"]), row["absent"], row.get("age_seconds"))
-
-
-def _table(row: DictRow) -> TableName:
-    return TableName(row["source_schema"], row["source_name"])
-
-
-def _names(table: TableName) -> dict[str, str]:
-    return {"source_schema": table.schema, "source_name": table.name}
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# ``PostgresSwitchLedger``: switches of capture instances, and the step that switches a pipeline.
-#
-# That step is a compare-and-set on the pipeline's table, under the lock that the opening of a window takes as well: no
-# window of the old instance is open then, and none can be opened afterwards (see ``ledger.ledger``).
-
-
-# Separates Floodmark's advisory locks from those of other programs. Arbitrary, and fixed.
-_STEPS_LOCK = 0x46_4C_53_57
-
-
-class PostgresSwitchLedger:
-    """The switches of capture instances. It holds no session: each method is one transaction of its own."""
-
-    def __init__(self, connection: WarehouseConnection) -> None:
-        self._at = connection
+    # -- switches of capture instances -------------------------------------------------------------------------------
 
     def open_switch(self, planned: PlannedSwitch, event_ids: Sequence[int], by: str) -> InstanceSwitch:
         """Record a switch and approve its events. Raises OperatorError where a switch of the table is in progress."""
@@ -295,7 +177,7 @@ class PostgresSwitchLedger:
                     session,
                     "open_switch",
                     source=planned.source,
-                    **_names(planned.table),
+                    **source_parameters(planned.table),
                     **_identity("old", planned.old),
                     new_name=planned.name,
                     added=list(planned.added),
@@ -336,7 +218,7 @@ class PostgresSwitchLedger:
                 with contextlib.suppress(psycopg.Error):
                     session.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", (_STEPS_LOCK, source))
 
-    def mark_made(self, switch_id: int, new: InstanceIdentity | None) -> None:
+    def mark_switch_made(self, switch_id: int, new: InstanceIdentity | None) -> None:
         """Record the second instance. new: None where it no longer exists."""
         state = SwitchState.APPROVED if new is None else SwitchState.MADE
         with open_transaction(self._at, f"switch {switch_id}") as session:
@@ -348,7 +230,7 @@ class PostgresSwitchLedger:
         Return False, and write nothing, while a window with the table is unfinished, or while its watermark is below
         ``start``.
         """
-        named = {"pipeline": pipeline, **_names(table)}
+        named = {"pipeline": pipeline, **source_parameters(table)}
         with open_transaction(self._at, str(switch.table)) as session:
             # In a separate statement: the next one sees every window that was opened before the lock was free.
             query(session, "lock_table", **named)
@@ -362,20 +244,99 @@ class PostgresSwitchLedger:
         with open_transaction(self._at, f"switch {switch_id}") as session:
             query(session, "record_backfill", switch_id=switch_id, pipeline=pipeline, window_id=window_id)
 
-    def list_readers(self, instance: InstanceIdentity) -> Sequence[str]:
-        """Return the pipelines that read the instance, or an instance of another source with the same identity.
-
-        Pipelines that are no longer in a configuration are included.
-        """
-        return list_readers(self._at, instance)
-
-    def finish(self, switch_id: int, *, given_up: bool = False) -> None:
+    def finish_switch(self, switch_id: int, *, given_up: bool = False) -> None:
         """End a switch. given_up: its events become undecided again."""
         state = SwitchState.GIVEN_UP if given_up else SwitchState.DONE
         with open_transaction(self._at, f"switch {switch_id}") as session:
             query(session, "finish_switch", switch_id=switch_id, state=state.value)
             if given_up:
                 query(session, "reopen_drift_events", switch_id=switch_id)
+
+
+def _replace(session: psycopg.Connection, known: KnownTable | None, seen: KnownTable, named: dict[str, Any]) -> bool:
+    values = {"shape": Jsonb(shape_to_json(seen.shape)), "absent": seen.absent}
+    if known is None and query(session, "insert_known_shape", **named, **values):
+        return True
+    rows = query(session, "lock_known_shape", **named)
+    if not rows or _known(rows[0]) != known:
+        return False
+    query(session, "update_known_shape", **named, **values)
+    return True
+
+
+def _insert_event(
+    session: psycopg.Connection, source: str, table: TableName, identity: InstanceIdentity, finding: DriftFinding
+) -> None:
+    difference, entries = finding.explained.difference, finding.explained.entries
+    (row,) = query(
+        session,
+        "insert_drift_event",
+        source=source,
+        **source_parameters(table),
+        **_identity("instance", identity),
+        kind=difference.kind.value,
+        column_name=difference.column,
+        before=difference.before,
+        after=difference.after,
+        is_captured=difference.is_captured,
+        obstacle=difference.obstacle,
+        ddl=_to_json(entries),
+        ddl_lsn=entries[-1].lsn.value if entries else None,
+        proposal=finding.proposal,
+        policies=Jsonb({pipeline: policy.value for pipeline, policy in finding.policies.items()}),
+    )
+    for pipeline, policy in sorted(finding.policies.items()):
+        if policy is DriftPolicy.HOLD:
+            named = source_parameters(finding.spelled.get(pipeline, table))
+            query(session, "insert_drift_hold", event_id=row["event_id"], pipeline=pipeline, **named)
+
+
+def _one_event(session: psycopg.Connection, event_id: int) -> DriftEvent:
+    rows = query(session, "list_drift_events", source=None, event_id=event_id)
+    if not rows:
+        raise OperatorError(f"drift event {event_id}", "the ledger has no such event.", "Run: floodmark drift list.")
+    return event_of(rows[0])
+
+
+def _to_json(entries: Sequence[DdlEntry]) -> Jsonb:
+    return Jsonb([{"lsn": str(entry.lsn), "at": entry.at.isoformat(), "text": entry.text} for entry in entries])
+
+
+def event_of(row: Mapping[str, Any]) -> DriftEvent:
+    """Return the event of a row of ``list_drift_events.sql``."""
+    return DriftEvent(
+        event_id=row["event_id"],
+        source=row["source"],
+        table=_table(row),
+        identity=InstanceIdentity(row["instance_name"], row["instance_object_id"], row["instance_created_at"]),
+        explained=Explained(_difference(row), tuple(map(_entry, row["ddl"]))),
+        policies={pipeline: DriftPolicy(policy) for pipeline, policy in row["policies"].items()},
+        found_at=row["found_at"],
+        held=tuple(row["held"]),
+        proposal=row["proposal"],
+        approved_at=row["approved_at"],
+        approved_by=row["approved_by"],
+        reported=row["told_at"] is not None,
+        is_rejected=row["is_rejected"],
+    )
+
+
+def _difference(row: Mapping[str, Any]) -> Difference:
+    return Difference(
+        DriftClass(row["kind"]), row["column_name"], row["before"], row["after"], row["is_captured"], row["obstacle"]
+    )
+
+
+def _entry(document: Mapping[str, str]) -> DdlEntry:
+    return DdlEntry(parse_position(document["lsn"]), datetime.fromisoformat(document["at"]), document["text"])
+
+
+def _known(row: DictRow) -> KnownTable:
+    return KnownTable(shape_from_json(row["shape"]), row["absent"], row.get("age_seconds"))
+
+
+def _table(row: Mapping[str, Any]) -> TableName:
+    return TableName(row["source_schema"], row["source_name"])
 
 
 def switch_of(row: DictRow) -> InstanceSwitch:
@@ -386,7 +347,7 @@ def switch_of(row: DictRow) -> InstanceSwitch:
     return InstanceSwitch(
         switch_id=row["switch_id"],
         source=row["source"],
-        table=TableName(row["source_schema"], row["source_name"]),
+        table=_table(row),
         old=InstanceIdentity(row["old_name"], row["old_object_id"], row["old_created_at"]),
         name=row["new_name"],
         added=tuple(row["added"]),

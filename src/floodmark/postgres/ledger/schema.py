@@ -1,4 +1,4 @@
-"""The ledger's tables: their creation and their readers, and the claims on windows and targets."""
+"""The ledger's tables: their creation, and the claims on windows and targets."""
 
 from __future__ import annotations
 
@@ -84,21 +84,6 @@ def _version(connection: psycopg.Connection) -> int:
         return 0
     row = connection.execute("SELECT coalesce(max(version), 0) FROM floodmark.ledger_version").fetchone()
     return int(row[0]) if row else 0
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The readers of a capture instance, for the drift watch and for switches of instances.
-
-
-def list_readers(at: WarehouseConnection, instance: InstanceIdentity) -> Sequence[str]:
-    """Return the pipelines with a table whose watermark is a position in this instance."""
-    named = {
-        "instance_name": instance.name,
-        "instance_object_id": instance.object_id,
-        "instance_created_at": instance.created_at,
-    }
-    with open_transaction(at, instance.name) as session:
-        return [pipeline for (pipeline,) in session.execute(read_sql("list_readers"), named)]
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -42,6 +42,17 @@ from floodmark.sources.sqlserver.driver import (
 from floodmark.sources.sqlserver.tables import Row, change_table, read_source_column, read_sql, round_to_tick
 from floodmark.sync.records import DriftFacts, TableDetails
 
+
+class _Operations:
+    """The operations on one database. Each call opens and closes one connection."""
+
+    def __init__(self, connection: SqlServerConnection) -> None:
+        self._connection = connection
+
+    def _connect(self, timeout_seconds: int = CONTROL_TIMEOUT_SECONDS) -> SourceSession:
+        return connect(self._connection, query_timeout_seconds=timeout_seconds)
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # ``SqlServerDriftSource``: the details of capture instances, for schema drift.
 #
@@ -54,42 +65,37 @@ _CAPTURED_NAME, _CAPTURED_ID = 3, 4
 _HISTORY_COMMAND, _HISTORY_LSN, _HISTORY_AT = 4, 5, 6
 
 
-class SqlServerDriftSource:
+class SqlServerDriftSource(_Operations):
     """``sync.records.DriftSource`` for SQL Server 2016 and later and Azure SQL."""
-
-    def __init__(self, connection: SqlServerConnection) -> None:
-        self._connection = connection
 
     def read_drift(self, asked: Mapping[str, TableName]) -> DriftFacts:
         """Return the details by one batch per instance, with a constant text, and one batch for the list."""
-        with connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
+        with self._connect() as session:
             sets = session.fetch_sets(read_sql("list_instances"))
             details = {}
             for instance, table in asked.items():
-                found = _read_details(session, instance, table)
-                if found is not None:
-                    details[instance] = found
+                try:
+                    captured, history, columns = session.fetch_sets(
+                        read_sql("read_drift"), [instance, bracket_table(table)]
+                    )
+                except (SourcePermissionError, CdcNotEnabledError):
+                    # The instance was dropped meanwhile, or a right was revoked: the next check reports which.
+                    continue
+                # A table without columns does not exist: it was renamed or dropped meanwhile, and has not lost its
+                # columns.
+                if columns:
+                    details[instance] = build_details(captured, history, columns)
         return DriftFacts(details, tuple(_living(row) for row in (sets[0] if sets else [])))
 
     def read_risk(self, table: TableName, instance: str, since: Position | None) -> RowsAtRisk:
         """Return the rows at risk. It is read once per event, not at every check."""
         text = read_sql("read_risk").format(change_table=change_table(instance), limit=COUNTED_CHANGES)
-        with connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
+        with self._connect() as session:
             session.limit_lock_waits()
             # No change is after the highest LSN, so none is counted.
             after = since.value if since else b"\xff" * 10
             ((table_rows, change_rows),) = session.fetch(text, (bracket_table(table), after))
         return RowsAtRisk(None if table_rows is None else int(table_rows), int(change_rows) if since else None)
-
-
-def _read_details(session: SourceSession, instance: str, table: TableName) -> TableDetails | None:
-    try:
-        captured, history, columns = session.fetch_sets(read_sql("read_drift"), [instance, bracket_table(table)])
-    except (SourcePermissionError, CdcNotEnabledError):
-        # The instance was dropped meanwhile, or a right was revoked: the next check reports which.
-        return None
-    # A table without columns does not exist: it was renamed or dropped meanwhile, and has not lost its columns.
-    return build_details(captured, history, columns) if columns else None
 
 
 def build_details(captured: Sequence[Row], history: Sequence[Row], columns: Sequence[Row]) -> TableDetails:
@@ -125,20 +131,17 @@ def _living(row: Row) -> LivingInstance:
 _COUNT_TIMEOUT_SECONDS = 600
 
 
-class SqlServerReplaySource:
-    """``sync.replay.ReplaySource``. Each call opens and closes one connection."""
-
-    def __init__(self, connection: SqlServerConnection) -> None:
-        self._connection = connection
+class SqlServerReplaySource(_Operations):
+    """``sync.replay.ReplaySource``."""
 
     def read_local_time(self, at: datetime) -> LocalSpan:
         at_utc = at.astimezone(UTC).replace(tzinfo=None)
-        with connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
+        with self._connect() as session:
             earliest, latest, offset = session.fetch(read_sql("read_local_time"), (_text(at_utc),))[0]
         return local_span(at_utc, LocalSpan(earliest, latest) if earliest else None, offset)
 
     def map_times(self, from_at: datetime, to_at: datetime) -> MappedTimes:
-        with connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
+        with self._connect() as session:
             found = session.fetch(read_sql("map_times"), (_text(from_at), _text(to_at)))[0]
         first, last, before, oldest_at, newest_at = found
         return MappedTimes(_lsn(first), _lsn(last), _lsn(before) is not None, oldest_at, newest_at)
@@ -146,7 +149,7 @@ class SqlServerReplaySource:
     def count_changes(self, intervals: Mapping[str, Interval], limit: int = 0) -> Mapping[str, int]:
         """Return the number of changes per change table, without images before an update, which are not read."""
         counts = {}
-        with connect(self._connection, query_timeout_seconds=_COUNT_TIMEOUT_SECONDS) as session:
+        with self._connect(_COUNT_TIMEOUT_SECONDS) as session:
             for instance, interval in intervals.items():
                 text = (
                     f"SELECT COUNT_BIG(*) FROM (SELECT {f'TOP ({limit}) ' if limit else ''}1 AS one"  # noqa: S608
@@ -178,16 +181,28 @@ _REFUSED_LIMIT_SECONDS = 5.0
 _POLL_SECONDS = 0.2
 
 
-class SqlServerJobs:
-    """The CDC jobs of a database. Each call opens and closes one connection."""
-
-    def __init__(self, connection: SqlServerConnection) -> None:
-        self._connection = connection
+class SqlServerJobs(_Operations):
+    """The CDC jobs of a database."""
 
     def read_capture(self) -> CaptureJobStatus:
         """Return the current status of the capture job."""
         with self._connect() as session:
-            return _read_capture(session)
+            databases, jobs, scans, errors = session.fetch_sets(read_sql("read_capture"))
+        database, edition, taken_at, running, log_reuse_wait, used, newest_entry_at, ahead, is_replica = databases[0]
+        return CaptureJobStatus(
+            database=database,
+            engine_edition=edition,
+            taken_at=taken_at,
+            job=read_jobs(jobs).get(_CAPTURE),
+            running=None if running is None else bool(running),
+            log_reuse_wait=log_reuse_wait,
+            log_used_percent=used,
+            newest_entry_at=newest_entry_at,
+            scan=LogScan(scans[0][0], scans[0][1] or 0, scans[0][2] or 0, scans[0][3] or 0) if scans else None,
+            error=f"{errors[0][0]}: {errors[0][1]}" if errors else None,
+            clock_ahead_seconds=clock_ahead_seconds(ahead),
+            is_replica=bool(is_replica),
+        )
 
     def start_capture(self) -> None:
         """Start the job and return when it runs. Harmless where it already runs."""
@@ -222,9 +237,6 @@ class SqlServerJobs:
         with self._connect() as session:
             session.fetch_sets(read_sql("beat").format(table=bracket_table(table)), (int(afresh),))
 
-    def _connect(self) -> SourceSession:
-        return connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS)
-
     def _switch_to(self, *, running: bool) -> None:
         """Start or stop the job, and wait until it is in that state.
 
@@ -257,25 +269,6 @@ class SqlServerJobs:
                         "Check the job's history in SQL Server Agent.",
                     )
                 threading.Event().wait(_POLL_SECONDS)
-
-
-def _read_capture(session: SourceSession) -> CaptureJobStatus:
-    databases, jobs, scans, errors = session.fetch_sets(read_sql("read_capture"))
-    database, edition, taken_at, running, log_reuse_wait, used, newest_entry_at, ahead, is_replica = databases[0]
-    return CaptureJobStatus(
-        database=database,
-        engine_edition=edition,
-        taken_at=taken_at,
-        job=read_jobs(jobs).get(_CAPTURE),
-        running=None if running is None else bool(running),
-        log_reuse_wait=log_reuse_wait,
-        log_used_percent=used,
-        newest_entry_at=newest_entry_at,
-        scan=LogScan(scans[0][0], scans[0][1] or 0, scans[0][2] or 0, scans[0][3] or 0) if scans else None,
-        error=f"{errors[0][0]}: {errors[0][1]}" if errors else None,
-        clock_ahead_seconds=clock_ahead_seconds(ahead),
-        is_replica=bool(is_replica),
-    )
 
 
 def clock_ahead_seconds(minutes: int | None) -> float:
@@ -331,16 +324,12 @@ def read_sizes(session: SourceSession) -> tuple[ChangeTableSize, ...]:
             ChangeTableSize(
                 instance,
                 TableName(schema, table),
-                _whole(rows),
-                _whole(size_bytes),
+                None if rows is None else int(rows),
+                None if size_bytes is None else int(size_bytes),
                 lsn if isinstance(lsn, Position) else None,
             )
         )
     return tuple(sizes)
-
-
-def _whole(number: object) -> int | None:
-    return None if number is None else int(str(number))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -351,11 +340,8 @@ _CLEANUP = "cleanup"
 _CLEANUP_TIMEOUT_SECONDS = 1800
 
 
-class SqlServerRetention:
-    """The retention of a database with CDC. Each call opens and closes one connection."""
-
-    def __init__(self, connection: SqlServerConnection) -> None:
-        self._connection = connection
+class SqlServerRetention(_Operations):
+    """The retention of a database with CDC."""
 
     def read_retention(self) -> RetentionStatus:
         """Return the current status of the cleanup job and the change tables."""
@@ -395,9 +381,6 @@ class SqlServerRetention:
             parameters = (instance, low_water_mark.value, threshold)
             sets = session.fetch_sets(read_sql("cleanup_change_table"), parameters)
         return not sets[-1][0][0]
-
-    def _connect(self, timeout_seconds: int = CONTROL_TIMEOUT_SECONDS) -> SourceSession:
-        return connect(self._connection, query_timeout_seconds=timeout_seconds)
 
 
 # --------------------------------------------------------------------------------------------------------------------
