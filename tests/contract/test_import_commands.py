@@ -42,6 +42,7 @@ pipelines:
       - {source: dbo.OrderLines, target: shop.order_lines}
   tracking: {source: tracked, tables: [{source: dbo.Orders, target: tracking.orders}]}
 """
+SSIS, DEBEZIUM, AIRBYTE = (("import-state", "--from", tool) for tool in ("ssis", "debezium", "airbyte"))
 SOURCE_TABLES = (
     "CREATE TABLE dbo.Orders (Id int NOT NULL PRIMARY KEY, Customer nvarchar(40), Placed datetime2(3),"
     " Total decimal(9, 2))",
@@ -164,15 +165,15 @@ def continue_and_compare(old: OldWarehouse) -> None:
 def test_pipeline_continues_from_the_state_table_of_ssis(old: OldWarehouse) -> None:
     state = ssis_end(old.copy_all())
     old.database.run(f"INSERT dbo.cdc_states VALUES (N'CDC_State', N'{state}')")
-    shown = succeed("import-ssis-state", "shop", "--state-table", "DBO.cdc_states", "--dry-run")
+    shown = succeed(*SSIS, "shop", "--state-table", "DBO.cdc_states", "--dry-run")
     assert "would be set" in shown
     before = json.loads(succeed("status", "shop", "--json"))
     assert [table["watermark"] for table in before[0]["tables"]] == [None, None]
-    shown = succeed("import-ssis-state", "shop", "--state-table", "dbo.cdc_states")
+    shown = succeed(*SSIS, "shop", "--state-table", "dbo.cdc_states")
     assert shown.count("set") == 2
     assert "refused" not in shown
     continue_and_compare(old)
-    again = call("import-ssis-state", "shop", "--state-table", "dbo.cdc_states")
+    again = call(*SSIS, "shop", "--state-table", "dbo.cdc_states")
     assert again.exit_code == 1
     assert again.stdout.count("already") == 2
 
@@ -183,7 +184,7 @@ def test_state_is_chosen_by_its_name(old: OldWarehouse) -> None:
         f"INSERT dbo.cdc_states VALUES (N'Orders', N'{ssis_end(at)}')",
         f"INSERT dbo.cdc_states VALUES (N'Lines', N'TFSTART/CS/{at}/CE/{at}/TS/2026-11-20T06:15:09/')",
     )
-    table = ("import-ssis-state", "shop", "--state-table", "dbo.cdc_states")
+    table = (*SSIS, "shop", "--state-table", "dbo.cdc_states")
     several = call(*table)
     assert several.exit_code == 1
     assert "several states. Choose one (--state-name): Lines, Orders." in several.stderr
@@ -196,10 +197,10 @@ def test_state_is_chosen_by_its_name(old: OldWarehouse) -> None:
 
 
 def test_state_table_that_is_none_is_refused(old: OldWarehouse) -> None:
-    done = call("import-ssis-state", "shop", "--state-table", "dbo.Orders")
+    done = call(*SSIS, "shop", "--state-table", "dbo.Orders")
     assert done.exit_code == 1
     assert "no such table with the columns name and state" in done.stderr
-    done = call("import-ssis-state", "shop", "--state-table", "dbo.cdc_states")
+    done = call(*SSIS, "shop", "--state-table", "dbo.cdc_states")
     assert (done.exit_code, "it has no state." in done.stderr) == (1, True)
 
 
@@ -207,18 +208,18 @@ def test_state_of_ssis_is_read_from_a_file(old: OldWarehouse, tmp_path: Path) ->
     path, state = tmp_path / "state.txt", ssis_end(old.copy_all()) + "\n"
     for encoding in ("utf-8", "utf-8-sig", "utf-16"):
         path.write_text(state, encoding=encoding)
-        done = call("import-ssis-state", "shop", str(path), "--json", "--dry-run")
+        done = call(*SSIS, "shop", str(path), "--json", "--dry-run")
         assert done.exit_code == 0
         assert outcomes(done) == {"dbo.Orders": ("capture_stopped", None), "dbo.OrderLines": ("capture_stopped", None)}
     path.write_bytes(b"\xff\x00")
-    assert call("import-ssis-state", "shop", str(path)).exit_code == 2
+    assert call(*SSIS, "shop", str(path)).exit_code == 2
 
 
 def test_table_that_cannot_be_adopted_does_not_stop_the_others(old: OldWarehouse) -> None:
     at = old.copy_all()
     with psycopg.connect(old.connection.conninfo(), autocommit=True) as session:
         session.execute('ALTER TABLE shop.orders ALTER "Customer" TYPE varchar(20)')
-    done = call("import-ssis-state", "shop", text=ssis_end(at))
+    done = call(*SSIS, "shop", text=ssis_end(at))
     assert done.exit_code == 1
     assert "column Customer is character varying(20), expected character varying(40)" in " ".join(done.stdout.split())
     shown = json.loads(succeed("status", "shop", "--json"))
@@ -231,10 +232,10 @@ def test_position_that_was_cleaned_up_is_expired(old: OldWarehouse) -> None:
     newest = old.newest()
     for instance in ("dbo_Orders", "dbo_OrderLines"):
         old.database.run(f"EXEC sys.sp_cdc_cleanup_change_table N'{instance}', {newest}, 5000")
-    done = call("import-ssis-state", "shop", "--json", text=ssis_end(at))
+    done = call(*SSIS, "shop", "--json", text=ssis_end(at))
     assert done.exit_code == 1
     assert {verdict for verdict, _ in outcomes(done).values()} == {"expired"}
-    ahead = call("import-ssis-state", "shop", "--json", text=ssis_end(newest.next()))
+    ahead = call(*SSIS, "shop", "--json", text=ssis_end(newest.next()))
     assert {verdict for verdict, _ in outcomes(ahead).values()} == {"ahead_of_source"}
 
 
@@ -247,7 +248,7 @@ def debezium(old: OldWarehouse, commit: Lsn, **other: Any) -> dict[str, Any]:
 
 def test_pipeline_continues_from_the_offset_of_debezium(old: OldWarehouse) -> None:
     at = old.copy_all()
-    shown = succeed("import-debezium-offsets", "shop", text=json.dumps(debezium(old, at)))
+    shown = succeed(*DEBEZIUM, "shop", text=json.dumps(debezium(old, at)))
     assert shown.count(str(at.previous())) == 2
     continue_and_compare(old)
 
@@ -256,7 +257,7 @@ def test_pipeline_continues_from_the_topic_of_offsets(old: OldWarehouse) -> None
     (entry,) = debezium(old, old.copy_all())["offsets"]
     line = f"{json.dumps(['shop', entry['partition']])}\t{json.dumps(entry['offset'])}\n"
     other = '["audit",{"server":"audit","database":"Audit"}]\t{"commit_lsn":"0000002d:00000580:001d"}\n'
-    succeed("import-debezium-offsets", "shop", "--connector", "shop", text=other + line)
+    succeed(*DEBEZIUM, "shop", "--connector", "shop", text=other + line)
     continue_and_compare(old)
 
 
@@ -295,7 +296,7 @@ def test_commands_of_the_guide_run_as_written(  # noqa: PLR0917  (pytest gives t
 
 def test_snapshot_of_debezium_that_is_running_is_refused(old: OldWarehouse) -> None:
     state = debezium(old, old.copy_all(), snapshot="INITIAL", snapshot_completed=False)
-    done = call("import-debezium-offsets", "shop", text=json.dumps(state))
+    done = call(*DEBEZIUM, "shop", text=json.dumps(state))
     assert done.exit_code == 1
     assert "its snapshot has begun and has not been completed" in done.stderr
 
@@ -304,14 +305,14 @@ def test_snapshot_of_debezium_that_is_running_is_refused(old: OldWarehouse) -> N
 def test_pipeline_continues_from_the_state_of_airbyte(old: OldWarehouse, write: Any) -> None:
     at = old.copy_all()
     streams = {"dbo.Orders": airbyte_done("Orders"), "dbo.OrderLines": airbyte_done("OrderLines")}
-    succeed("import-airbyte-state", "shop", text=write(old.database.name, at, streams))
+    succeed(*AIRBYTE, "shop", text=write(old.database.name, at, streams))
     continue_and_compare(old)
 
 
 def test_stream_of_airbyte_whose_initial_load_is_running_is_refused(old: OldWarehouse) -> None:
     streams = {"dbo.Orders": airbyte_done("Orders"), "dbo.OrderLines": airbyte_loading("OrderLines")}
     state = airbyte_message(old.database.name, old.copy_all(), streams)
-    done = call("import-airbyte-state", "shop", "--json", text=state)
+    done = call(*AIRBYTE, "shop", "--json", text=state)
     assert done.exit_code == 1
     assert outcomes(done)["dbo.Orders"] == ("ready", None)
     assert "initial load of the table has not ended" in str(outcomes(done)["dbo.OrderLines"][1])
@@ -319,8 +320,8 @@ def test_stream_of_airbyte_whose_initial_load_is_running_is_refused(old: OldWare
 
 def test_garbage_ends_in_one_message_and_2(old: OldWarehouse) -> None:
     assert old.connection
-    for command in ("import-ssis-state", "import-debezium-offsets", "import-airbyte-state"):
-        done = call(command, "shop", text="DROP TABLE 4711")
+    for command in (SSIS, DEBEZIUM, AIRBYTE):
+        done = call(*command, "shop", text="DROP TABLE 4711")
         assert done.exit_code == 2
         assert done.stderr.startswith("floodmark: state of ")
         assert len(done.stderr.splitlines()) == 1
@@ -328,20 +329,55 @@ def test_garbage_ends_in_one_message_and_2(old: OldWarehouse) -> None:
 
 
 def test_pipeline_of_another_kind_is_refused(old: OldWarehouse) -> None:
-    done = call("import-ssis-state", "tracking", text=ssis_end(old.copy_all()))
+    done = call(*SSIS, "tracking", text=ssis_end(old.copy_all()))
     assert done.exit_code == 2
     assert "its source is of kind change_tracking" in done.stderr
-    done = call("import-ssis-state", "tracking", "--state-table", "dbo.cdc_states")
+    done = call(*SSIS, "tracking", "--state-table", "dbo.cdc_states")
     assert (done.exit_code, "kind change_tracking" in done.stderr) == (2, True)
 
 
 def test_unknown_pipeline_table_and_file_are_refused(old: OldWarehouse, tmp_path: Path) -> None:
     state = ssis_end(old.copy_all())
     for arguments, words in (
-        (("import-ssis-state", "none"), "there is no such pipeline"),
-        (("import-ssis-state", "shop", "--table", "dbo.None"), "it has no table dbo.None"),
-        (("import-ssis-state", "shop", str(tmp_path / "none")), "it cannot be read"),
-        (("import-ssis-state", "shop", "none", "--state-table", "dbo.cdc_states"), "not both"),
+        ((*SSIS, "none"), "there is no such pipeline"),
+        ((*SSIS, "shop", "--table", "dbo.None"), "it has no table dbo.None"),
+        ((*SSIS, "shop", str(tmp_path / "none")), "it cannot be read"),
+        ((*SSIS, "shop", "none", "--state-table", "dbo.cdc_states"), "not both"),
     ):
         done = call(*arguments, text=state)
         assert (done.exit_code, words in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("tool", "options", "owner"),
+    [
+        ("debezium", ("--state-table", "dbo.cdc_states"), "ssis"),
+        ("airbyte", ("--state-name", "CDC_State"), "ssis"),
+        ("ssis", ("--connector", "shop"), "debezium"),
+    ],
+)
+def test_option_of_another_tool_is_refused(old: OldWarehouse, tool: str, options: tuple[str, str], owner: str) -> None:
+    assert old.connection
+    done = call("import-state", "shop", "--from", tool, *options, text="")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        f"floodmark: import-state: {options[0]} is for a state of {owner} only.\n",
+    )
+
+
+def test_former_names_of_the_command_import_with_their_options_and_are_not_listed(old: OldWarehouse) -> None:
+    at = old.copy_all()
+    old.database.run(f"INSERT dbo.cdc_states VALUES (N'CDC_State', N'{ssis_end(at)}')")
+    streams = {"dbo.Orders": airbyte_done("Orders"), "dbo.OrderLines": airbyte_done("OrderLines")}
+    (entry,) = debezium(old, at)["offsets"]
+    line = f"{json.dumps(['shop', entry['partition']])}\t{json.dumps(entry['offset'])}\n"
+    for arguments, text in (
+        (("import-ssis-state", "shop", "--state-table", "dbo.cdc_states", "--state-name", "CDC_State"), None),
+        (("import-debezium-offsets", "shop", "--connector", "shop"), line),
+        (("import-airbyte-state", "shop"), airbyte_message(old.database.name, at, streams)),
+    ):
+        assert succeed(*arguments, "--dry-run", text=text).count("would be set") == 2
+        assert arguments[0] not in succeed("--help")
+        assert f" {arguments[0]} [OPTIONS] " in succeed(arguments[0], "--help")
+    done = call("import-ssis-state", "shop", "none", "--state-table", "dbo.cdc_states")
+    assert done.stderr == "floodmark: import-ssis-state: give a file or --state-table, not both.\n"

@@ -1,92 +1,109 @@
-"""``floodmark import-…``: the commands that continue where another tool has stopped."""
+"""``floodmark import-state``: continue where another tool has stopped."""
 
 from __future__ import annotations
 
 import codecs
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 import typer
+from typer.core import TyperGroup
 
 from floodmark.app.configure import import_state, read_state_table
 from floodmark.app.status import json_text
 from floodmark.cli.process import EXIT_FAILED, AsJson, ConfigFile, PipelineName, Wide, explained, open_app, out
 from floodmark.cli.tables import print_line, print_table
 from floodmark.core.errors import ConfigError
-from floodmark.core.imported import TableImport, parse_airbyte_state, parse_debezium_offsets, parse_ssis_state
+from floodmark.core.imported import (
+    TableImport,
+    ToolState,
+    parse_airbyte_state,
+    parse_debezium_offsets,
+    parse_ssis_state,
+)
 
-StateFile = Annotated[Path | None, typer.Argument(help="A file with the state (default: standard input).")]
-Tables = Annotated[
-    list[str] | None,
-    typer.Option("--table", help="Only this table, schema.table of the source (default: all). May be repeated."),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check, and show what would be set.")]
 _COLUMNS = ("table", "", "position", "verdict", "target")
 
 
-def import_ssis_state(  # noqa: PLR0917  (typer gives them by name)
+class Tool(StrEnum):
+    """A tool whose state can be imported."""
+
+    SSIS = "ssis"
+    DEBEZIUM = "debezium"
+    AIRBYTE = "airbyte"
+
+
+class ImportAliases(TyperGroup):
+    """The commands, with the names that ``import-state`` had before for each tool."""
+
+    _TOOLS: ClassVar[Mapping[str, Tool]] = {
+        "import-ssis-state": Tool.SSIS,
+        "import-debezium-offsets": Tool.DEBEZIUM,
+        "import-airbyte-state": Tool.AIRBYTE,
+    }
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        tool = self._TOOLS.get(args[0])
+        if tool is None:
+            return super().resolve_command(ctx, args)
+        _, command, rest = super().resolve_command(ctx, ["import-state", "--from", tool.value, *args[1:]])
+        return args[0], command, rest
+
+
+def import_tool_state(
+    context: typer.Context,
     pipeline: PipelineName,
-    file: StateFile = None,
+    file: Annotated[Path | None, typer.Argument(help="A file with the state (default: standard input).")] = None,
+    *,
+    tool: Annotated[Tool, typer.Option("--from", help="The tool that has kept the state.")],
     state_table: Annotated[
         str | None,
-        typer.Option(help="Read the state from this table of the source's database, such as dbo.cdc_states."),
+        typer.Option(help="SSIS: read the state from this table of the source's database, such as dbo.cdc_states."),
     ] = None,
-    state_name: Annotated[str | None, typer.Option(help="The name of the state in that table.")] = None,
-    table: Tables = None,
-    dry_run: DryRun = False,
+    state_name: Annotated[str | None, typer.Option(help="SSIS: the name of the state in that table.")] = None,
+    connector: Annotated[str | None, typer.Option(help="Debezium: the connector, where there are several.")] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this table, schema.table of the source (default: all). May be repeated."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check, and show what would be set.")] = False,
     as_json: AsJson = False,
     wide: Wide = False,
     config: ConfigFile = None,
 ) -> None:
-    """Continue where SSIS has stopped: set the watermarks of PIPELINE to the position of a CDC state, for tables whose
-    targets SSIS has filled. Nothing is loaded. Exit status 1 when a table is refused."""
+    """Continue where another tool has stopped: set the watermarks of PIPELINE to the position of its state, for tables
+    whose targets the tool has filled. Nothing is loaded. Exit status 1 when a table is refused.
+
+    The state is a CDC state of SSIS, the offset of a connector of Debezium, or the state of a connection of Airbyte.
+    The transaction of an offset is read again.
+    """
     with explained():
         opened = open_app(config).pipeline(pipeline)
+        for option, value, owner in (
+            ("--state-table", state_table, Tool.SSIS),
+            ("--state-name", state_name, Tool.SSIS),
+            ("--connector", connector, Tool.DEBEZIUM),
+        ):
+            if value is not None and tool is not owner:
+                raise ConfigError(str(context.info_name), f"{option} is for a state of {owner.value} only.")
         if state_table is None:
             text = _read_text(file)
         elif file is None:
             text = read_state_table(opened, state_table, state_name)
         else:
-            raise ConfigError("import-ssis-state", "give a file or --state-table, not both.")
-        found = import_state(opened, parse_ssis_state(text), table or (), dry_run=dry_run)
-    _show(found, dry_run=dry_run, as_json=as_json, wide=wide)
-
-
-def import_debezium_offsets(  # noqa: PLR0917  (typer gives them by name)
-    pipeline: PipelineName,
-    file: StateFile = None,
-    connector: Annotated[str | None, typer.Option(help="The connector, where there are several.")] = None,
-    table: Tables = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-    wide: Wide = False,
-    config: ConfigFile = None,
-) -> None:
-    """Continue where Debezium has stopped: set the watermarks of PIPELINE before the transaction of the connector's
-    offset, for tables whose targets a sink has filled. Nothing is loaded. Exit status 1 when a table is refused."""
-    with explained():
-        app, state = open_app(config), parse_debezium_offsets(_read_text(file), connector)
-        found = import_state(app.pipeline(pipeline), state, table or (), dry_run=dry_run)
-    _show(found, dry_run=dry_run, as_json=as_json, wide=wide)
-
-
-def import_airbyte_state(  # noqa: PLR0917  (typer gives them by name)
-    pipeline: PipelineName,
-    file: StateFile = None,
-    table: Tables = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-    wide: Wide = False,
-    config: ConfigFile = None,
-) -> None:
-    """Continue where Airbyte has stopped: set the watermarks of PIPELINE before the transaction of the offset in the
-    state of a connection, for tables that Airbyte has synced. Nothing is loaded. Exit status 1 when a table is
-    refused."""
-    with explained():
-        app, state = open_app(config), parse_airbyte_state(_read_text(file))
-        found = import_state(app.pipeline(pipeline), state, table or (), dry_run=dry_run)
+            raise ConfigError(str(context.info_name), "give a file or --state-table, not both.")
+        state: ToolState
+        match tool:
+            case Tool.SSIS:
+                state = parse_ssis_state(text)
+            case Tool.DEBEZIUM:
+                state = parse_debezium_offsets(text, connector)
+            case Tool.AIRBYTE:
+                state = parse_airbyte_state(text)
+        found = import_state(opened, state, table or (), dry_run=dry_run)
     _show(found, dry_run=dry_run, as_json=as_json, wide=wide)
 
 

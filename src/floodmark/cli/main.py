@@ -197,12 +197,10 @@ def reload_device(
 # --------------------------------------------------------------------------------------------------------------------
 
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+app = typer.Typer(cls=import_state.ImportAliases, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 for command in (runs.run, runs.replay, runs.reload, runs.status, runs.doctor, runs.verify):
     app.command()(command)
-app.command()(import_state.import_ssis_state)
-app.command()(import_state.import_debezium_offsets)
-app.command()(import_state.import_airbyte_state)
+app.command("import-state")(import_state.import_tool_state)
 app.command()(init)
 app.command()(rename)
 app.command("rename-target")(rename_table)
