@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
@@ -44,6 +44,26 @@ class Finding:
     text: str
     fix: str = ""
     """T-SQL or a step; "" where nothing has to be done."""
+
+
+Answer = tuple[Grade, str, str, str]
+"""A finding without its subject: grade, check, text and fix."""
+Answers = Iterator[Answer]
+Rule = tuple[bool, Grade, str, str]
+"""Whether it applies, and the grade, text and fix of its answer."""
+
+
+def about(subject: object, answers: Iterable[Answer]) -> list[Finding]:
+    """Return answers as findings. subject: a table, the database or the like."""
+    return [Finding(grade, check, str(subject), text, fix) for grade, check, text, fix in answers]
+
+
+def first_of(check: str, *rules: Rule) -> Answers:
+    """Yield the answer of the first rule that applies. Nothing where none does."""
+    for applies, grade, text, fix in rules:
+        if applies:
+            yield grade, check, text, fix
+            return
 
 
 def worst(findings: tuple[Finding, ...]) -> Grade:
@@ -135,9 +155,6 @@ _SKEW_SECONDS = 60
 _ONE_DAY_MINUTES = 24 * 60
 _RUNS_WITHIN_RETENTION = 3
 
-ServerFindings = Iterator[tuple[Grade, str, str, str]]
-"""Findings about the server or the database: grade, check, text and fix."""
-
 
 @dataclass(frozen=True, slots=True)
 class DiagnosisInput:
@@ -160,6 +177,11 @@ class DiagnosisInput:
     """How late rows may be in the warehouse."""
 
     @property
+    def tables(self) -> Iterable[tuple[TableSettings, Validity, TableSnapshot]]:
+        """Return the tables in the order of the configuration."""
+        return zip(self.settings.tables, self.validities, self.snapshot.tables, strict=True)
+
+    @property
     def needed_minutes(self) -> int:
         """Return the retention that survives a day without runs, and a few failed ones."""
         interval = self.interval or timedelta(0)
@@ -167,23 +189,22 @@ class DiagnosisInput:
         return max(_ONE_DAY_MINUTES, round(runs_minutes))
 
 
-def examine_tls(examined: DiagnosisInput) -> ServerFindings:
-    """Yield the finding on the encryption of the connection."""
-    if examined.encrypt == "no":
-        yield Grade.RISK, "tls", "the connection is not encrypted.", 'Set "encrypt": "yes" in the connection\'s extra.'
-    elif examined.trusts_any:
-        yield (
-            Grade.RISK,
-            "tls",
-            "the connection is encrypted, but any certificate is trusted.",
-            'Name the authority as "ca_file" and remove "trust_server_certificate" from the connection\'s extra.',
-        )
-    else:
-        yield Grade.GOOD, "tls", f"encrypted ({examined.encrypt}), and the certificate is checked.", ""
+def examine_tls(examined: DiagnosisInput) -> Answers:
+    """Yield the answer on the encryption of the connection."""
+    fix = 'Set "encrypt": "yes" in the connection\'s extra.'
+    checked = f"encrypted ({examined.encrypt}), and the certificate is checked."
+    authority = 'Name the authority as "ca_file" and remove "trust_server_certificate" from the connection\'s extra.'
+    trusting = "the connection is encrypted, but any certificate is trusted."
+    return first_of(
+        "tls",
+        (examined.encrypt == "no", Grade.RISK, "the connection is not encrypted.", fix),
+        (examined.trusts_any, Grade.RISK, trusting, authority),
+        (True, Grade.GOOD, checked, ""),
+    )
 
 
-def examine_clock(examined: DiagnosisInput, facts: ServerFacts, *, instead: str = "") -> ServerFindings:
-    """Yield the findings on the clock of the server. instead: what names a moment where a local time is ambiguous."""
+def examine_clock(examined: DiagnosisInput, facts: ServerFacts, *, instead: str = "") -> Answers:
+    """Yield the answers on the clock of the server. instead: what names a moment where a local time is ambiguous."""
     offset = facts.utc_offset_minutes
     skew = (facts.taken_at_utc - examined.now_utc).total_seconds()
     if abs(skew) > _SKEW_SECONDS:
@@ -211,19 +232,22 @@ def examine_clock(examined: DiagnosisInput, facts: ServerFacts, *, instead: str 
 # login.
 
 
-def examine_verdict(settings: TableSettings, validity: Validity, feed: str, fix: str) -> Iterator[Finding]:
-    """Yield the finding on the verdict.
+def examine_verdict(validity: Validity, feed: str, fix: str) -> Answers:
+    """Yield the answer on the verdict.
 
     feed: what is read, "" where the table has none. fix: the statements that make it readable.
     """
-    subject = str(settings.source)
     if validity.verdict in INCIDENTS:
-        check = "permissions" if validity.verdict is Verdict.NO_PERMISSION else "instance"
-        yield Finding(Grade.PROBLEM, check, subject, validity.cause, fix)
+        yield (
+            Grade.PROBLEM,
+            "permissions" if validity.verdict is Verdict.NO_PERMISSION else "instance",
+            validity.cause,
+            fix,
+        )
     elif feed:
         # Without the ledger, it is unknown what has been read: every table counts as not started here.
         state = "can be read" if validity.verdict is Verdict.NOT_STARTED else validity.verdict.value
-        yield Finding(Grade.GOOD, "instance", subject, f"{feed}: {state}.")
+        yield Grade.GOOD, "instance", f"{feed}: {state}.", ""
 
 
 def create_user(login: str) -> str:
@@ -232,15 +256,14 @@ def create_user(login: str) -> str:
     return f"IF DATABASE_PRINCIPAL_ID({literal(login)}) IS NULL CREATE USER {name} FOR LOGIN {name};"
 
 
-def examine_key(settings: TableSettings, instance: CaptureInstance) -> Iterator[Finding]:
-    """Yield the finding on the columns by which rows are merged."""
-    subject = str(settings.source)
+def examine_key(settings: TableSettings, instance: CaptureInstance) -> Answers:
+    """Yield the answer on the columns by which rows are merged."""
     try:
         found = with_key(settings, instance)
     except NoKeyError as error:
-        yield Finding(Grade.PROBLEM, "key", subject, error.message, error.hint)
+        yield Grade.PROBLEM, "key", error.message, error.hint
     else:
-        yield Finding(Grade.GOOD, "key", subject, f"rows are merged by ({', '.join(found.table.key)}).")
+        yield Grade.GOOD, "key", f"rows are merged by ({', '.join(found.table.key)}).", ""
 
 
 def refused_net(settings: TableSettings, instance: CaptureInstance) -> FloodmarkError | None:
@@ -254,30 +277,44 @@ def refused_net(settings: TableSettings, instance: CaptureInstance) -> Floodmark
     return None
 
 
-def examine_types(settings: TableSettings, instance: CaptureInstance) -> Iterator[Finding]:
-    """Yield a finding on each column of a type that cannot be carried."""
-    subject = str(settings.source)
+def examine_types(settings: TableSettings, instance: CaptureInstance) -> Answers:
+    """Yield an answer on each column of a type that cannot be carried."""
     for column in instance.table.stored_columns:
         try:
             warehouse_type(instance.table, column, settings.temporal)
         except FloodmarkError as error:
-            yield Finding(Grade.PROBLEM, "types", subject, error.message, error.hint)
+            yield Grade.PROBLEM, "types", error.message, error.hint
 
 
-def examine_view(settings: TableSettings, table_snapshot: TableSnapshot, user: str) -> Iterator[Finding]:
-    """Yield the findings on values and rows that the source hides from the login."""
-    subject = str(settings.source)
+def examine_view(settings: TableSettings, table_snapshot: TableSnapshot, user: str) -> Answers:
+    """Yield the answers on values and rows that the source hides from the login."""
     if masked := list_masked(table_snapshot):
         text = f"the login reads masks in place of the values of {', '.join(masked)}: the table is not loaded."
-        fix = grant_unmask(settings.source, bracket(user))
-        yield Finding(Grade.PROBLEM, "masked columns", subject, text, fix)
+        yield Grade.PROBLEM, "masked columns", text, grant_unmask(settings.source, bracket(user))
     if not table_snapshot.filters:
         return
-    policies = ", ".join(table_snapshot.filters)
+    filtered = f"security policy {', '.join(table_snapshot.filters)} filters its rows"
     if settings.security_filtered is SecurityFiltered.ACCEPT:
-        text = f"security policy {policies} filters its rows, as accepted: loads read what the login may see."
-        yield Finding(Grade.NOTE, "security policy", subject, text, "Expect differences from floodmark verify.")
+        text = f"{filtered}, as accepted: loads read what the login may see."
+        yield Grade.NOTE, "security policy", text, "Expect differences from floodmark verify."
     else:
-        text = f"security policy {policies} filters its rows: the table is not loaded."
         fix = "Let the login see all rows in the policy's predicate, or set security_filtered: accept for the table."
-        yield Finding(Grade.PROBLEM, "security policy", subject, text, fix)
+        yield Grade.PROBLEM, "security policy", f"{filtered}: the table is not loaded.", fix
+
+
+def examine_computed(instance: CaptureInstance, how: str) -> Answers:
+    """Yield the answer on computed columns. how: what the source has in their place."""
+    if computed := [column.name for column in instance.table.columns if column.is_computed]:
+        text = f"computed columns ({', '.join(computed)}) {how}; the target does not have them."
+        yield Grade.NOTE, "computed columns", text, "Compute them in the warehouse."
+
+
+def hidden_policies() -> Answer:
+    """Return the answer of a login that may not see whether security policies filter rows."""
+    return (
+        Grade.NOTE,
+        "security policy",
+        "the login may not see whether security policies filter the rows of tables.",
+        "Ask the DBA: SELECT * FROM sys.security_policies WHERE is_enabled = 1; or, in this database: GRANT VIEW"
+        " DEFINITION to the login.",
+    )

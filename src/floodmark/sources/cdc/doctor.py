@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from floodmark.core.capture import AZURE, AZURE_SQL_DATABASE, bracket, disable_instance, enable_table, grant_select
 from floodmark.core.doctor import (
+    Answer,
+    Answers,
     DiagnosisInput,
     Finding,
     Grade,
     ServerFacts,
-    ServerFindings,
+    about,
     create_user,
     examine_clock,
+    examine_computed,
     examine_key,
     examine_tls,
     examine_types,
     examine_verdict,
     examine_view,
+    first_of,
+    hidden_policies,
     refused_net,
 )
 from floodmark.core.errors import CdcNotEnabledError, SourcePermissionError
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import NetSource, PipelineSettings, TableSettings
-from floodmark.core.snapshot import CaptureInstance, SourceSnapshot, TableSnapshot, Validity, Verdict, WiderInstance
+from floodmark.core.snapshot import CaptureInstance, SourceSnapshot, TableSnapshot, Validity, Verdict
 
 if TYPE_CHECKING:
     from floodmark.sources.cdc.operations import SqlServerJobs
@@ -47,19 +52,12 @@ class Jobs:
     """Of the capture job; False: the job scans by a schedule of its own."""
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Features and objects of a source that conflict with change data capture, and the findings about them.
-#
-# Sources: SQL Server's documentation of known issues with change data capture (accelerated recovery, the schema
-# ``cdc``, sizes of columns, CLR types: errors 22906, 2628, 8115, 913), and of ``sp_cdc_enable_table`` (partitions).
-
-
 CLR_TYPES = frozenset({"hierarchyid", "geography", "geometry"})
 
 
 @dataclass(frozen=True, slots=True)
 class Hazards:
-    """The facts about a database that the checks need."""
+    """The features and objects of a database that conflict with change data capture."""
 
     accelerated_recovery: bool | None = None
     """Whether the database has it on; None: unknown."""
@@ -79,139 +77,6 @@ class Hazards:
     """Whether partitions may be switched, by capture instance; None where the login may not see it."""
     unlike: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
     """The columns that have another size in the change table."""
-
-
-def examine_taken_names(hazards: Hazards, database: str) -> Iterator[Finding]:
-    """Yield findings on a database without CDC: names that CDC needs for itself."""
-    if hazards.has_schema:
-        yield Finding(
-            Grade.PROBLEM,
-            "cdc schema",
-            database,
-            "there is a schema named cdc that change data capture did not create: enabling fails with error 22906.",
-            "Move its objects to another schema (ALTER SCHEMA [dbo] TRANSFER [cdc].[...];), then: DROP SCHEMA [cdc];",
-        )
-    if hazards.has_user:
-        yield Finding(
-            Grade.PROBLEM,
-            "cdc user",
-            database,
-            "there is a user or role cdc that change data capture did not create: enabling fails with error 22906.",
-            "Rename it, or: DROP USER [cdc];",
-        )
-
-
-def examine_database(hazards: Hazards, database: str, *, chooses_recovery: bool, sees_users: bool) -> Iterator[Finding]:
-    """Yield findings on a database with CDC.
-
-    chooses_recovery: whether accelerated recovery can be switched off; in Azure it is always on, and designed for CDC.
-    sees_users: whether a user that is not visible does not exist.
-    """
-    if hazards.accelerated_recovery and chooses_recovery:
-        yield Finding(
-            Grade.RISK,
-            "accelerated recovery",
-            database,
-            "accelerated database recovery is on, which is not supported together with change data capture: the log is"
-            " no longer truncated early, and fills up.",
-            f"ALTER DATABASE {bracket(database)} SET ACCELERATED_DATABASE_RECOVERY = OFF;",
-        )
-    if not hazards.sees_policies:
-        yield Finding(
-            Grade.NOTE,
-            "security policy",
-            database,
-            "the login may not see whether security policies filter the rows of tables.",
-            "Ask the DBA: SELECT * FROM sys.security_policies WHERE is_enabled = 1; or, in this database: GRANT VIEW"
-            " DEFINITION to the login.",
-        )
-    if not sees_users:
-        return
-    if not hazards.has_user:
-        yield Finding(
-            Grade.PROBLEM,
-            "cdc user",
-            database,
-            "the user cdc, which runs capture, does not exist (errors 1202, 15517).",
-            "CREATE USER [cdc] WITHOUT LOGIN WITH DEFAULT_SCHEMA = [cdc]; ALTER ROLE [db_owner] ADD MEMBER [cdc];",
-        )
-    elif hazards.is_user_owner is False:
-        yield Finding(
-            Grade.PROBLEM,
-            "cdc user",
-            database,
-            "the user cdc, which runs capture, is no longer in db_owner (error 21050).",
-            "ALTER ROLE [db_owner] ADD MEMBER [cdc];",
-        )
-
-
-def examine_table_hazards(table: TableName, table_snapshot: TableSnapshot, hazards: Hazards) -> Iterator[Finding]:
-    """Yield findings on a table."""
-    subject = str(table)
-    if modules := hazards.truncating.get(table):
-        yield Finding(
-            Grade.RISK,
-            "truncate",
-            subject,
-            f"{', '.join(modules)} truncates it, which fails while its changes are captured (error 4711).",
-            "Delete the rows by DELETE without a condition instead.",
-        )
-    if table in hazards.partitioned:
-        yield _partitions(table, table_snapshot, hazards)
-    if table_snapshot.instance is None:
-        return
-    if unlike := hazards.unlike.get(table):
-        yield Finding(
-            Grade.RISK,
-            "column size",
-            subject,
-            f"capture has not reached a change of type yet ({', '.join(unlike)}): if captured values do not fit the new"
-            " type, it stops with error 2628 or 8115.",
-            "Check sys.dm_cdc_errors when capture has continued. If it stopped: read all changes, then create the"
-            " instance again, and reload the table (`floodmark reload`):"
-            f" {disable_instance(table, table_snapshot.instance.identity.name)} {enable_table(table)}",
-        )
-    clr = [column.name for column in table_snapshot.instance.table.columns if column.type_name in CLR_TYPES]
-    if clr:
-        yield Finding(
-            Grade.NOTE,
-            "clr types",
-            subject,
-            f"{', '.join(clr)}: DDL on the table while capture is behind may stop it with error 913.",
-            "Before DDL: stop writing to the table, and wait until capture has caught up (or EXEC sys.sp_cdc_scan;)."
-            " After DDL: do the same again before you resume writing.",
-        )
-
-
-def _partitions(table: TableName, table_snapshot: TableSnapshot, hazards: Hazards) -> Finding:
-    subject = str(table)
-    if table_snapshot.instance is None:
-        return Finding(
-            Grade.NOTE,
-            "partitions",
-            subject,
-            "it is partitioned; switching in or out is not captured, and is allowed unless the instance forbids it.",
-            enable_table(table, partition_switch=False),
-        )
-    name = table_snapshot.instance.identity.name
-    if hazards.switchable is None:
-        return Finding(
-            Grade.NOTE,
-            "partitions",
-            subject,
-            "it is partitioned; switching is not captured, and only db_owner sees whether it is allowed.",
-            "Ask the DBA: SELECT capture_instance, partition_switch FROM cdc.change_tables;",
-        )
-    if not hazards.switchable.get(name, True):
-        return Finding(Grade.GOOD, "partitions", subject, "it is partitioned, and no partition can be switched.")
-    return Finding(
-        Grade.RISK,
-        "partitions",
-        subject,
-        f"it is partitioned, and {name} allows switching: rows appear and disappear without a captured change.",
-        "After each switch: `floodmark reload`. Or forbid it by creating the instance again, then reload the table:"
-        f" {disable_instance(table, name)} {enable_table(table, partition_switch=False)}",
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,33 +104,49 @@ class CdcFacts(ServerFacts):
 # The checks of ``doctor`` on one table with CDC: its instance, rights, net changes, command ids and columns.
 
 
-def examine_table(
+def _examine_table(
     settings: TableSettings, validity: Validity, table_snapshot: TableSnapshot, facts: CdcFacts
-) -> Iterator[Finding]:
-    """Yield the findings on a table. Without a capture instance, only those that need none."""
-    subject = str(settings.source)
+) -> Answers:
+    """Yield the answers on a table. Without a capture instance, only those that need none."""
     instance = table_snapshot.instance
     feed = instance.identity.name if instance else ""
-    yield from examine_verdict(settings, validity, feed, _fix_of_verdict(settings, validity, facts))
-    if instance is None:
-        return
-    yield from _role(subject, table_snapshot, facts)
+    yield from examine_verdict(validity, feed, _fix_of_verdict(settings, validity, facts))
+    if instance is not None:
+        yield from _examine_instance(settings, instance, table_snapshot, facts)
+    yield from examine_table_hazards(settings.source, instance, facts.hazards)
+
+
+def _examine_instance(
+    settings: TableSettings, instance: CaptureInstance, table_snapshot: TableSnapshot, facts: CdcFacts
+) -> Answers:
+    name, wider = instance.identity.name, table_snapshot.wider
+    yield from _role(name, table_snapshot, facts)
     yield from examine_key(settings, instance)
-    yield from _net(settings, instance)
-    yield from _instance(settings, instance, table_snapshot.wider)
-    yield from _columns(settings, instance, facts)
+    yield _net(settings, instance)
+    if wider is not None and settings.capture_instance is None:
+        # Nobody chose the instance, and it has fewer columns than an older one.
+        yield Grade.RISK, "captured columns", wider.describe(name), wider.advise(name)
+    yield from examine_computed(instance, "are NULL in the change table")
+    if others := facts.other_collations.get(settings.source):
+        yield (
+            Grade.RISK,
+            "collation",
+            f"{', '.join(others)}: not the collation of the database, {facts.collation}; characters beyond ASCII may"
+            " be wrong in the change table.",
+            "Change the columns to nvarchar, or to the collation of the database.",
+        )
     yield from examine_types(settings, instance)
     yield from examine_view(settings, table_snapshot, facts.user)
-    if not instance.has_command_id:
-        yield Finding(
+    yield from first_of(
+        "command id",
+        (instance.has_command_id, Grade.GOOD, "changes within a transaction have an order.", ""),
+        (
+            True,
             Grade.RISK,
-            "command id",
-            subject,
             "its change table has no __$command_id: the order of changes within a transaction is uncertain.",
             "Install a current cumulative update of SQL Server, then in this database: EXEC sys.sp_cdc_vupgrade;",
-        )
-    else:
-        yield Finding(Grade.GOOD, "command id", subject, "changes within a transaction have an order.")
+        ),
+    )
 
 
 def _fix_of_verdict(settings: TableSettings, validity: Validity, facts: CdcFacts) -> str:
@@ -278,66 +159,133 @@ def _fix_of_verdict(settings: TableSettings, validity: Validity, facts: CdcFacts
     return validity.hint
 
 
-def _role(subject: str, table_snapshot: TableSnapshot, facts: CdcFacts) -> Iterator[Finding]:
-    """Yield the finding on the gating role of the instance.
+def _role(name: str, table_snapshot: TableSnapshot, facts: CdcFacts) -> Answers:
+    """Yield the answer on the gating role of the instance.
 
     A login that can read where an instance begins may read its changes: as a member of its role, or as db_owner
     (docs/reference/sqlserver_cdc.md, "Scalar functions").
     """
-    assert table_snapshot.instance is not None  # noqa: S101  (ensured by examine_table)
-    name = table_snapshot.instance.identity.name
     role = facts.roles.get(name)
+    gated = f"capture instance {name} is gated by role {role},"
     if role and isinstance(table_snapshot.min_lsn, Position):
-        text = f"capture instance {name} is gated by role {role}, and the login may read it."
-        yield Finding(Grade.GOOD, "permissions", subject, text)
+        yield Grade.GOOD, "permissions", f"{gated} and the login may read it.", ""
     elif role:
-        text = f"capture instance {name} is gated by role {role}, which the login must be a member of."
         fix = f"ALTER ROLE {bracket(role)} ADD MEMBER {bracket(facts.user)};"
-        yield Finding(Grade.NOTE, "permissions", subject, text, fix)
+        yield Grade.NOTE, "permissions", f"{gated} which the login must be a member of.", fix
 
 
-def _net(settings: TableSettings, instance: CaptureInstance) -> Iterator[Finding]:
-    subject, name = str(settings.source), instance.identity.name
-    if instance.supports_net_changes and (refused := refused_net(settings, instance)):
-        yield Finding(Grade.PROBLEM, "net changes", subject, refused.message, refused.hint)
-    elif instance.supports_net_changes:
-        yield Finding(Grade.GOOD, "net changes", subject, f"{name} supports them; computed by {settings.net.value}.")
-    elif settings.net is NetSource.SERVER:
-        yield Finding(
-            Grade.PROBLEM,
-            "net changes",
-            subject,
-            f"net: server, but {name} does not support net changes.",
-            "Set net: spark in pipelines.yaml; or create the instance again, then reload the table: "
-            f"{disable_instance(settings.source, name)} {enable_table(settings.source, net_changes=True)}",
-        )
-    else:
-        yield Finding(Grade.GOOD, "net changes", subject, "computed in Spark; the server has no index for them.")
+def _net(settings: TableSettings, instance: CaptureInstance) -> Answer:
+    check, name = "net changes", instance.identity.name
+    if instance.supports_net_changes:
+        if refused := refused_net(settings, instance):
+            return Grade.PROBLEM, check, refused.message, refused.hint
+        return Grade.GOOD, check, f"{name} supports them; computed by {settings.net.value}.", ""
+    if settings.net is not NetSource.SERVER:
+        return Grade.GOOD, check, "computed in Spark; the server has no index for them.", ""
+    fix = (
+        "Set net: spark in pipelines.yaml; or create the instance again, then reload the table: "
+        f"{disable_instance(settings.source, name)} {enable_table(settings.source, net_changes=True)}"
+    )
+    return Grade.PROBLEM, check, f"net: server, but {name} does not support net changes.", fix
 
 
-def _instance(settings: TableSettings, instance: CaptureInstance, wider: WiderInstance | None) -> Iterator[Finding]:
-    """Yield the finding on an instance that nobody chose, and that has fewer columns than an older one."""
-    if wider is not None and settings.capture_instance is None:
-        name = instance.identity.name
-        yield Finding(Grade.RISK, "captured columns", str(settings.source), wider.describe(name), wider.advise(name))
+# --------------------------------------------------------------------------------------------------------------------
+# The checks of ``doctor`` on features and objects that conflict with change data capture.
+#
+# Sources: SQL Server's documentation of known issues with change data capture (accelerated recovery, the schema
+# ``cdc``, sizes of columns, CLR types: errors 22906, 2628, 8115, 913), and of ``sp_cdc_enable_table`` (partitions).
 
 
-def _columns(settings: TableSettings, instance: CaptureInstance, facts: CdcFacts) -> Iterator[Finding]:
-    subject, columns = str(settings.source), instance.table.columns
-    computed = [column.name for column in columns if column.is_computed]
-    if computed:
-        text = f"computed columns ({', '.join(computed)}) are NULL in the change table; the target does not have them."
-        yield Finding(Grade.NOTE, "computed columns", subject, text, "Compute them in the warehouse.")
-    others = facts.other_collations.get(settings.source)
-    if others:
-        yield Finding(
+def examine_taken_names(hazards: Hazards) -> Answers:
+    """Yield answers on a database without CDC: names that CDC needs for itself."""
+    fails = "cdc that change data capture did not create: enabling fails with error 22906."
+    if hazards.has_schema:
+        fix = "Move its objects to another schema (ALTER SCHEMA [dbo] TRANSFER [cdc].[...];), then: DROP SCHEMA [cdc];"
+        yield Grade.PROBLEM, "cdc schema", f"there is a schema named {fails}", fix
+    if hazards.has_user:
+        yield Grade.PROBLEM, "cdc user", f"there is a user or role {fails}", "Rename it, or: DROP USER [cdc];"
+
+
+def examine_database(hazards: Hazards, database: str, *, chooses_recovery: bool, sees_users: bool) -> Answers:
+    """Yield answers on a database with CDC.
+
+    chooses_recovery: whether accelerated recovery can be switched off; in Azure it is always on, and designed for CDC.
+    sees_users: whether a user that is not visible does not exist.
+    """
+    if hazards.accelerated_recovery and chooses_recovery:
+        yield (
             Grade.RISK,
-            "collation",
-            subject,
-            f"{', '.join(others)}: not the collation of the database, {facts.collation}; characters beyond ASCII may"
-            " be wrong in the change table.",
-            "Change the columns to nvarchar, or to the collation of the database.",
+            "accelerated recovery",
+            "accelerated database recovery is on, which is not supported together with change data capture: the log is"
+            " no longer truncated early, and fills up.",
+            f"ALTER DATABASE {bracket(database)} SET ACCELERATED_DATABASE_RECOVERY = OFF;",
         )
+    if not hazards.sees_policies:
+        yield hidden_policies()
+    join = "ALTER ROLE [db_owner] ADD MEMBER [cdc];"
+    create = f"CREATE USER [cdc] WITHOUT LOGIN WITH DEFAULT_SCHEMA = [cdc]; {join}"
+    runs = "the user cdc, which runs capture,"
+    yield from first_of(
+        "cdc user",
+        (
+            sees_users and not hazards.has_user,
+            Grade.PROBLEM,
+            f"{runs} does not exist (errors 1202, 15517).",
+            create,
+        ),
+        (
+            sees_users and hazards.is_user_owner is False,
+            Grade.PROBLEM,
+            f"{runs} is no longer in db_owner (error 21050).",
+            join,
+        ),
+    )
+
+
+def examine_table_hazards(table: TableName, instance: CaptureInstance | None, hazards: Hazards) -> Answers:
+    """Yield answers on a table. instance: None while its changes are not captured."""
+    if modules := hazards.truncating.get(table):
+        text = f"{', '.join(modules)} truncates it, which fails while its changes are captured (error 4711)."
+        yield Grade.RISK, "truncate", text, "Delete the rows by DELETE without a condition instead."
+    if table in hazards.partitioned:
+        yield _partitions(table, instance, hazards)
+    if instance is None:
+        return
+    if unlike := hazards.unlike.get(table):
+        yield (
+            Grade.RISK,
+            "column size",
+            f"capture has not reached a change of type yet ({', '.join(unlike)}): if captured values do not fit the new"
+            " type, it stops with error 2628 or 8115.",
+            "Check sys.dm_cdc_errors when capture has continued. If it stopped: read all changes, then create the"
+            " instance again, and reload the table (`floodmark reload`):"
+            f" {disable_instance(table, instance.identity.name)} {enable_table(table)}",
+        )
+    if clr := [column.name for column in instance.table.columns if column.type_name in CLR_TYPES]:
+        yield (
+            Grade.NOTE,
+            "clr types",
+            f"{', '.join(clr)}: DDL on the table while capture is behind may stop it with error 913.",
+            "Before DDL: stop writing to the table, and wait until capture has caught up (or EXEC sys.sp_cdc_scan;)."
+            " After DDL: do the same again before you resume writing.",
+        )
+
+
+def _partitions(table: TableName, instance: CaptureInstance | None, hazards: Hazards) -> Answer:
+    check, enable = "partitions", enable_table(table, partition_switch=False)
+    if instance is None:
+        text = "it is partitioned; switching in or out is not captured, and is allowed unless the instance forbids it."
+        return Grade.NOTE, check, text, enable
+    name = instance.identity.name
+    if hazards.switchable is None:
+        text = "it is partitioned; switching is not captured, and only db_owner sees whether it is allowed."
+        fix = "Ask the DBA: SELECT capture_instance, partition_switch FROM cdc.change_tables;"
+        return Grade.NOTE, check, text, fix
+    if not hazards.switchable.get(name, True):
+        return Grade.GOOD, check, "it is partitioned, and no partition can be switched.", ""
+    text = f"it is partitioned, and {name} allows switching: rows appear and disappear without a captured change."
+    again = "After each switch: `floodmark reload`. Or forbid it by creating the instance again, then reload the table:"
+    return Grade.RISK, check, text, f"{again} {disable_instance(table, name)} {enable}"
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -353,29 +301,17 @@ START_CAPTURE = "EXEC sys.sp_cdc_start_job @job_type = N'capture';"
 
 def diagnose(examined: DiagnosisInput, facts: CdcFacts) -> tuple[Finding, ...]:
     """Return the findings: the server first, then the tables in the order of the configuration."""
-    database = facts.database
-    found = [Finding(grade, check, database, text, fix) for grade, check, text, fix in _examine_server(examined, facts)]
-    found.extend(_examine_hazards(examined, facts))
-    for table, validity, table_snapshot in zip(
-        examined.settings.tables, examined.validities, examined.snapshot.tables, strict=True
-    ):
-        found.extend(examine_table(table, validity, table_snapshot, facts))
-        found.extend(examine_table_hazards(table.source, table_snapshot, facts.hazards))
+    found = about(facts.database, _examine_server(examined, facts))
+    for settings, validity, seen in examined.tables:
+        found += about(settings.source, _examine_table(settings, validity, seen, facts))
     return tuple(found)
 
 
-def _examine_hazards(examined: DiagnosisInput, facts: CdcFacts) -> Iterator[Finding]:
-    if not examined.snapshot.cdc_enabled:
-        return examine_taken_names(facts.hazards, facts.database)
-    return examine_database(
-        facts.hazards, facts.database, chooses_recovery=facts.engine_edition not in AZURE, sees_users=facts.is_db_owner
-    )
-
-
-def _examine_server(examined: DiagnosisInput, facts: CdcFacts) -> ServerFindings:
+def _examine_server(examined: DiagnosisInput, facts: CdcFacts) -> Answers:
     yield from examine_tls(examined)
     if not examined.snapshot.cdc_enabled:
         yield Grade.PROBLEM, "cdc", "change data capture is not enabled.", "EXEC sys.sp_cdc_enable_db;"
+        yield from examine_taken_names(facts.hazards)
         return
     yield Grade.GOOD, "cdc", f"enabled; SQL Server {facts.product_version}.", ""
     if examined.snapshot.is_replica:
@@ -388,7 +324,7 @@ def _examine_server(examined: DiagnosisInput, facts: CdcFacts) -> ServerFindings
         )
     else:
         yield from _jobs(examined, facts)
-        yield from _retention(examined, facts)
+        yield _retention(examined, facts)
     yield from _lob_limit(examined, facts)
     yield from examine_clock(examined, facts, instead=", or use LSNs for a `floodmark replay` of that hour")
     if not facts.may_view_state:
@@ -398,52 +334,57 @@ def _examine_server(examined: DiagnosisInput, facts: CdcFacts) -> ServerFindings
             "the login may not see scans and errors of the capture job.",
             f"GRANT VIEW DATABASE STATE TO {bracket(facts.user)};",
         )
+    is_azure = facts.engine_edition in AZURE
+    yield from examine_database(
+        facts.hazards, facts.database, chooses_recovery=not is_azure, sees_users=facts.is_db_owner
+    )
 
 
-def _jobs(examined: DiagnosisInput, facts: CdcFacts) -> ServerFindings:
-    running = examined.snapshot.capture_running
+def _jobs(examined: DiagnosisInput, facts: CdcFacts) -> Answers:
     if not facts.has_agent:
         yield Grade.GOOD, "capture job", "the service runs capture and cleanup without an Agent.", ""
         return
-    if facts.agent_running is False:
-        yield Grade.PROBLEM, "agent", "SQL Server Agent is not running.", "Start the service SQL Server Agent."
-    elif facts.agent_running is None:
-        yield (
+    jobs, running, user = facts.jobs, examined.snapshot.capture_running, bracket(facts.user)
+    yield from first_of(
+        "agent",
+        (
+            facts.agent_running is None,
             Grade.NOTE,
-            "agent",
             "the login may not see whether SQL Server Agent is running.",
-            f"USE master; GRANT VIEW SERVER STATE TO {bracket(facts.user)};",
-        )
-    else:
-        yield Grade.GOOD, "agent", "SQL Server Agent is running.", ""
-    if facts.jobs is not None and not facts.jobs.has_capture:
-        yield (
+            f"USE master; GRANT VIEW SERVER STATE TO {user};",
+        ),
+        (bool(facts.agent_running), Grade.GOOD, "SQL Server Agent is running.", ""),
+        (True, Grade.PROBLEM, "SQL Server Agent is not running.", "Start the service SQL Server Agent."),
+    )
+    yield from first_of(
+        "capture job",
+        (
+            jobs is not None and not jobs.has_capture,
             Grade.PROBLEM,
-            "capture job",
             "there is no capture job, so nothing is captured.",
             "EXEC sys.sp_cdc_add_job @job_type = N'capture';",
-        )
-    elif running is False and examined.planned_stop is not None:
-        yield Grade.GOOD, "capture job", f"it is not running, because of {examined.planned_stop}.", ""
-    elif facts.jobs is not None and not facts.jobs.is_continuous:
-        yield (
+        ),
+        (
+            running is False and examined.planned_stop is not None,
+            Grade.GOOD,
+            f"it is not running, because of {examined.planned_stop}.",
+            "",
+        ),
+        (
+            jobs is not None and not jobs.is_continuous,
             Grade.NOTE,
-            "capture job",
             "it scans by a schedule of its own (continuous = 0); the newest entry's age shows whether it works.",
             "Make lag_limit in pipelines.yaml longer than the schedule's interval.",
-        )
-    elif running is False:
-        yield Grade.PROBLEM, "capture job", "it is not running.", START_CAPTURE
-    elif running is None:
-        yield (
+        ),
+        (
+            running is None,
             Grade.NOTE,
-            "capture job",
             "the login may not see whether it is running; the age of the log's newest entry shows it.",
-            f"USE msdb; GRANT SELECT ON dbo.cdc_jobs TO {bracket(facts.user)};"
-            f" GRANT SELECT ON dbo.sysjobactivity TO {bracket(facts.user)};",
-        )
-    else:
-        yield Grade.GOOD, "capture job", "it is running.", ""
+            f"USE msdb; GRANT SELECT ON dbo.cdc_jobs TO {user}; GRANT SELECT ON dbo.sysjobactivity TO {user};",
+        ),
+        (running is False, Grade.PROBLEM, "it is not running.", START_CAPTURE),
+        (True, Grade.GOOD, "it is running.", ""),
+    )
 
 
 def examine_heartbeat(jobs: SqlServerJobs, table: TableName) -> Finding:
@@ -459,35 +400,25 @@ def examine_heartbeat(jobs: SqlServerJobs, table: TableName) -> Finding:
     return Finding(Grade.GOOD, "heartbeat", str(table), f"the table exists, with beat {found.beat}.", "")
 
 
-def _retention(examined: DiagnosisInput, facts: CdcFacts) -> ServerFindings:
-    jobs = facts.jobs
+def _retention(examined: DiagnosisInput, facts: CdcFacts) -> Answer:
+    jobs, check = facts.jobs, "retention"
     if jobs is None:
         fix = f"USE msdb; GRANT SELECT ON dbo.cdc_jobs TO {bracket(facts.user)};"
-        yield Grade.NOTE, "retention", "the login may not see the retention.", fix
-        return
+        return Grade.NOTE, check, "the login may not see the retention.", fix
     if jobs.retention_minutes is None:
-        yield (
-            Grade.RISK,
-            "retention",
-            "there is no cleanup job: the change tables grow without end.",
-            "EXEC sys.sp_cdc_add_job @job_type = N'cleanup';",
-        )
-        return
+        text = "there is no cleanup job: the change tables grow without end."
+        return Grade.RISK, check, text, "EXEC sys.sp_cdc_add_job @job_type = N'cleanup';"
     interval, needed = examined.interval, examined.needed_minutes
     kept = str(timedelta(minutes=jobs.retention_minutes)).removesuffix(", 0:00:00")
-    if jobs.retention_minutes < needed:
-        every = f", and a run starts every {interval}" if interval else ""
-        yield (
-            Grade.RISK,
-            "retention",
-            f"changes are kept for {kept}{every}: after few failed runs, changes are lost.",
-            f"EXEC sys.sp_cdc_change_job @job_type = N'cleanup', @retention = {max(needed, 4320)};",
-        )
-    else:
-        yield Grade.GOOD, "retention", f"changes are kept for {kept}.", ""
+    if jobs.retention_minutes >= needed:
+        return Grade.GOOD, check, f"changes are kept for {kept}.", ""
+    every = f", and a run starts every {interval}" if interval else ""
+    text = f"changes are kept for {kept}{every}: after few failed runs, changes are lost."
+    fix = f"EXEC sys.sp_cdc_change_job @job_type = N'cleanup', @retention = {max(needed, 4320)};"
+    return Grade.RISK, check, text, fix
 
 
-def _lob_limit(examined: DiagnosisInput, facts: CdcFacts) -> ServerFindings:
+def _lob_limit(examined: DiagnosisInput, facts: CdcFacts) -> Answers:
     limit = facts.lob_limit_bytes
     tables = [
         str(table_snapshot.table)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from floodmark.core.capture import bracket, bracket_table, grant_select
 from floodmark.core.doctor import (
+    Answers,
     DiagnosisInput,
     Finding,
     Grade,
     ServerFacts,
-    ServerFindings,
+    about,
     create_user,
     examine_clock,
+    examine_computed,
     examine_key,
     examine_tls,
     examine_types,
     examine_verdict,
     examine_view,
+    first_of,
+    hidden_policies,
     refused_net,
 )
 from floodmark.core.position import format_duration
@@ -87,16 +91,13 @@ ENABLE_DATABASE = "ALTER DATABASE CURRENT SET CHANGE_TRACKING = ON (CHANGE_RETEN
 
 def diagnose_tracking(examined: DiagnosisInput, facts: TrackingFacts) -> tuple[Finding, ...]:
     """Return the findings: the server first, then the tables in the order of the configuration."""
-    found = [
-        Finding(grade, check, facts.database, text, fix)
-        for grade, check, text, fix in _examine_tracked_server(examined, facts)
-    ]
-    for each in zip(examined.settings.tables, examined.validities, examined.snapshot.tables, strict=True):
-        found.extend(_examine_tracked_table(*each, examined, facts))
+    found = about(facts.database, _examine_server(examined, facts))
+    for settings, validity, seen in examined.tables:
+        found += about(settings.source, _examine_table(settings, validity, seen, examined, facts))
     return tuple(found)
 
 
-def _examine_tracked_server(examined: DiagnosisInput, facts: TrackingFacts) -> ServerFindings:
+def _examine_server(examined: DiagnosisInput, facts: TrackingFacts) -> Answers:
     yield from examine_tls(examined)
     if not examined.snapshot.cdc_enabled:
         yield Grade.PROBLEM, "change tracking", "change tracking is not enabled.", ENABLE_DATABASE
@@ -104,20 +105,36 @@ def _examine_tracked_server(examined: DiagnosisInput, facts: TrackingFacts) -> S
     yield Grade.GOOD, "change tracking", f"enabled; SQL Server {facts.product_version}.", ""
     yield from _retention(examined, facts)
     yield from _cleanup(facts)
-    yield from _snapshot_isolation(facts)
-    yield from _commit_times(facts)
+    allow = f"ALTER DATABASE {bracket(facts.database)} SET ALLOW_SNAPSHOT_ISOLATION ON;"
+    is_allowed = facts.allows_snapshot == SNAPSHOT_ON
+    yield from first_of(
+        "snapshot isolation",
+        (is_allowed, Grade.GOOD, "it is allowed: the tables of a window are read at one moment.", ""),
+        (
+            True,
+            Grade.RISK,
+            "it is not allowed: the tables of a window are read one after the other, and may differ from each other by"
+            " what is committed meanwhile, until the next window. Reads take shared locks.",
+            f"{allow} row versions take space in tempdb.",
+        ),
+    )
+    yield from first_of(
+        "permissions",
+        (facts.may_view_state, Grade.GOOD, "the login sees commit times.", ""),
+        (
+            True,
+            Grade.RISK,
+            "the login may not see commit times: lag and headroom are unknown, and a restore of the source is only"
+            " noticed while its newest version is below the watermark.",
+            f"GRANT VIEW DATABASE STATE TO {bracket(facts.user)};",
+        ),
+    )
     yield from examine_clock(examined, facts)
     if not facts.sees_policies:
-        yield (
-            Grade.NOTE,
-            "security policy",
-            "the login may not see whether security policies filter the rows of tables.",
-            "Ask the DBA: SELECT * FROM sys.security_policies WHERE is_enabled = 1; or, in this database: GRANT VIEW"
-            " DEFINITION to the login.",
-        )
+        yield hidden_policies()
 
 
-def _retention(examined: DiagnosisInput, facts: TrackingFacts) -> ServerFindings:
+def _retention(examined: DiagnosisInput, facts: TrackingFacts) -> Answers:
     if facts.retention_minutes is None:
         yield Grade.NOTE, "retention", "the login may not see the retention.", "Ask the DBA for it."
         return
@@ -135,87 +152,58 @@ def _retention(examined: DiagnosisInput, facts: TrackingFacts) -> ServerFindings
     )
 
 
-def _cleanup(facts: TrackingFacts) -> ServerFindings:
-    if not facts.cleans_up:
-        yield (
+def _cleanup(facts: TrackingFacts) -> Answers:
+    oldest, kept = facts.oldest_seconds, facts.retention_minutes
+    late = oldest - kept * 60 if oldest is not None and kept is not None else None
+    return first_of(
+        "cleanup",
+        (
+            not facts.cleans_up,
             Grade.RISK,
-            "cleanup",
             "AUTO_CLEANUP is off: the changes grow without end, and each read of them takes longer.",
             "ALTER DATABASE CURRENT SET CHANGE_TRACKING (AUTO_CLEANUP = ON);",
-        )
-    elif facts.oldest_seconds is None or facts.retention_minutes is None:
-        yield Grade.GOOD, "cleanup", "it is on.", ""
-    elif (late := facts.oldest_seconds - facts.retention_minutes * 60) > _ONE_DAY_SECONDS:
-        yield (
+        ),
+        (late is None, Grade.GOOD, "it is on.", ""),
+        (
+            (late or 0) > _ONE_DAY_SECONDS,
             Grade.RISK,
-            "cleanup",
-            f"it lags: the oldest change should have been cleaned up {format_duration(late)} ago. Reads of changes get"
-            " slower.",
+            f"it lags: the oldest change should have been cleaned up {format_duration(late or 0)} ago. Reads of changes"
+            " get slower.",
             "Check for long transactions, and for errors of cleanup in dbo.MSchange_tracking_history. As db_owner: EXEC"
             " sys.sp_flush_CT_internal_table_on_demand; EXEC sys.sp_flush_commit_table_on_demand;",
-        )
-    else:
-        yield Grade.GOOD, "cleanup", "it is on, and does not lag.", ""
-
-
-def _snapshot_isolation(facts: TrackingFacts) -> ServerFindings:
-    if facts.allows_snapshot == SNAPSHOT_ON:
-        yield Grade.GOOD, "snapshot isolation", "it is allowed: the tables of a window are read at one moment.", ""
-        return
-    yield (
-        Grade.RISK,
-        "snapshot isolation",
-        "it is not allowed: the tables of a window are read one after the other, and may differ from each other by what"
-        " is committed meanwhile, until the next window. Reads take shared locks.",
-        f"ALTER DATABASE {bracket(facts.database)} SET ALLOW_SNAPSHOT_ISOLATION ON; row versions take space in tempdb.",
+        ),
+        (True, Grade.GOOD, "it is on, and does not lag.", ""),
     )
 
 
-def _commit_times(facts: TrackingFacts) -> ServerFindings:
-    if facts.may_view_state:
-        yield Grade.GOOD, "permissions", "the login sees commit times.", ""
-        return
-    yield (
-        Grade.RISK,
-        "permissions",
-        "the login may not see commit times: lag and headroom are unknown, and a restore of the source is only noticed"
-        " while its newest version is below the watermark.",
-        f"GRANT VIEW DATABASE STATE TO {bracket(facts.user)};",
-    )
-
-
-def _examine_tracked_table(
+def _examine_table(
     settings: TableSettings,
     validity: Validity,
     table_snapshot: TableSnapshot,
     examined: DiagnosisInput,
     facts: TrackingFacts,
-) -> Iterator[Finding]:
-    subject, instance = str(settings.source), table_snapshot.instance
+) -> Answers:
+    instance = table_snapshot.instance
     feed = "its changes" if instance else ""
-    yield from examine_verdict(settings, validity, feed, _fix_of_verdict(settings, validity, examined, facts))
+    yield from examine_verdict(validity, feed, _fix_of_verdict(settings, validity, examined, facts))
     if modules := facts.truncating.get(settings.source):
         text = f"{', '.join(modules)} truncates it, which is no change: the table has to be reloaded each time."
         fix = "Delete the rows by DELETE without a condition instead, or set on_gap: repair for the table."
-        yield Finding(Grade.RISK, "truncate", subject, text, fix)
+        yield Grade.RISK, "truncate", text, fix
     if instance is None:
         return
     if not instance.identity.store_id:
-        yield Finding(
+        yield (
             Grade.NOTE,
             "side table",
-            subject,
             "the login does not see its side table (sys.internal_tables): as long as nothing has been changed since its"
             " tracking began, each run reads it as a whole.",
-            f"GRANT VIEW DEFINITION ON {bracket(settings.source.schema)}.{bracket(settings.source.name)} TO"
-            f" {bracket(facts.user)};",
+            f"GRANT VIEW DEFINITION ON {bracket_table(settings.source)} TO {bracket(facts.user)};",
         )
     yield from examine_key(settings, instance)
     if refused := refused_net(settings, instance):
-        yield Finding(Grade.PROBLEM, "key spelling", subject, refused.message, refused.hint)
-    if computed := [column.name for column in instance.table.columns if column.is_computed]:
-        text = f"computed columns ({', '.join(computed)}) are not loaded; the target does not have them."
-        yield Finding(Grade.NOTE, "computed columns", subject, text, "Compute them in the warehouse.")
+        yield Grade.PROBLEM, "key spelling", refused.message, refused.hint
+    yield from examine_computed(instance, "are not loaded")
     yield from examine_types(settings, instance)
     yield from examine_view(settings, table_snapshot, facts.user)
 
@@ -225,7 +213,7 @@ def _fix_of_verdict(settings: TableSettings, validity: Validity, examined: Diagn
     if validity.verdict is Verdict.NO_PERMISSION:
         return grant_tracking(name, facts.user)
     if validity.verdict is Verdict.INSTANCE_MISSING:
-        enable = f"ALTER TABLE {bracket(name.schema)}.{bracket(name.name)} ENABLE CHANGE_TRACKING;"
+        enable = f"ALTER TABLE {bracket_table(name)} ENABLE CHANGE_TRACKING;"
         first = "" if examined.snapshot.cdc_enabled else f"{ENABLE_DATABASE} "
         return f"{first}{enable} {grant_tracking(name, facts.user)} The table needs a primary key."
     return validity.hint

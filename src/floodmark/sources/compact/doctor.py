@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from floodmark.core.doctor import DiagnosisInput, Finding, Grade, examine_key, examine_types, examine_verdict
+from floodmark.core.doctor import (
+    Answers,
+    DiagnosisInput,
+    Finding,
+    Grade,
+    about,
+    examine_key,
+    examine_types,
+    examine_verdict,
+)
 from floodmark.core.schema import TableName
 
 _LISTED = 5
@@ -31,26 +40,25 @@ class FleetFacts:
 
 def diagnose_fleet(examined: DiagnosisInput, facts: FleetFacts) -> tuple[Finding, ...]:
     """Return the findings: the files first, then the tables in the order of the configuration."""
-    found = [Finding(grade, check, facts.name, text, fix) for grade, check, text, fix in _examine_files(facts)]
-    for settings, validity, seen in zip(
-        examined.settings.tables, examined.validities, examined.snapshot.tables, strict=True
-    ):
+    found = about(facts.name, _examine_files(facts))
+    for settings, validity, seen in examined.tables:
         missing = facts.untracked.get(settings.source, ())
         tracking = facts.devices - len(facts.unreadable) - len(missing)
         feed = f"tracked by {tracking} of {facts.devices} devices" if seen.instance else ""
-        found.extend(examine_verdict(settings, validity, feed, validity.hint))
+        found += about(settings.source, examine_verdict(validity, feed, validity.hint))
         if seen.instance is None:
             continue
         if missing:
             text = f"{_some(missing)} do not track it: they are left out."
             fix = "ChangeTracking.enable_tracking on the device."
             found.append(Finding(Grade.PROBLEM, "tracking", str(settings.source), text, fix))
-        found.extend(examine_key(settings, seen.instance))
-        found.extend(examine_types(settings, seen.instance))
+        found += about(
+            settings.source, (*examine_key(settings, seen.instance), *examine_types(settings, seen.instance))
+        )
     return tuple(found)
 
 
-def _examine_files(facts: FleetFacts) -> Iterator[tuple[Grade, str, str, str]]:
+def _examine_files(facts: FleetFacts) -> Answers:
     kind = "shipped copies, which are only read" if facts.is_shipped else "the devices' own files"
     if facts.devices:
         yield Grade.GOOD, "files", f"{facts.devices} devices; {kind}.", ""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from floodmark.core.capture import HeartbeatSettings, bracket, grant_select, literal
 from floodmark.core.doctor import (
+    Answer,
+    Answers,
     DiagnosisInput,
     Finding,
     Grade,
-    ServerFindings,
+    about,
     create_user,
     examine_key,
     examine_tls,
     examine_types,
     examine_verdict,
+    first_of,
 )
 from floodmark.core.position import format_duration
 from floodmark.core.schema import TableName
@@ -77,23 +80,20 @@ class StreamRetention:
     """By the tables of which it is known where they were read to."""
 
 
-def examine_retention(examined: DiagnosisInput, retention: StreamRetention | None, topic: str) -> Iterator[Finding]:
-    """Yield the findings on what a stream keeps. retention: None for files."""
+def examine_retention(examined: DiagnosisInput, retention: StreamRetention | None, topic: str) -> Answers:
+    """Yield the answers on what a stream keeps. retention: None for files."""
     needed = _days(_needed(examined))
     if retention is None:
         text = "the files are kept as long as the owner of the folder keeps them, which is not known here."
         fix = f"Keep them for {needed} or longer: see the lifecycle rules of the storage account."
-        yield Finding(Grade.NOTE, "retention", topic, text, fix)
-        return
-    if retention.rules is None:
-        found = _hidden_rules(retention, examined.now_utc, needed)
+        yield Grade.NOTE, "retention", text, fix
+    elif retention.rules is None:
+        yield _hidden_rules(retention, examined.now_utc, needed)
     else:
-        found = _examine_rules(examined, retention, retention.rules, topic)
-    for grade, check, text, fix in found:
-        yield Finding(grade, check, topic, text, fix)
+        yield from _examine_rules(examined, retention, retention.rules, topic)
 
 
-def _hidden_rules(retention: StreamRetention, now: datetime, needed: str) -> ServerFindings:
+def _hidden_rules(retention: StreamRetention, now: datetime, needed: str) -> Answer:
     cut = _youngest_cut(retention)
     known = ""
     if cut is not None and cut.at is not None:
@@ -102,7 +102,7 @@ def _hidden_rules(retention: StreamRetention, now: datetime, needed: str) -> Ser
         )
     elif retention.oldest:
         known = f" {_describe_oldest(retention, now)}."
-    yield (
+    return (
         Grade.NOTE,
         "retention",
         f"the broker does not show how long messages are kept ({retention.refusal}).{known}",
@@ -111,9 +111,7 @@ def _hidden_rules(retention: StreamRetention, now: datetime, needed: str) -> Ser
     )
 
 
-def _examine_rules(
-    examined: DiagnosisInput, retention: StreamRetention, rules: RemovalRules, topic: str
-) -> ServerFindings:
+def _examine_rules(examined: DiagnosisInput, retention: StreamRetention, rules: RemovalRules, topic: str) -> Answers:
     if rules.is_compacted:
         yield (
             Grade.PROBLEM,
@@ -126,9 +124,7 @@ def _examine_rules(
         yield _examine_size(examined, retention, rules.kept_bytes, topic)
 
 
-def _examine_time(
-    examined: DiagnosisInput, retention: StreamRetention, kept: timedelta | None, topic: str
-) -> tuple[Grade, str, str, str]:
+def _examine_time(examined: DiagnosisInput, retention: StreamRetention, kept: timedelta | None, topic: str) -> Answer:
     check, now = "retention", examined.now_utc
     oldest = f" {_describe_oldest(retention, now)}." if retention.oldest else ""
     if kept is None:
@@ -147,9 +143,7 @@ def _examine_time(
     return Grade.RISK, check, f"{stated}{every}: after few failed runs, changes are lost.{oldest}", fix
 
 
-def _examine_size(
-    examined: DiagnosisInput, retention: StreamRetention, kept_bytes: int, topic: str
-) -> tuple[Grade, str, str, str]:
+def _examine_size(examined: DiagnosisInput, retention: StreamRetention, kept_bytes: int, topic: str) -> Answer:
     """Return the finding on a limit of bytes. How long it reaches shows a partition of which messages were removed."""
     check, limit = "retention size", f"a partition keeps {kept_bytes:,} bytes at most"
     fix = _set(topic, "retention.bytes=-1")
@@ -163,31 +157,31 @@ def _examine_size(
     return Grade.GOOD, check, f"{limit}: that is {age} in partition {cut.partition}.", ""
 
 
-def examine_unread(examined: DiagnosisInput, retention: StreamRetention | None, table: TableName) -> Iterator[Finding]:
+def examine_unread(examined: DiagnosisInput, retention: StreamRetention | None, table: TableName) -> Answers:
     """Yield how long the messages are still kept that were not read for a table. Nothing where that is not known."""
     unread = retention.unread.get(table) if retention else None
     if retention is None or unread is None:
         return
-    subject, pipeline = str(table), examined.settings.name
+    pipeline = examined.settings.name
     if unread.gone:
         text = f"{unread.gone} were removed before they were read: changes are lost."
         fix = f"Raise the retention of the stream, then: floodmark reload {pipeline} {table}"
-        yield Finding(Grade.PROBLEM, "unread messages", subject, text, fix)
+        yield Grade.PROBLEM, "unread messages", text, fix
         return
     kept = retention.rules.kept if retention.rules else None
     if kept is None or unread.oldest_at is None:
         return
     left = kept - (examined.now_utc - unread.oldest_at)
+    is_short = left < (examined.interval or examined.freshness)
     text = f"the oldest message that was not read is {_age(examined.now_utc, unread.oldest_at)} old"
+    more = f"{text}, and is kept for {format_duration(left.total_seconds())} more"
     fix = f"floodmark run {pipeline}"
-    if left <= timedelta(0):
-        yield Finding(Grade.RISK, "unread messages", subject, f"{text}, and may be removed at any time.", fix)
-    elif left < (examined.interval or examined.freshness):
-        text = f"{text}, and is kept for {format_duration(left.total_seconds())} more: a run may come too late."
-        yield Finding(Grade.RISK, "unread messages", subject, text, fix)
-    else:
-        text = f"{text}, and is kept for {format_duration(left.total_seconds())} more."
-        yield Finding(Grade.GOOD, "unread messages", subject, text)
+    yield from first_of(
+        "unread messages",
+        (left <= timedelta(0), Grade.RISK, f"{text}, and may be removed at any time.", fix),
+        (is_short, Grade.RISK, f"{more}: a run may come too late.", fix),
+        (True, Grade.GOOD, f"{more}.", ""),
+    )
 
 
 def _needed(examined: DiagnosisInput) -> timedelta:
@@ -275,25 +269,20 @@ class StreamFacts:
 
 def diagnose_stream(examined: DiagnosisInput, facts: StreamFacts) -> tuple[Finding, ...]:
     """Return the findings: the stream first, then the tables in the order of the configuration."""
-    database = examined.snapshot.database
-    found = [Finding(grade, check, database, text, fix) for grade, check, text, fix in _examine_server(examined, facts)]
-    found.append(_examine_topic(facts))
-    found.extend(examine_retention(examined, facts.retention, facts.topic))
-    for settings, validity, seen in zip(
-        examined.settings.tables, examined.validities, examined.snapshot.tables, strict=True
-    ):
+    found = about(examined.snapshot.database, _examine_server(examined, facts))
+    found += about(facts.topic, (_examine_topic(facts), *examine_retention(examined, facts.retention, facts.topic)))
+    for settings, validity, seen in examined.tables:
         feed = f"events in {facts.topic}" if seen.instance else ""
-        found.extend(examine_verdict(settings, validity, feed, validity.hint))
-        if seen.instance is None:
-            continue
-        found.extend(examine_key(settings, seen.instance))
-        found.extend(examine_types(settings, seen.instance))
-        found.extend(_examine_streaming(seen, facts.server))
-        found.extend(examine_unread(examined, facts.retention, settings.source))
+        found += about(settings.source, examine_verdict(validity, feed, validity.hint))
+        if seen.instance is not None:
+            found += about(settings.source, examine_key(settings, seen.instance))
+            found += about(settings.source, examine_types(settings, seen.instance))
+            found += about(seen.server_name or seen.table, _examine_streaming(seen, facts.server))
+            found += about(settings.source, examine_unread(examined, facts.retention, settings.source))
     return tuple(found)
 
 
-def _examine_server(examined: DiagnosisInput, facts: StreamFacts) -> ServerFindings:
+def _examine_server(examined: DiagnosisInput, facts: StreamFacts) -> Answers:
     yield from examine_tls(examined)
     server = facts.server
     if server.is_enabled is None:
@@ -315,7 +304,7 @@ def _examine_server(examined: DiagnosisInput, facts: StreamFacts) -> ServerFindi
         yield Grade.RISK, "deliveries", text, "SELECT * FROM sys.dm_change_feed_errors ORDER BY entry_time DESC;"
 
 
-def _examine_groups(server: ServerStream) -> ServerFindings:
+def _examine_groups(server: ServerStream) -> Answers:
     used = {table.group for table in server.tables.values()}
     for group in server.groups:
         if group.name not in used:
@@ -331,15 +320,15 @@ def _examine_groups(server: ServerStream) -> ServerFindings:
             yield Grade.NOTE, "partition key", text, fix
 
 
-def _examine_topic(facts: StreamFacts) -> Finding:
-    if not facts.partitions:
-        text = "there is no partition: nothing was streamed yet, or the path is wrong."
-        fix = "Check the stream group (sys.sp_help_change_feed_table_groups), and the path of the stream."
-        return Finding(Grade.PROBLEM, "stream", facts.topic, text, fix)
-    return Finding(Grade.GOOD, "stream", facts.topic, f"{facts.partitions} partitions, {facts.messages} messages.")
+def _examine_topic(facts: StreamFacts) -> Answer:
+    if facts.partitions:
+        return Grade.GOOD, "stream", f"{facts.partitions} partitions, {facts.messages} messages.", ""
+    text = "there is no partition: nothing was streamed yet, or the path is wrong."
+    fix = "Check the stream group (sys.sp_help_change_feed_table_groups), and the path of the stream."
+    return Grade.PROBLEM, "stream", text, fix
 
 
-def _examine_streaming(seen: TableSnapshot, server: ServerStream) -> Iterator[Finding]:
+def _examine_streaming(seen: TableSnapshot, server: ServerStream) -> Answers:
     """Yield how a table is streamed. It is not known where no group can be seen."""
     if seen.instance is None or not (server.is_enabled and server.groups):
         return
@@ -347,15 +336,15 @@ def _examine_streaming(seen: TableSnapshot, server: ServerStream) -> Iterator[Fi
     found = server.tables.get(seen.instance.identity.object_id)
     if found is None:
         fix = _add_table(table, server.groups[0].name)
-        yield Finding(Grade.PROBLEM, "stream group", str(table), "the table is not streamed.", fix)
+        yield Grade.PROBLEM, "stream group", "the table is not streamed.", fix
         return
     again = f"{_remove_table(table, found.group)} {_add_table(table, found.group)} Then load the table again."
     if not found.has_all_columns:
         text = "events have the columns that changed alone: a row that the target lacks stops the table."
-        yield Finding(Grade.RISK, "stream group", str(table), text, again)
+        yield Grade.RISK, "stream group", text, again
     if not found.has_old_values:
         text = "events have no old values: a delete has the key alone."
-        yield Finding(Grade.NOTE, "stream group", str(table), text, again)
+        yield Grade.NOTE, "stream group", text, again
 
 
 def set_up_stream(tables: Iterable[TableName]) -> str:

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from floodmark.core.doctor import Finding, Grade
+from floodmark.core.doctor import Finding, Grade, about
 from floodmark.core.schema import SourceColumn, TableName
 from floodmark.sources.cdc.doctor import Hazards, examine_database, examine_table_hazards, examine_taken_names
 from floodmark.sources.sqlserver.tables import find_truncated
-from source_snapshots import ORDERS, instance, table_seen
+from source_snapshots import ORDERS, instance
 
 SOUND = Hazards(has_schema=True, has_user=True, is_user_owner=True, accelerated_recovery=False, switchable={})
 
 
 def of_database(hazards: Hazards, *, chooses_recovery: bool = True, sees_users: bool = True) -> list[Finding]:
-    return list(examine_database(hazards, "Sh]op", chooses_recovery=chooses_recovery, sees_users=sees_users))
+    return about("Shop", examine_database(hazards, "Sh]op", chooses_recovery=chooses_recovery, sees_users=sees_users))
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_user_of_capture_is_missed_only_by_who_would_see_it() -> None:
 
 
 def test_names_that_are_taken_are_a_problem_each() -> None:
-    assert [each.check for each in examine_taken_names(SOUND, "Shop")] == ["cdc schema", "cdc user"]
-    assert list(examine_taken_names(Hazards(), "Shop")) == []
+    assert [check for _, check, _, _ in examine_taken_names(SOUND)] == ["cdc schema", "cdc user"]
+    assert list(examine_taken_names(Hazards())) == []
 
 
 @pytest.mark.parametrize(
@@ -60,19 +60,19 @@ def test_names_that_are_taken_are_a_problem_each() -> None:
 )
 def test_partitions_that_may_be_switched_are_a_risk(switchable: dict[str, bool] | None, grade: Grade) -> None:
     hazards = Hazards(partitioned=frozenset({ORDERS}), switchable=switchable)
-    (found,) = examine_table_hazards(ORDERS, table_seen(), hazards)
+    (found,) = about(ORDERS, examine_table_hazards(ORDERS, instance(), hazards))
     assert (found.check, found.grade) == ("partitions", grade)
     assert ("@allow_partition_switch = 0" in found.fix) == (grade is Grade.RISK)
 
 
 def test_partitioned_table_that_is_not_captured_yet_comes_with_how_to_enable_it() -> None:
-    (found,) = examine_table_hazards(ORDERS, table_seen(instance=None), Hazards(partitioned=frozenset({ORDERS})))
+    (found,) = about(ORDERS, examine_table_hazards(ORDERS, None, Hazards(partitioned=frozenset({ORDERS}))))
     assert (found.grade, found.fix.endswith("@allow_partition_switch = 0;")) == (Grade.NOTE, True)
 
 
 def test_column_of_a_clr_type_is_a_note_on_ddl() -> None:
     found = instance()
     columns = (*found.table.columns, SourceColumn("Place", "geography", 9))
-    seen = table_seen(instance=replace(found, table=replace(found.table, columns=columns)))
-    (note,) = examine_table_hazards(ORDERS, seen, SOUND)
+    seen = replace(found, table=replace(found.table, columns=columns))
+    (note,) = about(ORDERS, examine_table_hazards(ORDERS, seen, SOUND))
     assert (note.check, note.grade, note.text.startswith("Place: ")) == ("clr types", Grade.NOTE, True)

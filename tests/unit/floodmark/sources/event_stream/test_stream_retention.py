@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from floodmark.core.doctor import DiagnosisInput, Finding, Grade
+from floodmark.core.doctor import DiagnosisInput, Finding, Grade, about
 from floodmark.sources.event_stream.doctor import (
     OldestMessage,
     RemovalRules,
@@ -31,7 +31,7 @@ def examined(interval: timedelta | None = timedelta(hours=12), freshness: timede
 
 def judged(rules: RemovalRules | None, **chosen: Any) -> list[Finding]:
     found = StreamRetention(rules, **{"oldest": OLDEST, **chosen})
-    return list(examine_retention(examined(), found, "hub"))
+    return about("hub", examine_retention(examined(), found, "hub"))
 
 
 def test_messages_that_are_kept_for_long_are_good_with_their_numbers() -> None:
@@ -63,17 +63,17 @@ def test_fix_sets_a_retention_that_is_good() -> None:
     (finding,) = judged(RemovalRules(timedelta(hours=1)))
     assert "--entity-name hub --add-config retention.ms=259200000 " in finding.fix
     rare = examined(timedelta(days=30))
-    (finding,) = examine_retention(rare, StreamRetention(WEEK), "hub")
+    (finding,) = about("hub", examine_retention(rare, StreamRetention(WEEK), "hub"))
     assert finding.grade is Grade.PROBLEM
     milliseconds = int(finding.fix.partition("retention.ms=")[2].split()[0])
     raised = RemovalRules(timedelta(milliseconds=milliseconds))
-    (finding,) = examine_retention(rare, StreamRetention(raised), "hub")
+    (finding,) = about("hub", examine_retention(rare, StreamRetention(raised), "hub"))
     assert finding.grade is Grade.GOOD
 
 
 def test_pipeline_on_demand_needs_a_day() -> None:
     found = [
-        next(examine_retention(examined(None), StreamRetention(RemovalRules(timedelta(hours=kept))), "hub"))
+        about("hub", examine_retention(examined(None), StreamRetention(RemovalRules(timedelta(hours=kept))), "hub"))[0]
         for kept in (1, 24)
     ]
     assert [each.grade for each in found] == [Grade.RISK, Grade.GOOD]
@@ -126,7 +126,7 @@ def test_broker_that_does_not_show_its_rules_is_a_note_with_what_is_known(
 
 
 def test_files_are_a_note() -> None:
-    (finding,) = examine_retention(examined(), None, "hub")
+    (finding,) = about("hub", examine_retention(examined(), None, "hub"))
     assert finding.grade is Grade.NOTE
     assert "the owner of the folder" in finding.text
     assert list(examine_unread(examined(), None, ORDERS)) == []
@@ -134,7 +134,7 @@ def test_files_are_a_note() -> None:
 
 def unread(table: UnreadMessages | None, rules: RemovalRules | None = WEEK, **chosen: Any) -> list[Finding]:
     tables: Mapping[Any, UnreadMessages] = {} if table is None else {ORDERS: table}
-    return list(examine_unread(examined(**chosen), StreamRetention(rules, unread=tables), ORDERS))
+    return about(ORDERS, examine_unread(examined(**chosen), StreamRetention(rules, unread=tables), ORDERS))
 
 
 @pytest.mark.parametrize(
