@@ -9,8 +9,8 @@ from warehouse_shop import INSERT, ORDERS, PIPELINE, Row, Shop, changes, first_l
 from floodmark.core.planning import PlanMeasures
 from floodmark.core.schema import TableName
 from floodmark.core.status import TableWindow
-from floodmark.postgres.ledger.ledger import PostgresLedger, record_sizes
-from floodmark.postgres.ledger.status import PostgresStatusLedger
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.ledger.status import PostgresMarkLedger, PostgresStatusLedger
 from floodmark.postgres.session import WarehouseConnection
 from lsns import lsn
 
@@ -62,10 +62,10 @@ def test_run_of_airflow_that_continues_a_window_is_the_recorded_one(shop: Shop) 
 
 
 def test_sizes_of_change_tables_are_those_of_the_newest_window(shop: Shop) -> None:
-    record_sizes(shop.connection, PIPELINE, {ORDERS: (5, 8192), TableName("dbo", "Other"): (1, 1)})
+    PostgresMarkLedger(shop.connection).record_sizes(PIPELINE, {ORDERS: (5, 8192), TableName("dbo", "Other"): (1, 1)})
     shop.run(changes(10, 20), 20, [])
-    record_sizes(shop.connection, PIPELINE, {ORDERS: (7, None)})
-    record_sizes(shop.connection, "another", {ORDERS: (9, 9)})
+    PostgresMarkLedger(shop.connection).record_sizes(PIPELINE, {ORDERS: (7, None)})
+    PostgresMarkLedger(shop.connection).record_sizes("another", {ORDERS: (9, 9)})
     windows = PostgresStatusLedger(shop.connection).read_history(PIPELINE, ORDERS, 60).windows
     assert [(each.change_rows, each.change_bytes) for each in windows] == [(5, 8192), (7, None)]
 

@@ -58,7 +58,7 @@ def measure_run(pipeline: Pipeline, result: AdvanceResult | None = None) -> None
     sending = metrics.are_on()
     try:
         if sending and result is not None:
-            metrics.send_window(result, pipeline.read_window_seconds(result.window_id))
+            metrics.send_window(result, pipeline.ledger.read_window_seconds(result.window_id))
         if sending or pipeline.config.max_lag is not None:
             _measure(pipeline, sending=sending)
     except FloodmarkError as error:
@@ -66,7 +66,7 @@ def measure_run(pipeline: Pipeline, result: AdvanceResult | None = None) -> None
 
 
 def _measure(pipeline: Pipeline, *, sending: bool) -> None:
-    marks = pipeline.list_table_marks()
+    marks = pipeline.ledger.list_table_marks(pipeline.name)
     # The positions of the log alone: no table is read.
     snapshot = pipeline.source.snapshots().read_snapshot(())
     # While such a source is quiet, only its first change after a watermark shows how late a table is.

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from floodmark.config.models import Config, PipelineConfig
     from floodmark.core.schema import Dataset
     from floodmark.core.settings import PipelineSettings, TableSettings
-    from floodmark.core.status import TableMark
     from floodmark.core.types import WarehouseType
     from floodmark.postgres.ledger.drift import PostgresDriftLedger
     from floodmark.postgres.ledger.ledger import PostgresLedger, PostgresUpkeepLedger
@@ -278,18 +277,6 @@ class Pipeline:
             LEDGER_VARIABLE: self.app.ledger_connection.to_json(),
             WAREHOUSE_VARIABLE: self.app.warehouse_connection.to_json(),
         }
-
-    def list_table_marks(self) -> Sequence[TableMark]:
-        """Return the marks of the tables that a run has included."""
-        from floodmark.postgres.ledger.ledger import list_table_marks
-
-        return list_table_marks(self.app.ledger_connection, self.name)
-
-    def read_window_seconds(self, window_id: int) -> float | None:
-        """Return the time of a window from planning to publication; None while it is unfinished."""
-        from floodmark.postgres.ledger.ledger import read_window_seconds
-
-        return read_window_seconds(self.app.ledger_connection, window_id)
 
     def find_table(self, table: str) -> TableSettings:
         """Return the settings of a table. table: its name at the source. Raises ConfigError for an unknown one."""

@@ -68,7 +68,7 @@ class Repairs:
 
     settings: PipelineSettings
     ledger: PostgresLedger
-    alerts: Alerts = field(default_factory=NoAlerts)
+    alerts: Alerts
 
     def list_loads(self) -> dict[TableName, OpenedWindow]:
         """Return the unfinished loads, by source table, the oldest first."""

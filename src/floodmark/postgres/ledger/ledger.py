@@ -379,6 +379,26 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
             moved = source_arrays(watermarks)
             query(session, "advance_quiet", pipeline=pipeline, **moved, to_lsn=to_lsn.value, to_lsn_at=to_lsn_at)
 
+    def list_table_marks(self, pipeline: str) -> Sequence[TableMark]:
+        """Return the marks of the tables that a run has included. The ledger must exist."""
+        with open_transaction(self._at, pipeline) as session:
+            rows = query(session, "list_table_marks", pipeline=pipeline)
+        return [
+            TableMark(
+                TableName(row["source_schema"], row["source_name"]),
+                read_position(bytes(row["watermark"])) if row["watermark"] else None,
+                row["watermark_at"],
+                Verdict(row["verdict"]) if row["verdict"] else None,
+            )
+            for row in rows
+        ]
+
+    def read_window_seconds(self, window_id: int) -> float | None:
+        """Return the time from planning to publication, failed runs included; None while the window is unfinished."""
+        with open_transaction(self._at) as session:
+            row = session.execute(read_sql("read_window_seconds"), {"window_id": window_id}).fetchone()
+        return float(row[0]) if row else None
+
 
 def _refuse_running(session: psycopg.Connection, pipeline: str) -> None:
     """Raise WindowBusyError while a load of the pipeline runs. No load begins until the transaction ends."""
@@ -449,46 +469,3 @@ class PostgresUpkeepLedger:
         ensure_schema(self._at)
         with open_transaction(self._at, source) as session:
             session.execute(read_sql("record_ended_stop"), {"source": source, "since": since, "reason": reason})
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Measures of a pipeline's progress from the ledger, for alerts and metrics.
-
-
-def list_table_marks(at: WarehouseConnection, pipeline: str) -> Sequence[TableMark]:
-    """Return the marks of the tables that a run has included. The ledger must exist."""
-    with open_transaction(at, pipeline) as session:
-        cursor = session.cursor(row_factory=dict_row)
-        rows = cursor.execute(read_sql("list_table_marks"), {"pipeline": pipeline}).fetchall()
-    return [
-        TableMark(
-            TableName(row["source_schema"], row["source_name"]),
-            read_position(bytes(row["watermark"])) if row["watermark"] else None,
-            row["watermark_at"],
-            Verdict(row["verdict"]) if row["verdict"] else None,
-        )
-        for row in rows
-    ]
-
-
-def record_sizes(
-    at: WarehouseConnection, pipeline: str, sizes: Mapping[TableName, tuple[int | None, int | None]]
-) -> None:
-    """Record rows and bytes of the change tables in the newest window of each table, for its history."""
-    measured = [sizes[table] for table in sorted(sizes)]
-    with open_transaction(at, pipeline) as session:
-        query(
-            session,
-            "record_sizes",
-            pipeline=pipeline,
-            **source_arrays(sizes),
-            change_rows=[rows for rows, _ in measured],
-            change_bytes=[size_bytes for _, size_bytes in measured],
-        )
-
-
-def read_window_seconds(at: WarehouseConnection, window_id: int) -> float | None:
-    """Return the time from planning to publication, failed runs included; None while the window is unfinished."""
-    with open_transaction(at) as session:
-        row = session.execute(read_sql("read_window_seconds"), {"window_id": window_id}).fetchone()
-    return float(row[0]) if row else None

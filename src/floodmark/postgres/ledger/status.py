@@ -19,9 +19,8 @@ from floodmark.core.snapshot import Verdict
 from floodmark.core.status import LastWindow, QuarantinedKey, RuleCount, TableGap, TableHistory, TableWindow
 from floodmark.core.upkeep import PACE_SECONDS, Mark, pace_of
 from floodmark.postgres.ledger.drift import event_of, switch_of
-from floodmark.postgres.ledger.ledger import record_sizes
 from floodmark.postgres.ledger.schema import ensure_schema
-from floodmark.postgres.session import open_transaction, query, source_parameters
+from floodmark.postgres.session import open_transaction, query, source_arrays, source_parameters
 from floodmark.postgres.sql import read_sql
 from floodmark.sync.alerts import Delivery, OpenAlert, OwedAlert
 from floodmark.sync.records import RecordedHold, RecordedTable, StatusRecord
@@ -317,8 +316,17 @@ class PostgresMarkLedger:
         return [_mark(row) for row in rows]
 
     def record_sizes(self, pipeline: str, sizes: Mapping[TableName, tuple[int | None, int | None]]) -> None:
-        """Record rows and bytes of the change tables in the newest window of each table."""
-        record_sizes(self._at, pipeline, sizes)
+        """Record rows and bytes of the change tables in the newest window of each table, for its history."""
+        measured = [sizes[table] for table in sorted(sizes)]
+        with open_transaction(self._at, pipeline) as session:
+            query(
+                session,
+                "record_sizes",
+                pipeline=pipeline,
+                **source_arrays(sizes),
+                change_rows=[rows for rows, _ in measured],
+                change_bytes=[size_bytes for _, size_bytes in measured],
+            )
 
 
 def _mark(row: DictRow) -> Mark:
