@@ -76,8 +76,12 @@ class SparkStager:
         return {index: results.get(index, StagedRows(0, 0)) for index in sinks}
 
     def _stage(self, plan: WindowPlan, writers: Writers, tasks: Sequence[ReadTask]) -> _Results:
+        direct = [(number, task) for number, task in enumerate(tasks) if task.is_net or task.changes is not None]
+        alone = [index for _, task in direct for index in task.tables]
+        # The result of a table would hide that another task of it had none.
+        assert len(set(alone)) == len(alone), "two tasks stage a table directly"  # noqa: S101  (planned by the source)
         slots, results = self._slots_of(plan), _Results()
-        if direct := [(number, task) for number, task in enumerate(tasks) if task.is_net or task.changes is not None]:
+        if direct:
             with slots.taken(min(len(direct), self._cores())) as groups:
                 results = join_results(self._stage_directly(writers, deal(direct, groups)))
         # A task that had too many changes for memory has no result: it reads them again.

@@ -24,6 +24,7 @@ from floodmark.spark.stage import (
     stage_directly,
     write_packed,
 )
+from floodmark.spark.stager import SparkStager
 from floodmark.sync.ports import Found, StagedPart, StagedRows, TableRead
 from floodmark.sync.records import attach_members
 from table_plans import with_settings
@@ -156,3 +157,10 @@ def test_groups_have_about_as_many_changes_and_none_is_empty() -> None:
     groups = deal(tasks, 2)
     assert sorted(sorted(number for number, _ in group) for group in groups) == [[0], [1, 2, 3, 4]]
     assert [len(group) for group in deal(tasks[:1], 4)] == [1]
+
+
+def test_table_that_two_tasks_would_stage_directly_is_refused() -> None:
+    """A task that found too many changes for memory has no result, which the result of the other one would hide."""
+    stager: Any = SparkStager(*[pytest.fail] * 3)
+    with pytest.raises(AssertionError, match="two tasks stage a table directly"):
+        stager._stage(None, {}, [table_read(0), ListedTask((), is_net=True)])
