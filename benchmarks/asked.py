@@ -80,9 +80,9 @@ def ask_nothing_new(source: SqlServerConnection, names: Sequence[TableName]) -> 
     """Return the count of a run without changes, and the position that it found."""
     with counted() as asked:
         snapshot = SqlServerSource(source).read_snapshot(names)
-    if not isinstance(snapshot.max_lsn, Lsn):
+    if not isinstance(snapshot.newest, Lsn):
         raise RuntimeError("the source has captured nothing")
-    return asked, snapshot.max_lsn
+    return asked, snapshot.newest
 
 
 def ask_window(source: SqlServerConnection, names: Sequence[TableName], after: Lsn) -> tuple[Asked, int]:
@@ -91,7 +91,7 @@ def ask_window(source: SqlServerConnection, names: Sequence[TableName], after: L
         plan = _plan(after, SqlServerSource(source).read_snapshot(names))
         tasks = reader.plan_reads(plan, CORES, source).tasks
         read = sum(found.num_rows for task in tasks for _, found in task.read() if isinstance(found, pa.RecordBatch))
-        SqlServerSource(source).read_snapshot(names, None, [plan.to_lsn])
+        SqlServerSource(source).read_snapshot(names, None, [plan.to])
     return asked, read
 
 
@@ -123,24 +123,24 @@ def change(stack: Stack, database: str, names: Sequence[TableName]) -> None:
 
 
 def _plan(after: Lsn, now: SourceSnapshot) -> WindowPlan:
-    to = now.max_lsn
+    to = now.newest
     if not isinstance(to, Lsn):
         raise RuntimeError("the source has captured nothing")
     tables = []
     for each in now.tables:
-        if each.instance is None:
+        if each.feed is None:
             raise RuntimeError(f"{each.table} has no instance")
         tables.append(
             TablePlan(
                 settings=TableSettings(each.table, each.table),
                 kind=LoadKind.CHANGES,
-                feed=each.instance,
+                feed=each.feed,
                 interval=Interval(after, to),
                 watermark=after,
-                quiet=isinstance(each.last_change_lsn, Lsn) and each.last_change_lsn <= after,
+                quiet=isinstance(each.last_change, Lsn) and each.last_change <= after,
             )
         )
-    return WindowPlan(1, "asked", to, tuple(tables), to_lsn_at=now.max_lsn_at)
+    return WindowPlan(1, "asked", to, tuple(tables), to_at=now.newest_at)
 
 
 @contextmanager

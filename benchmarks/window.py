@@ -168,7 +168,7 @@ def measure_floor(stack: Stack, plan: WindowPlan, database: str, *, shift: int =
     if interval is None:
         raise RuntimeError("the last window is a first load")
     source = source_connection(stack, database)
-    bounds = (interval.after_lsn.value, interval.to_lsn.value)
+    bounds = (interval.after.value, interval.to.value)
     drained = median_seconds(lambda: drain(source, select_changes(table), bounds))
     columns = value_columns(table.feed.table, table.settings.temporal)
     warehouse = warehouse_connection(stack)

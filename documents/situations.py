@@ -9,14 +9,14 @@ from typing import Any
 
 from floodmark.core.drift.proposals import describe_hold
 from floodmark.core.drift.shapes import Difference
-from floodmark.core.position import LsnAbsence, Position
+from floodmark.core.position import NoPosition, Position
 from floodmark.core.recovery import repairing
 from floodmark.core.schema import SourceTable, TableName
 from floodmark.core.settings import DriftClass
 from floodmark.core.snapshot import (
-    CaptureInstance,
     DatabaseIdentity,
-    InstanceIdentity,
+    Feed,
+    FeedIdentity,
     SourceSnapshot,
     SourceWords,
     TableSnapshot,
@@ -58,16 +58,16 @@ class Situation:
 
     def classify(self, kind: Kind) -> Validity:
         """Return the verdict of the rules."""
-        known = InstanceIdentity(kind.feed, 42, _NOON)
-        feed = CaptureInstance(
+        known = FeedIdentity(kind.feed, 42, _NOON)
+        feed = Feed(
             known, SourceTable(TABLE, (), ("Id",)), kind.position(5), supports_net_changes=False, has_command_id=True
         )
         table = replace(TableSnapshot(TABLE, True, feed, kind.position(5)), **self.table)
         source = SourceSnapshot(
             database="Shop",
             cdc_enabled=True,
-            max_lsn=kind.position(100),
-            max_lsn_at=_NOON,
+            newest=kind.position(100),
+            newest_at=_NOON,
             taken_at=_NOON,
             seconds_behind=1.0,
             capture_running=True if CAPTURE_JOB in kind.traits else None,
@@ -89,27 +89,27 @@ _SITUATIONS: tuple[tuple[str, Callable[[Kind], Situation]], ...] = (
     (EVERY, lambda kind: Situation(ledger=None)),
     (SERVER, lambda kind: Situation(source={"identity": _OTHER}, ledger={"database": _FOUND})),
     (TRACKING, lambda kind: Situation(source={"cdc_enabled": False})),
-    (SERVER, lambda kind: Situation(table={"exists": False, "instance": None})),
-    (TRACKING, lambda kind: Situation(table={"instance": None}, ledger={"identity": None})),
-    (LOG, lambda kind: Situation(table={"instance": None})),
-    (LOG, lambda kind: Situation(table={"permitted": False, "instance": None})),
-    (EVERY, lambda kind: Situation(ledger={"identity": InstanceIdentity(kind.feed, 77, _NOON)})),
+    (SERVER, lambda kind: Situation(table={"exists": False, "feed": None})),
+    (TRACKING, lambda kind: Situation(table={"feed": None}, ledger={"identity": None})),
+    (LOG, lambda kind: Situation(table={"feed": None})),
+    (LOG, lambda kind: Situation(table={"permitted": False, "feed": None})),
+    (EVERY, lambda kind: Situation(ledger={"identity": FeedIdentity(kind.feed, 77, _NOON)})),
     (
         EVERY,
         lambda kind: Situation(
             ledger={"target_fault": "the target shop.orders does not exist, and was loaded before."}
         ),
     ),
-    (LOG, lambda kind: Situation(table={"min_lsn": kind.position(70)})),
-    (LOG, lambda kind: Situation(source={"max_lsn": kind.position(40)})),
+    (LOG, lambda kind: Situation(table={"oldest": kind.position(70)})),
+    (LOG, lambda kind: Situation(source={"newest": kind.position(40)})),
     (LOG, lambda kind: Situation(source={"entries": {kind.position(50): _NOON}})),
-    (LOG, lambda kind: Situation(table={"min_lsn": LsnAbsence.NULL}, source={"max_lsn": LsnAbsence.NULL})),
-    (CAPTURE_JOB, lambda kind: Situation(source={"max_lsn": kind.position(40), "is_replica": True})),
-    (CAPTURE_JOB, lambda kind: Situation(table={"min_lsn": LsnAbsence.ZERO}, ledger=None)),
-    (CAPTURE_JOB, lambda kind: Situation(table={"min_lsn": LsnAbsence.NULL}, ledger=None)),
+    (LOG, lambda kind: Situation(table={"oldest": NoPosition.NULL}, source={"newest": NoPosition.NULL})),
+    (CAPTURE_JOB, lambda kind: Situation(source={"newest": kind.position(40), "is_replica": True})),
+    (CAPTURE_JOB, lambda kind: Situation(table={"oldest": NoPosition.ZERO}, ledger=None)),
+    (CAPTURE_JOB, lambda kind: Situation(table={"oldest": NoPosition.NULL}, ledger=None)),
     (
         CAPTURE_JOB,
-        lambda kind: Situation(table={"min_lsn": LsnAbsence.NULL}, source={"capture_running": False}, ledger=None),
+        lambda kind: Situation(table={"oldest": NoPosition.NULL}, source={"capture_running": False}, ledger=None),
     ),
     (CAPTURE_JOB, lambda kind: Situation(source={"capture_running": False}, ledger=_all_read(kind))),
     (CAPTURE_JOB, lambda kind: Situation(source=_SILENT | {"capture_running": None}, ledger=_all_read(kind))),

@@ -66,10 +66,10 @@ def check_reads(history: RandomHistory) -> None:
     plans = [plan for plan in (opened_window(row).plan for row in windows) if _moves_watermarks(plan.lane)]
     for name, table in history.source.tables.items():
         planned = [(plan, each) for plan in plans for each in plan.tables if each.source == name]
-        moved = [(each.watermark, plan.to_lsn) for plan, each in planned]
+        moved = [(each.watermark, plan.to) for plan, each in planned]
         assert moved[0][0] is None
         assert all(later is not None and later >= to for (_, to), (later, _) in pairwise(moved)), f"{name}: {moved}"
-        loads = [(each.watermark, plan.to_lsn) for plan, each in planned if each.interval is None]
+        loads = [(each.watermark, plan.to) for plan, each in planned if each.interval is None]
         jumped = sum(
             any((after is None or lsn(change.lsn) > after) and lsn(change.lsn) <= to for after, to in loads)
             for change in table.log
@@ -142,7 +142,7 @@ def check_deleted(history: RandomHistory, name: TableName, table: HistoryTable) 
 
 def replay_older_half(history: RandomHistory) -> None:
     """Merge the older half of the changes again: nothing may change, as the newer half has been merged before."""
-    low = min(table.min_lsn for table in history.source.tables.values())
+    low = min(table.oldest for table in history.source.tables.values())
     middle = (low + history.source.position) // 2
     if low <= middle:
         history.replay_again(Interval(lsn(low - 1), lsn(middle)), WindowExpiredError)

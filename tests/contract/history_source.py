@@ -15,20 +15,20 @@ import pyarrow as pa
 from small_source import NOON, START
 from warehouse_shop import DELETE, INSERT, ORDERS, TARGET, UPDATE
 
-from floodmark.core.position import Interval, LsnAbsence, Position
+from floodmark.core.position import Interval, NoPosition, Position
 from floodmark.core.recovery import LocalSpan, MappedTimes
 from floodmark.core.schema import (
     EXACT_COLLATION,
-    LSN_COLUMN,
     MAX_LENGTH,
     OPERATION_COLUMN,
+    POSITION_COLUMN,
     SourceColumn,
     SourceTable,
     TableName,
     keep_column,
 )
 from floodmark.core.settings import NetSource
-from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, MemberMark, SourceSnapshot, TableSnapshot
+from floodmark.core.snapshot import Feed, FeedIdentity, MemberMark, SourceSnapshot, TableSnapshot
 from floodmark.core.upkeep import ChangeTableSize, RetentionStatus
 from lsns import lsn, number_of
 
@@ -84,13 +84,13 @@ class HistoryTable:
     rows: dict[Key, State] = field(default_factory=dict)
     log: list[Change] = field(default_factory=list)
     versions: dict[Key, set[State]] = field(default_factory=dict)
-    min_lsn: int = START
+    oldest: int = START
 
     @property
-    def instance(self) -> CaptureInstance:
+    def instance(self) -> Feed:
         columns = _KEYS[self.name]
-        return CaptureInstance(
-            InstanceIdentity(f"dbo_{self.name.name}", 42, datetime(2026, 1, 2, 3, 4, 5)),
+        return Feed(
+            FeedIdentity(f"dbo_{self.name.name}", 42, datetime(2026, 1, 2, 3, 4, 5)),
             SourceTable(self.name, (*columns, *_VALUES), tuple(column.name for column in columns)),
             lsn(START),
             supports_net_changes=True,
@@ -115,7 +115,7 @@ class HistoryTable:
 
     def kept(self) -> list[Change]:
         """Return the changes that cleanup has left."""
-        return [change for change in self.log if change.lsn >= self.min_lsn]
+        return [change for change in self.log if change.lsn >= self.oldest]
 
     def changes_in(self, interval: Interval) -> list[Change]:
         return [change for change in self.kept() if lsn(change.lsn) in interval]
@@ -143,7 +143,7 @@ class HistorySource:
     def read_snapshot(
         self,
         tables: Sequence[TableName],
-        instances: Mapping[TableName, str] | None = None,
+        feeds: Mapping[TableName, str] | None = None,
         positions: Collection[Position] = (),
         marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
         whole: Collection[TableName] = (),
@@ -166,8 +166,8 @@ class HistorySource:
     @staticmethod
     def _table_snapshot(table: HistoryTable) -> TableSnapshot:
         kept = table.kept()
-        last = lsn(kept[-1].lsn) if kept else LsnAbsence.NULL
-        return TableSnapshot(table.name, True, table.instance, lsn(table.min_lsn), True, last)
+        last = lsn(kept[-1].lsn) if kept else NoPosition.NULL
+        return TableSnapshot(table.name, True, table.instance, lsn(table.oldest), True, last)
 
     def read_local_time(self, at: datetime) -> LocalSpan:
         local = at.astimezone(UTC).replace(tzinfo=None)
@@ -183,7 +183,7 @@ class HistorySource:
 
     def read_retention(self) -> RetentionStatus:
         sizes = tuple(
-            ChangeTableSize(f"dbo_{name.name}", name, len(table.kept()), 8192, lsn(table.min_lsn))
+            ChangeTableSize(f"dbo_{name.name}", name, len(table.kept()), 8192, lsn(table.oldest))
             for name, table in self.tables.items()
         )
         return RetentionStatus(4320, 5000, self.committed_at(self.position), sizes)
@@ -198,7 +198,7 @@ class HistorySource:
 
     def clean_instance(self, instance: str, low_water_mark: Position, threshold: int) -> bool:
         (table,) = (each for name, each in self.tables.items() if f"dbo_{name.name}" == instance)
-        table.min_lsn = max(table.min_lsn, number_of(low_water_mark))
+        table.oldest = max(table.oldest, number_of(low_water_mark))
         return True
 
 
@@ -235,9 +235,9 @@ def batch_of(table: HistoryTable, changes: Sequence[Change]) -> pa.RecordBatch:
     values: list[dict[str, Any]] = [
         dict(zip(key, change.key, strict=True))
         | {"Amount": change.amount, "Notes": change.notes}
-        | {LSN_COLUMN: lsn(change.lsn).value, OPERATION_COLUMN: change.op, keep_column("Notes"): change.keeps}
+        | {POSITION_COLUMN: lsn(change.lsn).value, OPERATION_COLUMN: change.op, keep_column("Notes"): change.keeps}
         for change in changes
     ]
-    own = [(LSN_COLUMN, pa.binary()), (OPERATION_COLUMN, pa.int16()), (keep_column("Notes"), pa.bool_())]
+    own = [(POSITION_COLUMN, pa.binary()), (OPERATION_COLUMN, pa.int16()), (keep_column("Notes"), pa.bool_())]
     schema = pa.schema([*((column.name, _ARROW[column.type_name]) for column in columns), *own])
     return pa.RecordBatch.from_pylist(values, schema=schema)

@@ -154,7 +154,7 @@ class HistoryStager:
     ) -> Sequence[StagedPart]:
         parts = []
         for chunk in chunks:
-            table, at = self._table(plan, index), number_of(plan.to_lsn)
+            table, at = self._table(plan, index), number_of(plan.to)
             rows = [
                 Change(key, INSERT, at, state.amount, state.notes)
                 for key, state in table.rows.items()
@@ -265,7 +265,7 @@ class RandomHistory:
             self.finish(actor, self.chance.choice(self.seen_windows))
 
     def replay(self, actor: Actor) -> None:
-        ends = range(min(table.min_lsn for table in self.source.tables.values()) - 1, self.source.position + 1)
+        ends = range(min(table.oldest for table in self.source.tables.values()) - 1, self.source.position + 1)
         if len(ends) > 1:
             after, to = sorted(self.chance.sample(ends, 2))
             self.replay_interval(actor, Interval(lsn(after), lsn(to)))
@@ -325,7 +325,7 @@ class RandomHistory:
 
     def forget_windows(self, actor: Actor) -> None:
         """Delete old windows from the ledger, all of which end before the changes that the source still has."""
-        if max(self.read_watermarks().values()) < min(table.min_lsn for table in self.source.tables.values()):
+        if max(self.read_watermarks().values()) < min(table.oldest for table in self.source.tables.values()):
             actor.port(self.ledger).delete_old_windows(PIPELINE, 0.0, 100)
             self.happened["windows forgotten"] += 1
 
@@ -355,7 +355,7 @@ class RandomHistory:
     def clean_up(self) -> None:
         """Clean up changes whether they have been read or not."""
         table = self.source.tables[self.chance.choice(list(TARGETS))]
-        table.min_lsn = self.chance.randint(table.min_lsn, self.source.position)
+        table.oldest = self.chance.randint(table.oldest, self.source.position)
         self.happened["cleanup"] += 1
 
     def truncate(self) -> None:
@@ -520,7 +520,7 @@ class RandomHistory:
     def is_expired(self) -> bool:
         """Return whether changes after some watermark are gone."""
         marks = self.read_watermarks()
-        return any(0 < marks[name] < table.min_lsn - 1 for name, table in self.source.tables.items())
+        return any(0 < marks[name] < table.oldest - 1 for name, table in self.source.tables.items())
 
     # The end.
 

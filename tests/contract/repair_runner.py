@@ -98,7 +98,7 @@ class Runner:
         self.source.write(1, 111)
         self.source.write(2, None)
         self.source.write(9, 90)
-        self.source.min_lsn = self.source.position
+        self.source.oldest = self.source.position
         self.source.idle()
 
     def verdict(self) -> tuple[str, str]:

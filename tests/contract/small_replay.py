@@ -36,7 +36,7 @@ class SmallLog:
         return LocalSpan(local, local)
 
     def map_times(self, from_at: datetime, to_at: datetime) -> MappedTimes:
-        positions = range(self.source.min_lsn, self.source.position + 1)
+        positions = range(self.source.oldest, self.source.position + 1)
         times = {position: NOON + timedelta(seconds=position) for position in positions}
         first = [position for position, at in times.items() if at >= from_at]
         last = [position for position, at in times.items() if at <= to_at]

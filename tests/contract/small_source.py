@@ -11,7 +11,7 @@ from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, TARGET, UPDATE, Row
 
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.plan import Bound, LoadChunk, TableCounts, WindowPlan
-from floodmark.core.position import Lsn, LsnAbsence, Position
+from floodmark.core.position import Lsn, NoPosition, Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import NetSource, PipelineSettings, TableSettings
 from floodmark.core.snapshot import MemberMark, SourceSnapshot, TableSnapshot
@@ -35,7 +35,7 @@ class SmallSource:
     rows: dict[int, int] = field(default_factory=dict)
     log: list[Row] = field(default_factory=list)
     position: int = START
-    min_lsn: int = START
+    oldest: int = START
     snapshots_taken: int = 0
     clock_back_seconds: float = 0.0
     restored_to: list[int] = field(default_factory=list)
@@ -74,18 +74,16 @@ class SmallSource:
     def read_snapshot(
         self,
         tables: Sequence[TableName],
-        instances: Mapping[TableName, str] | None = None,
+        feeds: Mapping[TableName, str] | None = None,
         positions: Collection[Position] = (),
         marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
         whole: Collection[TableName] = (),
     ) -> SourceSnapshot:
         self.snapshots_taken += 1
-        last: Lsn | LsnAbsence = lsn(self.log[-1].lsn) if self.log else LsnAbsence.NULL
-        table_seen = TableSnapshot(
-            ORDERS, True, replace(instance(), start_lsn=lsn(START)), lsn(self.min_lsn), True, last
-        )
+        last: Lsn | NoPosition = lsn(self.log[-1].lsn) if self.log else NoPosition.NULL
+        table_seen = TableSnapshot(ORDERS, True, replace(instance(), start=lsn(START)), lsn(self.oldest), True, last)
         now = self.committed_at(self.position)
-        there = range(min(START, self.min_lsn), self.position + 1)
+        there = range(min(START, self.oldest), self.position + 1)
         entries = {
             asked: self.committed_at(position) if (position := number_of(asked)) in there else None
             for asked in positions
@@ -139,7 +137,7 @@ class SmallStager:
         return parts
 
     def read_chunk(self, plan: WindowPlan, index: int, chunk: LoadChunk) -> list[Row]:
-        to = number_of(plan.to_lsn)
+        to = number_of(plan.to)
         return [
             Row(key, INSERT, to, amount, part=chunk.number)
             for key, amount in self.source.rows.items()

@@ -11,7 +11,7 @@ from cdc_database import CdcDatabase
 from emulator_process import Emulator
 from floodmark.core.schema import TableName
 from floodmark.core.settings import Backfill, FirstLoad, PipelineSettings, TableSettings
-from floodmark.core.snapshot import InstanceIdentity
+from floodmark.core.snapshot import FeedIdentity
 from floodmark.postgres.ledger.drift import PostgresDriftLedger
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
@@ -139,7 +139,7 @@ class SwitchRig:
         ((event, _),) = self.switches.list_proposed()
         self.switches.approve(event.event_id, "operator")
 
-    def pinned(self, name: str = "shop") -> InstanceIdentity | None:
+    def pinned(self, name: str = "shop") -> FeedIdentity | None:
         return self.ledger.read_tables(name)[self.tables[name]].identity
 
     def instances(self) -> list[str]:

@@ -17,7 +17,7 @@ from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, Shop
 from floodmark.core.errors import OtherDatabaseError, WatermarkConflictError, WindowExpiredError
 from floodmark.core.imported import DebeziumOffset, TableImport, ToolState, parse_debezium_offsets, parse_ssis_state
 from floodmark.core.plan import WindowState
-from floodmark.core.position import Interval, LsnAbsence
+from floodmark.core.position import Interval, NoPosition
 from floodmark.core.recovery import ReplayRecords, WholeLoad, plan_replay
 from floodmark.core.schema import TableName
 from floodmark.core.settings import Deletes, NetSource
@@ -135,7 +135,7 @@ def test_pipeline_continues_where_the_old_tool_has_stopped(tool: OldTool, delete
     tool.source.write(6, 60)
     tool.source.write(6, None)
     found = tool.adopt(finished(at))
-    assert (found.refusal, found.after_lsn, found.verdict, tool.watermark()) == ("", lsn(at), "ready", lsn(at))
+    assert (found.refusal, found.after, found.verdict, tool.watermark()) == ("", lsn(at), "ready", lsn(at))
     tool.source.idle()
     tool.run()
     assert tool.is_equal()
@@ -199,7 +199,7 @@ def test_transaction_that_was_delivered_in_part_is_read_again(tool: OldTool) -> 
     tool.source.log[-2] = replace(tool.source.log[-2], lsn=last)
     tool.execute(f'UPDATE shop.orders SET "Amount" = {tool.source.rows[1]} WHERE "Id" = 1')
     found = tool.adopt(delivered(last))
-    assert (found.after_lsn, tool.watermark()) == (lsn(last - 1), lsn(last - 1))
+    assert (found.after, tool.watermark()) == (lsn(last - 1), lsn(last - 1))
     tool.run()
     assert tool.is_equal()
 
@@ -216,7 +216,7 @@ def test_source_that_has_nothing_new_is_caught_up(tool: OldTool) -> None:
 def test_position_below_the_low_end_is_refused_as_expired(tool: OldTool) -> None:
     at = tool.apply()
     change(tool.source, 1, 2)
-    tool.source.min_lsn = at + 2
+    tool.source.oldest = at + 2
     found = refused(tool.adopt(finished(at)), "Rename or drop shop.orders")
     assert found.verdict == "expired"
     assert untouched(tool)
@@ -225,12 +225,12 @@ def test_position_below_the_low_end_is_refused_as_expired(tool: OldTool) -> None
 def test_position_just_below_the_low_end_is_accepted_as_in_a_run(tool: OldTool) -> None:
     at = tool.apply()
     change(tool.source, 1, 2)
-    tool.source.min_lsn = at + 1
+    tool.source.oldest = at + 1
     assert tool.adopt(finished(at)).refusal == ""
     tool.run()
     assert tool.is_equal()
     change(tool.source, 1, 2, 3)
-    tool.source.min_lsn = tool.source.position
+    tool.source.oldest = tool.source.position
     with pytest.raises(WindowExpiredError):
         tool.run()
 
@@ -245,7 +245,7 @@ def test_position_above_the_newest_one_is_refused_as_ahead_of_the_source(tool: O
 def test_position_that_the_log_does_not_have_is_of_another_database(tool: OldTool) -> None:
     tool.apply()
     change(tool.source, 1, 2)
-    gap = Interval(lsn(START), lsn(tool.source.position)).from_lsn.next()
+    gap = Interval(lsn(START), lsn(tool.source.position)).first.next()
     known = tool.source.read_snapshot
 
     class Elsewhere(SmallSource):
@@ -261,7 +261,7 @@ def test_position_that_the_log_does_not_have_is_of_another_database(tool: OldToo
 
 def test_instance_that_capture_has_not_reached_is_refused(tool: OldTool) -> None:
     at = tool.apply()
-    tool.source.seen = {"min_lsn": LsnAbsence.NULL, "permitted": False}
+    tool.source.seen = {"oldest": NoPosition.NULL, "permitted": False}
     assert refused(tool.adopt(finished(at))).verdict == "no_permission"
     assert untouched(tool)
 
@@ -280,7 +280,7 @@ def test_second_import_is_refused(tool: OldTool) -> None:
 def test_dry_run_changes_nothing(tool: OldTool) -> None:
     at = tool.apply()
     found = tool.adopt(finished(at), dry_run=True)
-    assert (found.refusal, found.window_id, found.after_lsn) == ("", None, lsn(at))
+    assert (found.refusal, found.window_id, found.after) == ("", None, lsn(at))
     assert untouched(tool)
     assert tool.shop.ledger.read_database(PIPELINE) is None
     tool.execute('ALTER TABLE shop.orders DROP COLUMN "Notes"')

@@ -64,7 +64,7 @@ def test_window_is_one_moment_of_all_tables_and_ends_there(rig: TrackingRig) -> 
     rig.sync()
     rig.run("UPDATE dbo.Orders SET Amount = 9 WHERE Id = 1")
     opened = rig.open()
-    assert opened.to_lsn == Version.of(3)
+    assert opened.to == Version.of(3)
     # Lines had no change when the window was planned.
     rig.run("UPDATE dbo.Orders SET Amount = 10 WHERE Id = 1", "DELETE dbo.Lines WHERE B = 1")
     rig.finish(opened)
@@ -200,7 +200,7 @@ def test_watermark_that_equals_the_oldest_valid_version_is_valid_and_one_below_i
     rig.run("UPDATE dbo.Orders SET Amount = 9 WHERE Id = 1", f"EXEC emulator.advance_clock {3 * 86_400}")
     rig.run("UPDATE dbo.Orders SET Amount = 8 WHERE Id = 1", "EXEC sys.sp_flush_CT_internal_table_on_demand")
     (validity, _) = rig.classify(watermark=3)
-    assert (validity.verdict, validity.min_lsn) == (Verdict.READY, Version.of(4))
+    assert (validity.verdict, validity.oldest) == (Verdict.READY, Version.of(4))
     (validity, _) = rig.classify(watermark=2)
     assert validity.verdict is Verdict.EXPIRED
     assert "they are complete from 4 on" in validity.cause

@@ -19,14 +19,14 @@ from floodmark.cli.process import out
 from floodmark.core.alert import Alert
 from floodmark.core.errors import LoadKilledError, WindowBusyError
 from floodmark.core.plan import LoadKind, TablePlan, WindowState, load_lane, plan_chunks
-from floodmark.core.position import Lsn, LsnAbsence
+from floodmark.core.position import Lsn, NoPosition
 from floodmark.core.progress import SourceProgress
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.settings import OnFailure, Rule, TableSettings
 from floodmark.core.snapshot import (
-    CaptureInstance,
     DatabaseIdentity,
-    InstanceIdentity,
+    Feed,
+    FeedIdentity,
     SourceSnapshot,
     TableSnapshot,
     Validity,
@@ -52,9 +52,9 @@ pipelines:
 """
 
 
-def instance() -> CaptureInstance:
+def instance() -> Feed:
     table = SourceTable(ORDERS, (SourceColumn("OrderID", "bigint", 1),), ("OrderID",))
-    return CaptureInstance(InstanceIdentity("dbo_Orders", 1, NOW), table, lsn(1), False, True)
+    return Feed(FeedIdentity("dbo_Orders", 1, NOW), table, lsn(1), False, True)
 
 
 class IdleSource:
@@ -67,12 +67,12 @@ class IdleSource:
     def read_snapshot(
         self,
         tables: object,
-        instances: object = None,
+        feeds: object = None,
         positions: Collection[Lsn] = (),
         marks: object = None,
         whole: object = (),
     ) -> SourceSnapshot:
-        table_seen = TableSnapshot(ORDERS, True, instance(), lsn(1), last_change_lsn=LsnAbsence.NULL)
+        table_seen = TableSnapshot(ORDERS, True, instance(), lsn(1), last_change=NoPosition.NULL)
         entries = dict.fromkeys(positions, NOW)
         snapshot = SourceSnapshot("Shop", True, lsn(9), NOW, self.taken_at, 1.0, self.runs, (table_seen,), entries)
         return replace(snapshot, identity=self.identity)

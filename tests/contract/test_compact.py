@@ -453,7 +453,7 @@ def test_no_window_is_opened_while_no_device_has_anything_new(rig: FleetRig) -> 
     quiet = rig.open()
     assert quiet.window_id is None
     assert "no table has a change" in quiet.reason
-    assert quiet.to_lsn == rig.ledger.read_tables(PIPELINE)[ORDERS].watermark
+    assert quiet.to == rig.ledger.read_tables(PIPELINE)[ORDERS].watermark
     for happen in (
         lambda: rig.run("van-2", "UPDATE orders SET note = 'changed'"),
         lambda: rig.make("van-3"),

@@ -296,9 +296,9 @@ def test_grants_are_enough_to_read_the_tables_and_their_changes(
         pinned = {table.source: table.capture_instance for table in TABLES if table.capture_instance}
         snapshot = SqlServerSource(at).read_snapshot(settings.sources, pinned)
         assert [validity.verdict for validity in classify_tables(settings, snapshot, {})] == [Verdict.NOT_STARTED] * 2
-        assert isinstance(snapshot.max_lsn, Lsn)
-        again = SqlServerSource(at).read_snapshot(settings.sources, pinned, [snapshot.max_lsn])
-        assert again.entries == {snapshot.max_lsn: snapshot.max_lsn_at}
+        assert isinstance(snapshot.newest, Lsn)
+        again = SqlServerSource(at).read_snapshot(settings.sources, pinned, [snapshot.newest])
+        assert again.entries == {snapshot.newest: snapshot.newest_at}
         facts = read_facts(at)
         assert (facts.is_db_owner, facts.hazards.switchable, facts.hazards.has_schema) == (False, None, True)
         with connect(replace(at, database="msdb")) as msdb:

@@ -13,7 +13,7 @@ from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.errors import OperatorError, TableHeldError
 from floodmark.core.plan import WindowPlan
-from floodmark.core.planning import pinned_instances
+from floodmark.core.planning import pinned_feeds
 from floodmark.core.schema import TableName
 from floodmark.core.settings import DriftClass, DriftPolicies, DriftPolicy, PipelineSettings, TableSettings
 from floodmark.postgres.ledger.drift import PostgresDriftLedger
@@ -54,7 +54,7 @@ class Watched:
         states = self.ledger.read_tables(self.settings.name)
         if closely:
             self.watch.watch(self.source, {self.settings.name: states})
-        snapshot = self.source.read_snapshot(self.settings.sources, pinned_instances(self.settings, states))
+        snapshot = self.source.read_snapshot(self.settings.sources, pinned_feeds(self.settings, states))
         return self.watch.examine(self.settings, snapshot, states)
 
     def open(self) -> OpenResult:
@@ -198,7 +198,7 @@ def test_an_added_column_is_reported_once_with_its_ddl_and_the_exact_statement(w
     (event,) = watched.events()
     (entry,) = event.explained.entries
     assert "ALTER TABLE dbo.Orders ADD Colour nvarchar(20) NULL" in alert.what
-    assert str(entry.lsn) in alert.what
+    assert str(entry.position) in alert.what
     assert "@captured_column_list = N'[Id], [Amount], [Note], [Code], [Colour]'" in alert.do
     statement = event.proposal
     watched.database.run(statement)
@@ -246,7 +246,7 @@ def test_a_held_table_stops_alone_and_catches_up_when_it_is_approved(watched: Wa
     second = watched.publish()
     assert [table.source for table in second.tables] == [PLAIN]
     states = watched.ledger.read_tables("shop")
-    assert (states[ORDERS].watermark, states[PLAIN].watermark) == (first.to_lsn, second.to_lsn)
+    assert (states[ORDERS].watermark, states[PLAIN].watermark) == (first.to, second.to)
     (event,) = watched.events()
     assert event.held == ("shop",)
     watched.drift.approve(event.event_id, "tester")
@@ -254,7 +254,7 @@ def test_a_held_table_stops_alone_and_catches_up_when_it_is_approved(watched: Wa
     third = watched.publish()
     (orders,) = [table for table in third.tables if table.source == ORDERS]
     assert orders.interval is not None
-    assert (orders.interval.after_lsn, orders.interval.to_lsn) == (first.to_lsn, third.to_lsn)
+    assert (orders.interval.after, orders.interval.to) == (first.to, third.to)
 
 
 def test_the_verdict_of_a_held_table_names_the_drift_and_the_command(watched: Watched, ledger: PostgresLedger) -> None:
@@ -306,7 +306,7 @@ def test_a_window_of_nothing_but_a_drifted_table_is_given_up_and_loses_nothing(w
     watched.change("ALTER TABLE dbo.Orders ALTER COLUMN Code nvarchar(20)", "INSERT INTO dbo.Plain (Id) VALUES (1)")
     opened = watched.open()
     assert opened.window_id not in (None, planned.window_id)
-    assert watched.ledger.read_tables("shop")[ORDERS].watermark == first.to_lsn
+    assert watched.ledger.read_tables("shop")[ORDERS].watermark == first.to
 
 
 def test_a_dropped_column_is_not_in_the_plan_nor_is_one_of_its_name_that_came_later(watched: Watched) -> None:
@@ -424,8 +424,8 @@ def test_newest_instance_with_fewer_columns_is_reported_until_one_of_the_two_is_
     watched.database.enable("Orders", capture_instance="N'theirs'", captured_column_list="N'Id,Note'")
     for _ in range(2):
         snapshot = watched.check().snapshot
-        assert snapshot.tables[0].instance is not None
-        assert snapshot.tables[0].instance.identity.name == "theirs"
+        assert snapshot.tables[0].feed is not None
+        assert snapshot.tables[0].feed.identity.name == "theirs"
     alert, again = watched.alerts.raised
     assert (alert.kind, alert.table, again) == ("columns_left_out", ORDERS, alert)
     assert alert.what == (

@@ -510,7 +510,7 @@ def test_unknown_window_is_an_error_that_names_it(shop: Shop) -> None:
 
 def test_verdict_keeps_the_time_since_when_it_is_given(shop: Shop) -> None:
     def record(verdict: Verdict) -> dict[str, object]:
-        shop.ledger.record_verdicts(PIPELINE, [Validity(ORDERS, verdict, "cause", "hint", max_lsn=lsn(3))])
+        shop.ledger.record_verdicts(PIPELINE, [Validity(ORDERS, verdict, "cause", "hint", newest=lsn(3))])
         return shop.rows("SELECT verdict, since, seen_at FROM floodmark.verdicts")[0]
 
     first, second, third = record(Verdict.READY), record(Verdict.READY), record(Verdict.EXPIRED)

@@ -39,7 +39,7 @@ def test_table_that_cannot_be_planned_leaves_the_others_alone_and_heals_with_its
 def test_net_changes_that_are_gone_stop_one_table(runner: PairRunner) -> None:
     runner.run()
     lacking = replace(instance(), supports_net_changes=False)
-    runner.source.tables[ITEMS].seen = {"instance": lacking}
+    runner.source.tables[ITEMS].seen = {"feed": lacking}
     runner.source.write(ORDERS, 1, 11)
     runner.source.write(ITEMS, 1, 11)
     with pytest.raises(TableNotPlannableError, match="has no net changes"):
@@ -64,14 +64,14 @@ def test_gap_of_a_table_that_cannot_be_planned_again_does_not_stop_the_others(ru
     for key in (1, 2):
         runner.source.write(ITEMS, key, 7)
     runner.source.write(ORDERS, 1, 11)
-    runner.source.tables[ITEMS].min_lsn = runner.position
+    runner.source.tables[ITEMS].oldest = runner.position
     with pytest.raises(TableNotPlannableError, match="Nope"):
         runner.run(pair(items={"key": ("Nope",), "on_gap": OnGap.REPAIR}))
     assert runner.equal(ORDERS)
 
 
 @pytest.mark.parametrize(
-    ("seen", "kind"), [({"permitted": False}, SourcePermissionError), ({"instance": None}, CdcNotEnabledError)]
+    ("seen", "kind"), [({"permitted": False}, SourcePermissionError), ({"feed": None}, CdcNotEnabledError)]
 )
 def test_table_that_cannot_be_read_leaves_an_unfinished_window_too(
     runner: PairRunner, seen: dict[str, object], kind: type[Exception]

@@ -316,4 +316,4 @@ def test_plan_without_chunks_is_refused_for_an_old_attempt(shop: Shop) -> None:
     zombie = shop.begin(first_load(), 10)
     next_attempt(shop, zombie)
     with pytest.raises(WatermarkConflictError, match="attempt 2 has begun"):
-        shop.ledger.store_chunks(replace(zombie, to_lsn=lsn(11)), ORDERS, plan_chunks(BOUNDS))
+        shop.ledger.store_chunks(replace(zombie, to=lsn(11)), ORDERS, plan_chunks(BOUNDS))

@@ -25,7 +25,7 @@ from floodmark.core.errors import (
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, staging_table
 from floodmark.core.schema import SourceColumn, SourceTable, TableName, quote, quote_table
 from floodmark.core.settings import Deletes, OnFailure, Rule, TableSettings
-from floodmark.core.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.core.snapshot import Feed, FeedIdentity
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.url import sqlalchemy_url
@@ -47,8 +47,8 @@ def table_plan(source: TableName, target: str, columns: dict[str, str], key: tup
         SourceColumn(name, kind, ordinal + 1, precision=18, scale=2)
         for ordinal, (name, kind) in enumerate(columns.items())
     )
-    instance = CaptureInstance(
-        InstanceIdentity(f"dbo_{source.name}", 1, datetime(2026, 1, 1)),
+    instance = Feed(
+        FeedIdentity(f"dbo_{source.name}", 1, datetime(2026, 1, 1)),
         SourceTable(source, captured, key),
         lsn(1),
         supports_net_changes=False,

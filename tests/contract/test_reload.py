@@ -178,7 +178,7 @@ class TwoTables:
     def read_snapshot(
         self,
         tables: Sequence[TableName],
-        instances: object = None,
+        feeds: object = None,
         positions: object = (),
         marks: object = None,
         whole: object = (),

@@ -21,7 +21,7 @@ from floodmark.core.errors import (
     WindowExpiredError,
 )
 from floodmark.core.plan import WindowState, load_lane
-from floodmark.core.position import LsnAbsence
+from floodmark.core.position import NoPosition
 from floodmark.core.recovery import repair_key
 from floodmark.core.settings import Deletes, OnFailure, Rule
 from floodmark.postgres.ledger.ledger import PostgresLedger
@@ -40,7 +40,7 @@ def replaced(source: SmallSource, **shown: Any) -> Iterator[None]:
     """The capture instance is another one of the same name."""
     made = instance()
     identity = replace(made.identity, object_id=43)
-    source.seen = {"instance": replace(made, identity=identity, start_lsn=lsn(source.position)), **shown}
+    source.seen = {"feed": replace(made, identity=identity, start=lsn(source.position)), **shown}
     yield
     source.seen = {}
 
@@ -73,7 +73,7 @@ def test_rows_whose_keys_differ_in_their_sign_alone_are_swept(runner: Runner, de
     runner.run(deletes=deletes)
     for key in (-1, 1, -2, 2):
         runner.source.write(key, None)
-    runner.source.min_lsn = runner.source.position
+    runner.source.oldest = runner.source.position
     runner.source.idle()
     runner.reload(deletes=deletes)
     runner.run(deletes=deletes)
@@ -106,7 +106,7 @@ def test_gap_is_kept_with_its_lsns_and_closed_by_the_load(runner: Runner) -> Non
     runner.expire()
     runner.run(**REPAIR)
     gap = "SELECT verdict, after_lsn, to_lsn, window_id, repaired_at IS NULL AS is_open FROM floodmark.gaps"
-    lost = {"verdict": "expired", "after_lsn": lsn(before).value, "to_lsn": lsn(runner.source.min_lsn).value}
+    lost = {"verdict": "expired", "after_lsn": lsn(before).value, "to_lsn": lsn(runner.source.oldest).value}
     assert runner.shop.rows(gap) == [lost | {"window_id": None, "is_open": True}]
     runner.load(**REPAIR)
     assert runner.shop.rows(gap) == [lost | {"window_id": 2, "is_open": False}]
@@ -186,7 +186,7 @@ def test_window_whose_changes_expire_before_they_are_read_is_finished_without_th
 def test_replaced_instance_is_repaired_once_the_new_one_is_captured(runner: Runner) -> None:
     runner.run(**REPAIR)
     runner.source.write(1, 11)
-    with replaced(runner.source, min_lsn=LsnAbsence.NULL):
+    with replaced(runner.source, oldest=NoPosition.NULL):
         runner.run(**REPAIR)
         assert runner.load(**REPAIR).window_id is None
         assert "The repair waits: the capture job has not processed" in runner.verdict()[1]

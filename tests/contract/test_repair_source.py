@@ -337,8 +337,8 @@ def test_window_that_was_planned_before_a_restore_is_given_up_and_planned_again(
     point = runner.newest()
     runner.change("UPDATE dbo.Orders SET V = -1", "DELETE FROM dbo.Plain")
     first = runner.open(FAILING)
-    assert first.to_lsn is not None
-    runner.restore(point, beyond=first.to_lsn)
+    assert first.to is not None
+    runner.restore(point, beyond=first.to)
     second = runner.finish(runner.open(FAILING))
     assert (second.state, second.window_id != first.window_id) == (WindowState.PLANNED, True)
     assert runner.differing() == []
@@ -354,7 +354,7 @@ def test_cleanup_up_to_the_watermark_is_no_restore(runner: Runner) -> None:
         low = f"0x{watermark.value.hex()}"
         runner.database.run(f"EXEC sys.sp_cdc_cleanup_change_table N'{instance}', {low}, 100")
     snapshot = SqlServerSource(runner.at).read_snapshot([ORDERS, PLAIN], None, known_positions(states))
-    assert {table_seen.min_lsn for table_seen in snapshot.tables} == {watermark}
+    assert {table_seen.oldest for table_seen in snapshot.tables} == {watermark}
     assert snapshot.entries == {watermark: states[ORDERS].watermark_at}
     runner.run()
     assert runner.differing() == []

@@ -51,7 +51,7 @@ def test_replays_in_any_order_and_again_leave_rows_and_watermark_as_they_are(
         pipeline.run(deletes=deletes)
     rows, watermark = pipeline.target(), pipeline.watermark()
     bounds = list(range(loaded_at, watermark + 1, 3))
-    intervals = list(pairwise(bounds)) * 2 + [(pipeline.source.min_lsn, watermark)]
+    intervals = list(pairwise(bounds)) * 2 + [(pipeline.source.oldest, watermark)]
     chance.shuffle(intervals)
     for after, to in intervals:
         assert pipeline.replay(after, to, deletes=deletes).window_id is not None
@@ -87,7 +87,7 @@ def test_replays_between_normal_runs_end_as_if_there_had_been_none(pipeline: Pip
     for _ in range(8):
         change_some(pipeline.source, chance)
         planned = open_window(settings(), pipeline.source, pipeline.shop.ledger)
-        after = chance.randint(pipeline.source.min_lsn, pipeline.source.position - 1)
+        after = chance.randint(pipeline.source.oldest, pipeline.source.position - 1)
         pipeline.replay(after, pipeline.source.position)
         assert planned.window_id is not None
         pipeline.run()
@@ -129,7 +129,7 @@ def test_an_interval_below_the_validity_interval_is_refused_before_anything_is_p
     for amount in (11, 12, 13):
         pipeline.source.write(1, amount)
     pipeline.run()
-    pipeline.source.min_lsn = loaded_at + 2
+    pipeline.source.oldest = loaded_at + 2
     with pytest.raises(WindowExpiredError, match="expired"):
         pipeline.replay(loaded_at, pipeline.watermark())
     assert pipeline.shop.ledger.list_unfinished(PIPELINE) == []
@@ -237,9 +237,9 @@ def test_a_replay_that_is_killed_at_any_call_and_run_again_ends_the_same(pipelin
         left = [calls]
         ledger, warehouse = DiesAt(pipeline.shop.ledger, left), DiesAt(pipeline.shop.warehouse, left)
         try:
-            pipeline.replay(pipeline.source.min_lsn, watermark, ledger=ledger, warehouse=warehouse)
+            pipeline.replay(pipeline.source.oldest, watermark, ledger=ledger, warehouse=warehouse)
         except KilledError:
-            pipeline.replay(pipeline.source.min_lsn, watermark)
+            pipeline.replay(pipeline.source.oldest, watermark)
         else:
             break
         assert (pipeline.target(), pipeline.watermark()) == (rows, watermark)

@@ -76,7 +76,7 @@ def test_a_load_makes_up_for_what_was_cleaned_up_before_it(pipeline: Pipeline) -
     loaded_at = pipeline.watermark()
     pipeline.source.write(1, 11)
     pipeline.run()
-    pipeline.source.min_lsn = loaded_at + 1
+    pipeline.source.oldest = loaded_at + 1
     assert "nothing to replay: the whole table" in pipeline.replay(loaded_at - 4, loaded_at - 2).reason
     assert pipeline.replay(loaded_at - 4, loaded_at + 1).window_id is not None
 

@@ -97,7 +97,7 @@ def test_a_replay_of_a_table_that_is_held_since_is_given_up(left: LeftReplay) ->
 
 
 def test_a_replay_whose_interval_has_expired_since_is_given_up_and_says_expired(left: LeftReplay) -> None:
-    left.source.min_lsn = left.loaded_at + 2
+    left.source.oldest = left.loaded_at + 2
     with pytest.raises(WindowExpiredError, match="expired: the interval"):
         left.again()
     assert left.is_given_up()
@@ -119,13 +119,13 @@ def test_a_source_that_does_not_answer_is_no_reason_to_give_up(
 def test_cleanup_between_the_snapshot_and_the_count_is_expired_and_not_nothing(left: LeftReplay) -> None:
     class CleanedUp(SmallLog):
         def count_changes(self, intervals: Mapping[str, Interval], limit: int = 0) -> Mapping[str, int]:
-            self.source.min_lsn = left.loaded_at + 3
-            self.source.log = [row for row in self.source.log if row.lsn >= self.source.min_lsn]
+            self.source.oldest = left.loaded_at + 3
+            self.source.log = [row for row in self.source.log if row.lsn >= self.source.oldest]
             return super().count_changes(intervals, limit)
 
     interval = between(left.loaded_at, left.loaded_at + 2)
     for attempt in ("count", "open"):
-        left.source.min_lsn = left.loaded_at
+        left.source.oldest = left.loaded_at
         with pytest.raises(WindowExpiredError, match="cleaned up"):
             getattr(left.planner(CleanedUp(left.source)), attempt)(interval)
     assert [opened.plan.window_id for opened in left.shop.ledger.list_unfinished(PIPELINE)] == [left.window_id]

@@ -181,7 +181,7 @@ def test_table_that_is_reloaded_needs_the_changes_since_the_load_began_and_not_t
             (lsn.value, at),
         )
     (mark,) = PostgresMarkLedger(guard.warehouse).read_marks(["sales"])
-    assert (mark.lsn, mark.at, mark.pace) == (lsn, at, 0.0)
+    assert (mark.position, mark.at, mark.pace) == (lsn, at, 0.0)
     assert not guard.keep().low
 
 

@@ -14,7 +14,7 @@ from warehouse_shop import ORDERS, PIPELINE, Shop
 
 from floodmark.core.errors import DataQualityError, WindowExpiredError
 from floodmark.core.plan import TableCounts, WindowState
-from floodmark.core.position import LsnAbsence
+from floodmark.core.position import NoPosition
 from floodmark.core.settings import Deletes, OnFailure, Rule
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
@@ -76,7 +76,7 @@ def change_some(source: SmallSource) -> None:
 
 def test_first_load_and_windows_end_equal_with_the_watermark_at_the_last_lsn_examined(runner: Runner) -> None:
     first = runner.run()
-    assert (first.state, first.to_lsn) == (WindowState.PLANNED, lsn(runner.source.position))
+    assert (first.state, first.to) == (WindowState.PLANNED, lsn(runner.source.position))
     change_some(runner.source)
     runner.source.idle()
     runner.run()
@@ -98,13 +98,13 @@ def test_quiet_source_moves_the_watermark_without_a_window(runner: Runner) -> No
     runner.run()
     runner.source.idle()
     result = runner.run()
-    assert (result.window_id, result.to_lsn) == (None, lsn(runner.source.position))
+    assert (result.window_id, result.to) == (None, lsn(runner.source.position))
     assert runner.watermark() == runner.source.position
     assert len(runner.shop.rows("SELECT * FROM floodmark.windows")) == 1
 
 
 def test_new_table_is_skipped_until_it_is_captured(runner: Runner) -> None:
-    runner.source.seen = {"min_lsn": LsnAbsence.NULL}
+    runner.source.seen = {"oldest": NoPosition.NULL}
     result = runner.run()
     assert result.window_id is None
     assert "not_captured_yet" in result.reason
@@ -151,7 +151,7 @@ def test_unfinished_window_is_finished_and_takes_nothing_newer_along(runner: Run
     planned = open_window(settings(), runner.source, runner.shop.ledger)
     runner.source.write(1, 12)
     resumed = runner.run()
-    assert (resumed.window_id, resumed.to_lsn) == (planned.window_id, planned.to_lsn)
+    assert (resumed.window_id, resumed.to) == (planned.window_id, planned.to)
     assert "unfinished" in resumed.reason
     assert runner.target()[1] == 11
     runner.run()
@@ -173,7 +173,7 @@ def test_cleanup_during_the_read_is_found_and_nothing_is_merged(runner: Runner) 
     before = runner.target()
     opened = open_window(settings(), runner.source, runner.shop.ledger)
     assert opened.window_id is not None
-    runner.source.min_lsn = runner.source.position + 1
+    runner.source.oldest = runner.source.position + 1
     with pytest.raises(WindowExpiredError, match=r"dbo\.Orders: expired: changes after the watermark"):
         load_window(
             opened.window_id,
@@ -190,7 +190,7 @@ def test_cleanup_before_an_unfinished_window_is_loaded_is_found_before_spark_sta
     runner.run()
     runner.source.write(1, 11)
     open_window(settings(), runner.source, runner.shop.ledger)
-    runner.source.min_lsn = runner.source.position + 1
+    runner.source.oldest = runner.source.position + 1
     with pytest.raises(WindowExpiredError):
         open_window(settings(), runner.source, runner.shop.ledger)
 
@@ -199,7 +199,7 @@ def test_expired_table_leaves_its_verdict_in_the_ledger(runner: Runner) -> None:
     runner.run()
     runner.source.write(1, 11)
     runner.source.write(1, 12)
-    runner.source.min_lsn = runner.source.position
+    runner.source.oldest = runner.source.position
     with pytest.raises(WindowExpiredError):
         runner.run()
     (verdict,) = runner.shop.rows("SELECT verdict, watermark, min_lsn FROM floodmark.verdicts")

@@ -34,7 +34,7 @@ class LaggingReplica:
     def read_snapshot(
         self,
         tables: Sequence[TableName],
-        instances: Mapping[TableName, str] | None = None,
+        feeds: Mapping[TableName, str] | None = None,
         positions: Collection[Lsn] = (),
         marks: object = None,
         whole: object = (),

@@ -17,7 +17,7 @@ from floodmark.core.errors import (
     SourceUnavailableError,
     WindowExpiredError,
 )
-from floodmark.core.position import Lsn, LsnAbsence
+from floodmark.core.position import Lsn, NoPosition
 from floodmark.core.schema import SourceColumn, TableName
 from floodmark.core.snapshot import TableSnapshot
 from floodmark.sources.cdc.source import SqlServerSource
@@ -56,7 +56,7 @@ def _table_snapshot(at: SqlServerConnection, table: TableName, pinned: str | Non
 
 
 def test_snapshot_describes_the_captured_columns_and_the_key(at: SqlServerConnection) -> None:
-    instance = _table_snapshot(at, ORDERS).instance
+    instance = _table_snapshot(at, ORDERS).feed
     assert instance is not None
     assert instance.table.columns == (
         SourceColumn("Id", "int", 1, precision=10, nullable=False),
@@ -75,7 +75,7 @@ def test_snapshot_describes_the_captured_columns_and_the_key(at: SqlServerConnec
 
 
 def test_snapshot_reads_a_composite_key_in_key_order(at: SqlServerConnection) -> None:
-    instance = _table_snapshot(at, TableName("dbo", "Lines")).instance
+    instance = _table_snapshot(at, TableName("dbo", "Lines")).feed
     assert instance is not None
     assert instance.table.key == ("OrderId", "Line")
 
@@ -85,9 +85,9 @@ def test_snapshot_follows_the_log(at: SqlServerConnection, database: CdcDatabase
     database.scan()
     snapshot = SqlServerSource(at).read_snapshot([ORDERS])
     table_seen = snapshot.tables[0]
-    assert snapshot.max_lsn == Lsn(database.scalar("sys.fn_cdc_get_max_lsn()"))
-    assert table_seen.last_change_lsn == snapshot.max_lsn
-    assert table_seen.min_lsn == Lsn(database.scalar("sys.fn_cdc_get_min_lsn(N'dbo_Orders')"))
+    assert snapshot.newest == Lsn(database.scalar("sys.fn_cdc_get_max_lsn()"))
+    assert table_seen.last_change == snapshot.newest
+    assert table_seen.oldest == Lsn(database.scalar("sys.fn_cdc_get_min_lsn(N'dbo_Orders')"))
     assert snapshot.seconds_behind is not None
     assert 0 <= snapshot.seconds_behind < 60
 
@@ -108,19 +108,19 @@ def test_job_with_a_schedule_of_its_own_is_not_said_to_stand_still_between_two_s
 
 def test_snapshot_distinguishes_a_table_without_capture_from_one_that_does_not_exist(at: SqlServerConnection) -> None:
     plain, nowhere = SqlServerSource(at).read_snapshot([PLAIN, NOWHERE]).tables
-    assert (plain.exists, plain.permitted, plain.instance) == (True, True, None)
-    assert (nowhere.exists, nowhere.instance) == (False, None)
+    assert (plain.exists, plain.permitted, plain.feed) == (True, True, None)
+    assert (nowhere.exists, nowhere.feed) == (False, None)
 
 
 def test_snapshot_reads_the_pinned_instance_and_never_another(at: SqlServerConnection) -> None:
-    assert _table_snapshot(at, ORDERS, "dbo_Orders").instance is not None
+    assert _table_snapshot(at, ORDERS, "dbo_Orders").feed is not None
     gone = _table_snapshot(at, ORDERS, "dbo_Orders_gone")
-    assert (gone.exists, gone.permitted, gone.instance) == (True, True, None)
+    assert (gone.exists, gone.permitted, gone.feed) == (True, True, None)
 
 
 def test_snapshot_of_a_database_without_cdc_says_so(emulator: Emulator, at: SqlServerConnection) -> None:
     snapshot = SqlServerSource(replace(at, database=emulator.databases[-1])).read_snapshot([NOWHERE])
-    assert (snapshot.cdc_enabled, snapshot.max_lsn, snapshot.max_lsn_at) == (False, LsnAbsence.NULL, None)
+    assert (snapshot.cdc_enabled, snapshot.newest, snapshot.newest_at) == (False, NoPosition.NULL, None)
 
 
 def test_snapshot_takes_two_statements_whose_texts_stay_the_same(
@@ -160,9 +160,9 @@ def test_snapshot_sees_a_cleanup_that_comes_between_its_two_statements(
     before = _table_snapshot(at, ORDERS)
     monkeypatch.setattr(SourceSession, "fetch_sets", cleaned_up)
     after = _table_snapshot(at, ORDERS)
-    assert isinstance(before.min_lsn, Lsn)
-    assert isinstance(after.min_lsn, Lsn)
-    assert before.min_lsn < after.min_lsn == Lsn(database.scalar("sys.fn_cdc_get_min_lsn(N'dbo_Orders')"))
+    assert isinstance(before.oldest, Lsn)
+    assert isinstance(after.oldest, Lsn)
+    assert before.oldest < after.oldest == Lsn(database.scalar("sys.fn_cdc_get_min_lsn(N'dbo_Orders')"))
     assert len(asked) == 2
 
 
@@ -179,7 +179,7 @@ def test_snapshot_without_tables_is_one_statement_about_the_log(
 
     monkeypatch.setattr(SourceSession, "fetch_sets", recorded)
     snapshot = SqlServerSource(at).read_snapshot(())
-    assert snapshot.max_lsn == Lsn(database.scalar("sys.fn_cdc_get_max_lsn()"))
+    assert snapshot.newest == Lsn(database.scalar("sys.fn_cdc_get_max_lsn()"))
     assert snapshot.tables == ()
     assert rows == [[1, 1, 0]]
 
@@ -201,9 +201,9 @@ def test_newest_change_is_never_above_the_position_of_the_snapshot(
 
     monkeypatch.setattr(SourceSession, "fetch_sets", scanned)
     snapshot = SqlServerSource(at).read_snapshot([ORDERS])
-    assert snapshot.tables[0].last_change_lsn == snapshot.max_lsn
-    assert isinstance(snapshot.max_lsn, Lsn)
-    assert snapshot.max_lsn < Lsn(database.scalar("sys.fn_cdc_get_max_lsn()"))
+    assert snapshot.tables[0].last_change == snapshot.newest
+    assert isinstance(snapshot.newest, Lsn)
+    assert snapshot.newest < Lsn(database.scalar("sys.fn_cdc_get_max_lsn()"))
 
 
 def test_change_table_that_is_locked_is_not_known_to_be_quiet(at: SqlServerConnection, database: CdcDatabase) -> None:
@@ -214,9 +214,9 @@ def test_change_table_that_is_locked_is_not_known_to_be_quiet(at: SqlServerConne
         orders, lines = SqlServerSource(at).read_snapshot([ORDERS, TableName("dbo", "Lines")]).tables
     finally:
         database.run("EXEC emulator.clear_faults")
-    assert orders.last_change_lsn is None
-    assert isinstance(orders.min_lsn, Lsn)
-    assert lines.last_change_lsn == Lsn(database.scalar("sys.fn_cdc_get_max_lsn()"))
+    assert orders.last_change is None
+    assert isinstance(orders.oldest, Lsn)
+    assert lines.last_change == Lsn(database.scalar("sys.fn_cdc_get_max_lsn()"))
 
 
 def test_snapshot_asks_the_catalog_for_the_wanted_tables_only(
@@ -242,7 +242,7 @@ def test_snapshot_asks_the_catalog_for_the_wanted_tables_only(
 def test_tracked_table_is_found_in_another_case_than_the_servers(at: SqlServerConnection) -> None:
     found = _table_snapshot(at, TableName("DBO", "orders"))
     assert (found.exists, found.server_name) == (True, ORDERS)
-    assert found.instance is not None
+    assert found.feed is not None
     assert found.max_column_id == 6
 
 

@@ -20,7 +20,7 @@ from floodmark.core.drift.proposals import PlannedSwitch
 from floodmark.core.plan import LoadKind, TablePlan
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.settings import TableSettings
-from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, Validity, Verdict
+from floodmark.core.snapshot import Feed, FeedIdentity, Validity, Verdict
 from floodmark.core.status import PipelineStatus, SwitchStatus
 from floodmark.postgres.ledger.drift import PostgresDriftLedger
 from floodmark.postgres.ledger.ledger import PostgresLedger, PostgresUpkeepLedger
@@ -28,7 +28,7 @@ from floodmark.postgres.session import WarehouseConnection
 from lsns import lsn
 
 NOON = datetime(2026, 1, 1, 12)
-ORDERS, OLD, NEW = TableName("dbo", "Orders"), InstanceIdentity("first", 1, NOON), InstanceIdentity("second", 2, NOON)
+ORDERS, OLD, NEW = TableName("dbo", "Orders"), FeedIdentity("first", 1, NOON), FeedIdentity("second", 2, NOON)
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql%s}}
 warehouse: {conn_id: warehouse}
@@ -158,7 +158,7 @@ def test_status_says_how_far_an_approved_switch_of_a_table_has_come(
 def read_first(ledger: PostgresLedger, database: WarehouseConnection, table: TableName) -> int:
     """A published first load from the first instance, up to LSN 9."""
     columns = (SourceColumn("Id", "int", 1),)
-    instance = CaptureInstance(OLD, SourceTable(table, columns, ("Id",)), lsn(1), False, True)
+    instance = Feed(OLD, SourceTable(table, columns, ("Id",)), lsn(1), False, True)
     plan = TablePlan(
         TableSettings(table, TableName("shop", "orders")),
         LoadKind.FIRST_LOAD,

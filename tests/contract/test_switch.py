@@ -98,9 +98,9 @@ def test_window_of_the_first_instance_cannot_be_opened_after_the_switch(rig: Swi
     rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
     plan = rig.ledger.read_window(rig.run().window_id or 0).plan
     rig.switches.take()
-    tables = [replace(table, watermark=plan.to_lsn) for table in plan.tables]
+    tables = [replace(table, watermark=plan.to) for table in plan.tables]
     with pytest.raises(OperatorError, match="read from capture instance dbo_Orders_2 now, not dbo_Orders"):
-        rig.ledger.open_window("shop", plan.to_lsn, tables, lane="replay x")
+        rig.ledger.open_window("shop", plan.to, tables, lane="replay x")
 
 
 def test_switch_that_waits_for_a_window_says_which_command_finishes_it(rig: SwitchRig) -> None:
@@ -111,10 +111,10 @@ def test_switch_that_waits_for_a_window_says_which_command_finishes_it(rig: Swit
     plan = rig.ledger.read_window(rig.run().window_id or 0).plan
     interval = plan.tables[0].interval
     assert interval is not None
-    tables = [replace(table, watermark=plan.to_lsn) for table in plan.tables]
-    left = rig.ledger.open_window("shop", plan.to_lsn, tables, lane=replay_lane(interval))
+    tables = [replace(table, watermark=plan.to) for table in plan.tables]
+    left = rig.ledger.open_window("shop", plan.to, tables, lane=replay_lane(interval))
     (said,) = rig.switches.take()
-    command = f"floodmark replay shop --from-lsn {interval.from_lsn} --to-lsn {interval.to_lsn}"
+    command = f"floodmark replay shop --from-lsn {interval.first} --to-lsn {interval.to}"
     assert said.endswith(f"shop switches when window {left.window_id} ({command}) has been published.")
 
 

@@ -126,14 +126,14 @@ def test_grants_are_enough_and_each_is_needed(doctor: CliRunner, rig: TrackingRi
     rig.run(*(line for line in script.splitlines() if not line.startswith("--")))
     snapshot = TrackingSource(reader).read_snapshot(rig.settings.sources)
     assert verdicts() == [Verdict.NOT_STARTED, Verdict.NOT_STARTED]
-    assert snapshot.max_lsn_at is not None
+    assert snapshot.newest_at is not None
     for right in ("VIEW CHANGE TRACKING ON dbo.Orders", "SELECT ON dbo.Orders"):
         rig.run(f"REVOKE {right} FROM [{READER}]")
         assert verdicts()[0] in {Verdict.NO_PERMISSION, Verdict.INSTANCE_MISSING}, right
         assert verdicts()[1] is Verdict.NOT_STARTED
         rig.run(f"GRANT {right} TO [{READER}]")
     rig.run(f"REVOKE VIEW DATABASE STATE FROM [{READER}]")
-    assert TrackingSource(reader).read_snapshot(rig.settings.sources).max_lsn_at is None
+    assert TrackingSource(reader).read_snapshot(rig.settings.sources).newest_at is None
 
 
 def test_right_that_is_missing_is_named_with_its_grant(

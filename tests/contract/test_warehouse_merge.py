@@ -390,7 +390,7 @@ def test_window_that_finds_a_row_missing_whose_lob_it_does_not_bring_says_so(
 
 def begin_replay(shop: Shop, table: TablePlan) -> WindowPlan:
     assert table.interval is not None
-    opened = shop.ledger.open_window("shop", table.interval.to_lsn, [table], lane=replay_lane(table.interval))
+    opened = shop.ledger.open_window("shop", table.interval.to, [table], lane=replay_lane(table.interval))
     plan = shop.ledger.begin_load(opened.window_id).plan
     shop.warehouse.prepare_window(plan)
     return plan

@@ -58,7 +58,7 @@ class PairSource:
     def read_snapshot(
         self,
         tables: Sequence[TableName],
-        instances: Mapping[TableName, str] | None = None,
+        feeds: Mapping[TableName, str] | None = None,
         positions: Collection[Position] = (),
         marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
         whole: Collection[TableName] = (),
@@ -68,11 +68,11 @@ class PairSource:
 
     def _table(self, name: TableName) -> TableSnapshot:
         (found,) = self.tables[name].read_snapshot([ORDERS]).tables
-        if found.instance is None:
+        if found.feed is None:
             return replace(found, table=name)
-        identity = replace(found.instance.identity, name=f"dbo_{name.name}")
-        own = replace(found.instance, identity=identity, table=replace(found.instance.table, name=name))
-        return replace(found, table=name, instance=own)
+        identity = replace(found.feed.identity, name=f"dbo_{name.name}")
+        own = replace(found.feed, identity=identity, table=replace(found.feed.table, name=name))
+        return replace(found, table=name, feed=own)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, st
 from floodmark.core.position import Interval
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName, keep_column, quote, quote_table
 from floodmark.core.settings import Deletes, Rule, TableSettings
-from floodmark.core.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.core.snapshot import Feed, FeedIdentity
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.sql import read_sql
@@ -36,9 +36,9 @@ COLUMNS = (
 DELETE, INSERT, UPDATE = 1, 2, 4
 
 
-def instance(columns: tuple[SourceColumn, ...] = COLUMNS, key: tuple[str, ...] = ("Id",)) -> CaptureInstance:
-    return CaptureInstance(
-        InstanceIdentity("dbo_Orders", 42, datetime(2026, 1, 2, 3, 4, 5)),
+def instance(columns: tuple[SourceColumn, ...] = COLUMNS, key: tuple[str, ...] = ("Id",)) -> Feed:
+    return Feed(
+        FeedIdentity("dbo_Orders", 42, datetime(2026, 1, 2, 3, 4, 5)),
         SourceTable(ORDERS, columns, key),
         lsn(1),
         supports_net_changes=True,

@@ -81,7 +81,7 @@ class World:
     config: Path = Path()
 
     def ledger(self) -> Any:
-        plan = SimpleNamespace(pipeline="shop", lane=self.lane, to_lsn=lsn(5), tables=(SimpleNamespace(source=ORDERS),))
+        plan = SimpleNamespace(pipeline="shop", lane=self.lane, to=lsn(5), tables=(SimpleNamespace(source=ORDERS),))
         return SimpleNamespace(
             read_window=lambda _: SimpleNamespace(plan=plan, state=self.state),
             list_unfinished=lambda _: [SimpleNamespace(plan=plan)] if self.loading else [],

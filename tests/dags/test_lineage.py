@@ -66,7 +66,7 @@ def table_plan(source: TableName, target: str, interval: Interval | None, **othe
         LoadKind.CHANGES if interval else LoadKind.FIRST_LOAD,
         instance(source),
         interval,
-        interval.after_lsn if interval else None,
+        interval.after if interval else None,
         **other,
     )
 

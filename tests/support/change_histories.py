@@ -15,7 +15,7 @@ from floodmark.core.plan import LoadKind, TablePlan
 from floodmark.core.position import Interval, Lsn
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.settings import NetSource, TableSettings
-from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, LogEntry
+from floodmark.core.snapshot import Feed, FeedIdentity, LogEntry
 from floodmark.sources.cdc.reader import CdcReader
 from floodmark.sources.sqlserver.driver import SqlServerConnection
 from floodmark.sync.ports import RowShape
@@ -40,9 +40,7 @@ HISTORIES = SourceTable(
 
 
 def histories_plan(*, has_command_id: bool = True, net: NetSource = NetSource.SPARK) -> TablePlan:
-    instance = CaptureInstance(
-        InstanceIdentity("dbo_Histories", 1, datetime(2026, 1, 1)), HISTORIES, START_LSN, True, has_command_id
-    )
+    instance = Feed(FeedIdentity("dbo_Histories", 1, datetime(2026, 1, 1)), HISTORIES, START_LSN, True, has_command_id)
     return TablePlan(
         settings=TableSettings(HISTORIES.name, TableName("t", "histories"), net=net),
         kind=LoadKind.CHANGES,

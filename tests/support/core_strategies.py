@@ -17,13 +17,13 @@ from floodmark.core.settings import (
     TemporalPolicy,
     WhenAdded,
 )
-from floodmark.core.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.core.snapshot import Feed, FeedIdentity
 
 names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=12)
 table_names = st.builds(TableName, names, names)
 lsns = st.binary(min_size=POSITION_BYTES, max_size=POSITION_BYTES).filter(any).map(Lsn)
 intervals = st.tuples(lsns, lsns).filter(lambda pair: pair[0] != pair[1]).map(lambda pair: Interval(*sorted(pair)))
-identities = st.builds(InstanceIdentity, names, st.integers(1, 2**31 - 1), st.datetimes())
+identities = st.builds(FeedIdentity, names, st.integers(1, 2**31 - 1), st.datetimes())
 columns = st.builds(
     SourceColumn,
     name=names,
@@ -42,10 +42,10 @@ tables = st.builds(
     key=st.lists(names, max_size=3).map(tuple),
 )
 instances = st.builds(
-    CaptureInstance,
+    Feed,
     identities,
     table=tables,
-    start_lsn=lsns,
+    start=lsns,
     supports_net_changes=st.booleans(),
     has_command_id=st.booleans(),
 )
@@ -77,7 +77,7 @@ window_plans = st.builds(
     WindowPlan,
     window_id=st.integers(1, 2**63 - 1),
     pipeline=names,
-    to_lsn=lsns,
+    to=lsns,
     tables=st.lists(table_plans, max_size=3).map(tuple),
     attempt=st.integers(0, 1000),
     lane=st.sampled_from(["", "load dbo.Orders", "replay 0x01-0x02"]),

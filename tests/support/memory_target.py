@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from floodmark.core.plan import TableCounts, TablePlan
-from floodmark.core.schema import LSN_COLUMN, OPERATION_COLUMN, Operation, keep_column, optional_columns
+from floodmark.core.schema import OPERATION_COLUMN, POSITION_COLUMN, Operation, keep_column, optional_columns
 from floodmark.core.settings import Deletes
 
 Values = Mapping[str, Any]
@@ -57,7 +57,7 @@ class MemoryTarget:
         )
 
     def _merge_row(self, table: TablePlan, row: Values) -> str:
-        key, lsn, stored = key_of(table, row), row[LSN_COLUMN], self.rows.get(key_of(table, row))
+        key, lsn, stored = key_of(table, row), row[POSITION_COLUMN], self.rows.get(key_of(table, row))
         if lsn < self.tombstones.get(key, b"") or (stored is not None and lsn < stored.lsn):
             return "unchanged"
         is_delete = row[OPERATION_COLUMN] == Operation.DELETE.value

@@ -6,20 +6,20 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from floodmark.core.position import LsnAbsence
+from floodmark.core.position import NoPosition
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
-from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSnapshot, TableState
+from floodmark.core.snapshot import Feed, FeedIdentity, SourceSnapshot, TableSnapshot, TableState
 from lsns import lsn
 
 ORDERS, ITEMS = TableName("dbo", "Orders"), TableName("dbo", "Items")
 NOON = datetime(2026, 5, 1, 12)
 
 
-def instance(name: TableName = ORDERS, **other: Any) -> CaptureInstance:
+def instance(name: TableName = ORDERS, **other: Any) -> Feed:
     columns = (SourceColumn("Id", "int", 1), SourceColumn("Amount", "decimal", 2, precision=18, scale=2))
-    made = CaptureInstance(
-        InstanceIdentity(f"dbo_{name.name}", 42, NOON),
+    made = Feed(
+        FeedIdentity(f"dbo_{name.name}", 42, NOON),
         SourceTable(name, columns, ("Id",)),
         lsn(5),
         supports_net_changes=False,
@@ -32,9 +32,9 @@ def table_seen(table: TableName = ORDERS, **other: Any) -> TableSnapshot:
     return replace(TableSnapshot(table, True, instance(table), lsn(5)), **other)
 
 
-def snapshot(*tables: TableSnapshot, max_lsn: int | LsnAbsence = 100, **other: Any) -> SourceSnapshot:
-    newest = max_lsn if isinstance(max_lsn, LsnAbsence) else lsn(max_lsn)
-    made = SourceSnapshot("Shop", True, newest, NOON, NOON, 1.0, True, tables)
+def snapshot(*tables: TableSnapshot, newest: int | NoPosition = 100, **other: Any) -> SourceSnapshot:
+    position = newest if isinstance(newest, NoPosition) else lsn(newest)
+    made = SourceSnapshot("Shop", True, position, NOON, NOON, 1.0, True, tables)
     return replace(made, **other)
 
 

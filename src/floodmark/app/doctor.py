@@ -15,7 +15,7 @@ from floodmark.app.connections import spark_target
 from floodmark.app.upkeep import likely_stop
 from floodmark.core.doctor import DiagnosisInput, Finding, examine_encoding, examine_engine, examine_server
 from floodmark.core.errors import ConfigError, FloodmarkError, OperatorError
-from floodmark.core.planning import classify_tables, pinned_instances
+from floodmark.core.planning import classify_tables, pinned_feeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ def examine_source(pipeline: Pipeline) -> tuple[Finding, ...]:
     now = datetime.now(UTC)
     stop = likely_stop(pipeline, now)
     now_utc = now.replace(tzinfo=None)
-    pinned = pinned_instances(pipeline.settings, {})
+    pinned = pinned_feeds(pipeline.settings, {})
     snapshot = pipeline.source.snapshots().read_snapshot(pipeline.settings.sources, pinned)
     found = pipeline.source.diagnose(
         DiagnosisInput(
@@ -94,7 +94,7 @@ def write_grants(pipeline: Pipeline, login: str) -> str:
 
     The script names what the connection's own login can see.
     """
-    pinned = pinned_instances(pipeline.settings, {})
+    pinned = pinned_feeds(pipeline.settings, {})
     snapshot = pipeline.source.snapshots().read_snapshot(pipeline.settings.sources, pinned)
     heartbeat = pipeline.app.config.heartbeat_of(pipeline.name)
     return pipeline.source.build_grants(login, pipeline.settings, snapshot, heartbeat)

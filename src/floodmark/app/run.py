@@ -95,7 +95,7 @@ def is_outdated(pipeline: Pipeline, opened: OpenedWindow) -> bool:
         return False
     states = pipeline.ledger.read_tables(plan.pipeline)
     found = [states[table.source].watermark for table in plan.tables if table.source in states]
-    return any(watermark is not None and watermark > plan.to_lsn for watermark in found)
+    return any(watermark is not None and watermark > plan.to for watermark in found)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def close_run(pipeline: Pipeline, result: AdvanceResult | None = None, *, stoppe
 
 
 def _delete_old_windows(pipeline: Pipeline) -> None:
-    """Delete some of the oldest windows: the first run after a change of the setting is not much longer than others."""
+    """Delete the oldest windows, at most ``DELETED_AT_ONCE`` per run."""
     keep_seconds = pipeline.config.keep_windows.total_seconds()
     try:
         count = pipeline.ledger.delete_old_windows(pipeline.name, keep_seconds, DELETED_AT_ONCE)

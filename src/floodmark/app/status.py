@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.app.upkeep import current_stop, list_drift
 from floodmark.core.drift.proposals import describe
-from floodmark.core.planning import known_positions, pinned_instances
+from floodmark.core.planning import known_positions, pinned_feeds
 from floodmark.core.status import DriftNote, PipelineStatus, TableHistory, TableStatus
 from floodmark.core.upkeep import ENDLESS_SECONDS, format_bytes
 from floodmark.sync.status import Limits, LiveSource, StatusReader, verify_tables
@@ -33,9 +33,9 @@ def read_status(pipeline: Pipeline, *, live: bool) -> PipelineStatus:
     reader = StatusReader(pipeline.settings, limits, pipeline.ledger, pipeline.app.status_ledger)
     if not live:
         return reader.read_status()
-    instances = pinned_instances(pipeline.settings, reader.states)
+    feeds = pinned_feeds(pipeline.settings, reader.states)
     positions = known_positions(reader.states)
-    snapshot = pipeline.source.snapshots().read_snapshot(pipeline.settings.sources, instances, positions)
+    snapshot = pipeline.source.snapshots().read_snapshot(pipeline.settings.sources, feeds, positions)
     return reader.read_status(LiveSource(snapshot, pipeline.source.read_progress(reader.watermarks, reader.marks)))
 
 

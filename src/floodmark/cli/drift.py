@@ -98,7 +98,8 @@ def _document(event: DriftEvent) -> dict[str, Any]:
         "after": difference.after,
         "obstacle": difference.obstacle,
         "ddl": [
-            {"lsn": str(entry.lsn), "at": entry.at.isoformat(), "text": entry.text} for entry in event.explained.entries
+            {"lsn": str(entry.position), "at": entry.at.isoformat(), "text": entry.text}
+            for entry in event.explained.entries
         ],
         "policies": {pipeline: policy.value for pipeline, policy in event.policies.items()},
         "held": list(event.held),

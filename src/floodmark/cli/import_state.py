@@ -132,7 +132,7 @@ def _show(found: Sequence[TableImport], *, dry_run: bool, as_json: bool, wide: b
                 (
                     str(each.source),
                     "refused" if each.refusal else done,
-                    str(each.after_lsn),
+                    str(each.after),
                     each.verdict or "-",
                     str(each.target),
                 ),
@@ -151,7 +151,7 @@ def _fields(each: TableImport) -> dict[str, str | int | None]:
     return {
         "table": str(each.source),
         "target": str(each.target),
-        "position": str(each.after_lsn),
+        "position": str(each.after),
         "verdict": each.verdict or None,
         "window_id": each.window_id,
         "refusal": each.refusal or None,

@@ -226,7 +226,7 @@ def _read_statuses(config: Path | None, pipeline: str | None, *, live: bool) -> 
 
 
 def _watch(config: Path | None, pipeline: str | None, seconds: float, *, live: bool, wide: bool) -> None:
-    """Print the status every so many seconds. A source or warehouse that is away for a while does not end it."""
+    """Print the status at an interval. A source or warehouse that is away for a while does not end it."""
     with contextlib.suppress(KeyboardInterrupt), explained():
         while True:
             statuses, problem = [], ""

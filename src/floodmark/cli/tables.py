@@ -141,7 +141,7 @@ def print_run(console: Console, result: AdvanceResult) -> None:
     for each in result.tables:
         counts = (f"{getattr(each.counts, f'{name}_rows'):,}" for name in numbers)
         rows.append(("", (str(each.target), *counts, each.kind.value.replace("_", " "))))
-    title = f"window {result.window_id} of {result.pipeline}, up to {result.to_lsn}"
+    title = f"window {result.window_id} of {result.pipeline}, up to {result.to}"
     optional = ("unchanged", "kind", "quarantined", "deleted", "updated")
     print_table(console, title, ("table", *numbers, "kind"), rows, numbers=numbers, optional=optional)
 

@@ -101,7 +101,7 @@ def _shortened(name: str, whole: str) -> str:
 
 
 def _cut(name: str, room: int) -> str:
-    """Return the beginning of a name that leaves room for so many bytes."""
+    """Return the beginning of a name that leaves ``room`` bytes free."""
     return name.encode()[: IDENTIFIER_MAX_BYTES - room].decode(errors="ignore").rstrip("_")
 
 

@@ -12,7 +12,7 @@ from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
 from floodmark.core.plan import check_net
 from floodmark.core.planning import grant_unmask, list_masked, with_key
 from floodmark.core.settings import PipelineSettings, SecurityFiltered, TableSettings
-from floodmark.core.snapshot import CaptureInstance, SourceSnapshot, TableSnapshot, Validity, Verdict
+from floodmark.core.snapshot import Feed, SourceSnapshot, TableSnapshot, Validity, Verdict
 from floodmark.core.types import warehouse_type
 from floodmark.core.verdicts import INCIDENTS
 
@@ -256,7 +256,7 @@ def create_user(login: str) -> str:
     return f"IF DATABASE_PRINCIPAL_ID({literal(login)}) IS NULL CREATE USER {name} FOR LOGIN {name};"
 
 
-def examine_key(settings: TableSettings, instance: CaptureInstance) -> Answers:
+def examine_key(settings: TableSettings, instance: Feed) -> Answers:
     """Yield the answer on the columns by which rows are merged."""
     try:
         found = with_key(settings, instance)
@@ -266,7 +266,7 @@ def examine_key(settings: TableSettings, instance: CaptureInstance) -> Answers:
         yield Grade.GOOD, "key", f"rows are merged by ({', '.join(found.table.key)}).", ""
 
 
-def refused_net(settings: TableSettings, instance: CaptureInstance) -> FloodmarkError | None:
+def refused_net(settings: TableSettings, instance: Feed) -> FloodmarkError | None:
     """Return why the source's net changes cannot be merged, None where they can."""
     try:
         check_net(settings, with_key(settings, instance), instance.table.key)
@@ -277,7 +277,7 @@ def refused_net(settings: TableSettings, instance: CaptureInstance) -> Floodmark
     return None
 
 
-def examine_types(settings: TableSettings, instance: CaptureInstance) -> Answers:
+def examine_types(settings: TableSettings, instance: Feed) -> Answers:
     """Yield an answer on each column of a type that cannot be carried."""
     for column in instance.table.stored_columns:
         try:
@@ -302,7 +302,7 @@ def examine_view(settings: TableSettings, table_snapshot: TableSnapshot, user: s
         yield Grade.PROBLEM, "security policy", f"{filtered}: the table is not loaded.", fix
 
 
-def examine_computed(instance: CaptureInstance, how: str) -> Answers:
+def examine_computed(instance: Feed, how: str) -> Answers:
     """Yield the answer on computed columns. how: what the source has in their place."""
     if computed := [column.name for column in instance.table.columns if column.is_computed]:
         text = f"computed columns ({', '.join(computed)}) {how}; the target does not have them."

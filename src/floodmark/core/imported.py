@@ -22,7 +22,7 @@ class ImportedPosition:
     """The position of a tool in the log of one database."""
 
     tool: str
-    after_lsn: Lsn
+    after: Lsn
     """The watermark to set: the tool has applied every change up to it, and maybe later ones."""
     log_lsn: Lsn
     """A commit LSN that the tool has read from the log, so that the log of the same database has it."""
@@ -331,7 +331,7 @@ class TableImport:
 
     source: TableName
     target: TableName
-    after_lsn: Position
+    after: Position
     """The position of the state. It is the watermark now, unless the table was refused."""
     verdict: str = ""
     """The verdict on the position at the source; "" where it was not asked for."""

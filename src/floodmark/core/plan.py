@@ -14,7 +14,7 @@ from floodmark.core.errors import ConfigError
 from floodmark.core.position import Interval, Position, parse_position
 from floodmark.core.schema import STAGING_SCHEMA, SourceColumn, SourceTable, TableName
 from floodmark.core.settings import KeySpelling, NetSource, Rule, TableSettings, TemporalPolicy
-from floodmark.core.snapshot import CaptureInstance, LogEntry, MemberMark, Verdict
+from floodmark.core.snapshot import Feed, LogEntry, MemberMark, Verdict
 from floodmark.core.types import WarehouseType, warehouse_type
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def is_load_lane(lane: str) -> bool:
 
 def replay_lane(interval: Interval) -> str:
     """Return the lane on which an interval is merged again."""
-    return f"{_REPLAY}{interval.after_lsn}-{interval.to_lsn}"
+    return f"{_REPLAY}{interval.after}-{interval.to}"
 
 
 def is_replay_lane(lane: str) -> bool:
@@ -92,7 +92,7 @@ class WindowState(Enum):
     MERGED = "merged"
     CHECKED = "checked"
     ADVANCED = "advanced"
-    """The watermarks stand at ``to_lsn``: the window is finished."""
+    """The watermarks stand at ``to``: the window is finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +102,10 @@ class TablePlan:
     settings: TableSettings
     """The settings in effect. ``net`` says where this window's net changes are computed."""
     kind: LoadKind
-    feed: CaptureInstance
+    feed: Feed
     """What the changes are read from. ``feed.table.key`` is the key to merge by, the server's or a declared one."""
     interval: Interval | None
-    """None for a first load, whose rows are stamped with ``WindowPlan.to_lsn``."""
+    """None for a first load, whose rows are stamped with ``WindowPlan.to``."""
     watermark: Position | None
     """The expected one, for compare-and-set; None before the first load."""
     quiet: bool = False
@@ -150,40 +150,40 @@ class WindowPlan:
     window_id: int
     """Given by the ledger; it grows."""
     pipeline: str
-    to_lsn: Position
+    to: Position
     tables: tuple[TablePlan, ...]
     attempt: int = 0
     """How many loads of the window have begun. A load works on the plan that ``PostgresLedger.begin_load`` returned."""
     lane: str = ""
     """See ``core.plan``; "" is the main one."""
-    to_lsn_at: datetime | None = None
-    """The commit time of to_lsn, local time of the source; None where it was not asked for."""
+    to_at: datetime | None = None
+    """The commit time of ``to``, local time of the source; None where it was not asked for."""
 
     @property
     def end(self) -> LogEntry:
         """Return the entry of the log at which the window ends. Every copy of the source that is read must have it."""
-        return LogEntry(self.to_lsn, self.to_lsn_at)
+        return LogEntry(self.to, self.to_at)
 
     def extended_to(self, end: LogEntry) -> WindowPlan:
         """Return the plan with a later end, up to which no table is known to be quiet.
 
         Raises ValueError for an earlier one, or for a window with a first load.
         """
-        if end.lsn < self.to_lsn or any(table.interval is None for table in self.tables):
-            raise ValueError(f"window {self.window_id} cannot end at {end.lsn}")
+        if end.position < self.to or any(table.interval is None for table in self.tables):
+            raise ValueError(f"window {self.window_id} cannot end at {end.position}")
         tables = tuple(
-            replace(table, interval=Interval(table.interval.after_lsn, end.lsn), quiet=False)
+            replace(table, interval=Interval(table.interval.after, end.position), quiet=False)
             for table in self.tables
             if table.interval is not None
         )
-        return replace(self, to_lsn=end.lsn, to_lsn_at=end.committed_at, tables=tables)
+        return replace(self, to=end.position, to_at=end.committed_at, tables=tables)
 
     def rows_at(self, table: TablePlan) -> bytes:
         """Return the position of the rows of a load of the whole table."""
-        return table.rows_at or self.to_lsn.value
+        return table.rows_at or self.to.value
 
     def moves_watermark(self, table: TablePlan) -> bool:
-        """Return whether the table's watermark is ``to_lsn`` when the window has been published."""
+        """Return whether the table's watermark is ``to`` when the window has been published."""
         return not is_replay_lane(self.lane) and not table.where
 
 
@@ -317,27 +317,27 @@ def member_name(table: TableName, member: str) -> TableName:
 # A pipeline chooses them with ``net: server``, or its kind of source has no others.
 
 
-def check_net(settings: TableSettings, instance: CaptureInstance, server_key: tuple[str, ...]) -> None:
+def check_net(settings: TableSettings, feed: Feed, server_key: tuple[str, ...]) -> None:
     """Raise ConfigError where the source's net changes cannot be merged.
 
     server_key: the key by which the source computes net changes, and so the only one by which they can be merged.
     """
-    if instance.delivers_net:
-        _check_delivered(settings, instance, server_key)
+    if feed.delivers_net:
+        _check_delivered(settings, feed, server_key)
     elif settings.net is NetSource.SERVER:
-        _check_chosen(settings, instance, server_key)
+        _check_chosen(settings, feed, server_key)
 
 
-def _check_delivered(settings: TableSettings, instance: CaptureInstance, server_key: tuple[str, ...]) -> None:
+def _check_delivered(settings: TableSettings, feed: Feed, server_key: tuple[str, ...]) -> None:
     """Raise ConfigError for a table of a source that has one change for each key, and no other changes."""
-    if set(instance.table.key) != set(server_key):
+    if set(feed.table.key) != set(server_key):
         raise ConfigError(
             str(settings.source),
-            f"the key is ({', '.join(instance.table.key)}), and the source has changes by the primary key, "
+            f"the key is ({', '.join(feed.table.key)}), and the source has changes by the primary key, "
             f"({', '.join(server_key)}).",
             "Remove key from the table in pipelines.yaml.",
         )
-    if (named := _unlike(settings, instance)) and settings.key_spelling is not KeySpelling.FIXED:
+    if (named := _unlike(settings, feed)) and settings.key_spelling is not KeySpelling.FIXED:
         raise ConfigError(
             str(settings.source),
             f"the server may take two values of the key ({named}) for one, because it ignores case, an offset, or what "
@@ -347,22 +347,22 @@ def _check_delivered(settings: TableSettings, instance: CaptureInstance, server_
         )
 
 
-def _check_chosen(settings: TableSettings, instance: CaptureInstance, server_key: tuple[str, ...]) -> None:
-    if not instance.supports_net_changes:
+def _check_chosen(settings: TableSettings, feed: Feed, server_key: tuple[str, ...]) -> None:
+    if not feed.supports_net_changes:
         raise ConfigError(
             str(settings.source),
-            f"net: server, but capture instance {instance.identity.name} has no net changes.",
+            f"net: server, but capture instance {feed.identity.name} has no net changes.",
             "Use net: spark, or enable the instance with @supports_net_changes = 1.",
         )
-    if set(instance.table.key) != set(server_key):
+    if set(feed.table.key) != set(server_key):
         raise ConfigError(
             str(settings.source),
-            f"net: server, but the key is ({', '.join(instance.table.key)}), and capture "
-            f"instance {instance.identity.name} has net changes by ({', '.join(server_key)}).",
+            f"net: server, but the key is ({', '.join(feed.table.key)}), and capture "
+            f"instance {feed.identity.name} has net changes by ({', '.join(server_key)}).",
             "Use net: spark, or enable an instance whose @index_name is an index of the key.",
         )
     # Of two such keys in one window, the net function returns the last: the row of the other would stay alive.
-    if named := _unlike(settings, instance):
+    if named := _unlike(settings, feed):
         raise ConfigError(
             str(settings.source),
             f"net: server, but the server may take two values of the key ({named}) for one, because it ignores case, "
@@ -372,9 +372,9 @@ def _check_chosen(settings: TableSettings, instance: CaptureInstance, server_key
         )
 
 
-def _unlike(settings: TableSettings, instance: CaptureInstance) -> str:
+def _unlike(settings: TableSettings, feed: Feed) -> str:
     """Return the columns of the key of which the server may take two values for one that are two in a warehouse."""
-    columns = [instance.table.column(name) for name in instance.table.key]
+    columns = [feed.table.column(name) for name in feed.table.key]
     # As text, a moment has its offset; for the server, two offsets of one moment are one key.
     is_text = settings.temporal is TemporalPolicy.TEXT
     unlike = [
@@ -533,9 +533,9 @@ class PublishedTable:
     source: TableName
     target: TableName
     kind: LoadKind
-    after_lsn: Position | None
+    after: Position | None
     """None: a first load."""
-    to_lsn: Position
+    to: Position
     counts: TableCounts
 
     @property
@@ -550,7 +550,7 @@ class AdvanceResult:
 
     window_id: int
     pipeline: str
-    to_lsn: Position
+    to: Position
     tables: tuple[PublishedTable, ...]
     is_replay: bool = False
     """Whether the window was a replay: no watermark moved."""

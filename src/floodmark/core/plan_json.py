@@ -19,7 +19,7 @@ from floodmark.core.plan import WindowPlan
 from floodmark.core.position import Interval, Position, parse_position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import FirstLoad, TableSettings
-from floodmark.core.snapshot import InstanceIdentity, MemberMark
+from floodmark.core.snapshot import FeedIdentity, MemberMark
 
 FORMAT = 1
 
@@ -57,9 +57,16 @@ _FORMS = {
     TableName: _Form(lambda name: [name.schema, name.name], lambda parts: TableName(*parts)),
     MemberMark: _Form(lambda end: [end.member, end.mark], lambda parts: MemberMark(*parts)),
 }
-_FLAT: Mapping[Any, str] = {TableSettings: "", FirstLoad: "first_load_", Interval: "", InstanceIdentity: ""}
+_FLAT: Mapping[Any, str] = {TableSettings: "", FirstLoad: "first_load_", Interval: "", FeedIdentity: ""}
 """The types whose fields are stored among those of what has them, with a prefix."""
-_NAMES = {"feed": "instance", "lob_batch": "lob_batch_bytes"}
+_NAMES = {
+    "feed": "instance",
+    "start": "start_lsn",
+    "lob_batch": "lob_batch_bytes",
+    "after": "after_lsn",
+    "to": "to_lsn",
+    "to_at": "to_lsn_at",
+}
 """The stored names of fields, where they differ."""
 _NOT_STORED = frozenset({"marks"})
 _DEFAULTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {

@@ -23,8 +23,8 @@ from floodmark.core.position import Interval, Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import NetSource, OnGap, PipelineSettings, SecurityFiltered, TableSettings
 from floodmark.core.snapshot import (
-    CaptureInstance,
-    InstanceIdentity,
+    Feed,
+    FeedIdentity,
     SourceSnapshot,
     TableSnapshot,
     TableState,
@@ -36,7 +36,7 @@ from floodmark.core.types import warehouse_type
 from floodmark.core.verdicts import INCIDENTS, LEFT_OUT, classify, incident, is_quiet, is_unproven
 
 if TYPE_CHECKING:
-    from floodmark.core.snapshot import CaptureInstance
+    from floodmark.core.snapshot import Feed
 
 # --------------------------------------------------------------------------------------------------------------------
 # The measures of the source when a window was planned, for the history of the window's tables.
@@ -63,8 +63,8 @@ def measure_plan(snapshot: SourceSnapshot, states: Mapping[TableName, TableState
     margins = {}
     for table in snapshot.tables:
         state = (states or {}).get(table.table)
-        if state and state.watermark_at and table.min_lsn_at:
-            margins[table.table] = max((state.watermark_at - table.min_lsn_at).total_seconds(), 0.0)
+        if state and state.watermark_at and table.oldest_at:
+            margins[table.table] = max((state.watermark_at - table.oldest_at).total_seconds(), 0.0)
     return PlanMeasures(0.0 if snapshot.is_synchronous else snapshot.seconds_behind, margins)
 
 
@@ -77,8 +77,8 @@ def measure_plan(snapshot: SourceSnapshot, states: Mapping[TableName, TableState
 
 def list_masked(table_snapshot: TableSnapshot) -> tuple[str, ...]:
     """Return the captured columns that the login reads through a mask."""
-    instance = table_snapshot.instance
-    captured = {column.name for column in instance.table.columns} if instance else set()
+    feed = table_snapshot.feed
+    captured = {column.name for column in feed.table.columns} if feed else set()
     return tuple(name for name in table_snapshot.masked if name in captured)
 
 
@@ -132,20 +132,20 @@ class Skip:
 class AdvanceQuiet:
     """The log moved on without a change of these tables: only their watermarks move."""
 
-    to_lsn: Position
-    to_lsn_at: datetime | None
+    to: Position
+    to_at: datetime | None
     watermarks: Mapping[TableName, Position]
     """The current watermarks."""
-    instances: Mapping[TableName, InstanceIdentity]
-    """The instances that were checked for changes."""
+    feeds: Mapping[TableName, FeedIdentity]
+    """The feeds that were checked for changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
     """A window must be opened."""
 
-    to_lsn: Position
-    to_lsn_at: datetime | None
+    to: Position
+    to_at: datetime | None
     tables: tuple[TablePlan, ...]
     measures: PlanMeasures = NO_MEASURES
 
@@ -153,8 +153,8 @@ class Open:
 Decision = Fail | Skip | AdvanceQuiet | Open
 
 
-def pinned_instances(settings: PipelineSettings, states: Mapping[TableName, TableState]) -> dict[TableName, str]:
-    """Return the capture instances to ask for by name: the configured one, else the one that was read before."""
+def pinned_feeds(settings: PipelineSettings, states: Mapping[TableName, TableState]) -> dict[TableName, str]:
+    """Return the feeds to ask for by name: the configured one, else the one that was read before."""
     pinned = {}
     for table in settings.tables:
         state = states.get(table.source)
@@ -170,7 +170,7 @@ def known_positions(states: Mapping[TableName, TableState]) -> list[Position]:
     These are the watermarks, and the ends of the reads of loads that are not consistent yet.
     """
     watermarks = {state.watermark for state in states.values() if state.watermark}
-    reads = {state.read_lsn for state in states.values() if state.read_lsn and not state.consistent}
+    reads = {state.read_to for state in states.values() if state.read_to and not state.consistent}
     return sorted(watermarks | reads)
 
 
@@ -246,40 +246,40 @@ def decide(
     chosen = [plans[table.source] for table in settings.tables if verdicts[table.source] in PLANNED]
     if not chosen and incidents:
         return Fail(incidents)
-    if not chosen or not isinstance(snapshot.max_lsn, Position):
+    if not chosen or not isinstance(snapshot.newest, Position):
         return Skip(_reason(validities))
     if all(table.quiet for table in chosen):
         watermarks = {table.source: table.watermark for table in chosen if table.watermark}
-        instances = {table.source: table.feed.identity for table in chosen}
-        return AdvanceQuiet(snapshot.max_lsn, snapshot.max_lsn_at, watermarks, instances)
-    return Open(snapshot.max_lsn, snapshot.max_lsn_at, tuple(chosen), measure_plan(snapshot, states))
+        feeds = {table.source: table.feed.identity for table in chosen}
+        return AdvanceQuiet(snapshot.newest, snapshot.newest_at, watermarks, feeds)
+    return Open(snapshot.newest, snapshot.newest_at, tuple(chosen), measure_plan(snapshot, states))
 
 
 def plan_table(
     settings: TableSettings, table_snapshot: TableSnapshot, snapshot: SourceSnapshot, state: TableState | None
 ) -> TablePlan:
     """Return the plan of one table of the next window; its verdict must be READY or NOT_STARTED."""
-    assert table_snapshot.instance is not None and isinstance(snapshot.max_lsn, Position)  # noqa: S101  (ensured by classify)
+    assert table_snapshot.feed is not None and isinstance(snapshot.newest, Position)  # noqa: S101  (ensured by classify)
     watermark = state.watermark if state else None
     # The login may not see every policy, so the configuration counts, and not what the source shows.
     accepts_filters = settings.security_filtered is SecurityFiltered.ACCEPT
     check_readers_view(table_snapshot, accepts_filters=accepts_filters)
-    instance = with_key(settings, table_snapshot.instance)
-    check_net(settings, instance, table_snapshot.instance.table.key)
-    for column in instance.table.stored_columns:
-        warehouse_type(instance.table, column, settings.temporal)
+    feed = with_key(settings, table_snapshot.feed)
+    check_net(settings, feed, table_snapshot.feed.table.key)
+    for column in feed.table.stored_columns:
+        warehouse_type(feed.table, column, settings.temporal)
     unproven = is_unproven(table_snapshot, state)
-    after = None if unproven else watermark or (instance.start_lsn if instance.member_column else None)
+    after = None if unproven else watermark or (feed.start if feed.member_column else None)
     if fault := table_snapshot.plan_fault or (None if after else table_snapshot.load_fault):
         raise TableNotPlannableError(str(settings.source), fault.cause, fault.hint)
     return TablePlan(
-        settings=replace(settings, net=NetSource.SERVER if instance.delivers_net else _net_source(settings, state)),
+        settings=replace(settings, net=NetSource.SERVER if feed.delivers_net else _net_source(settings, state)),
         kind=LoadKind.CHANGES if after else LoadKind.FIRST_LOAD,
-        feed=instance,
-        interval=Interval(after, snapshot.max_lsn) if after else None,
+        feed=feed,
+        interval=Interval(after, snapshot.newest) if after else None,
         watermark=watermark,
         # Rows are in the target also of a first load that was merged and then refused by a check.
-        is_reload=unproven or (after is None and state is not None and state.read_lsn is not None),
+        is_reload=unproven or (after is None and state is not None and state.read_to is not None),
         keeps_unread=accepts_filters,
         quiet=watermark is not None and not unproven and is_quiet(table_snapshot, watermark),
         reloads_members=settings.on_gap is OnGap.REPAIR,
@@ -334,25 +334,25 @@ def has_changed(table: TablePlan, snapshot: SourceSnapshot, settings: PipelineSe
     """
     if table.kind is not LoadKind.FIRST_LOAD and not table.feed.delivers_net:
         return False
-    table_snapshots = {table_snapshot.table: table_snapshot.instance for table_snapshot in snapshot.tables}
-    instance = table_snapshots.get(table.source)
-    if instance is None or instance.identity != table.feed.identity:
+    table_snapshots = {table_snapshot.table: table_snapshot.feed for table_snapshot in snapshot.tables}
+    feed = table_snapshots.get(table.source)
+    if feed is None or feed.identity != table.feed.identity:
         return False
     declared = next((each for each in settings.tables if each.source == table.source and each.key), None)
-    if declared is not None and with_key(declared, instance).table.key != table.feed.table.key:
+    if declared is not None and with_key(declared, feed).table.key != table.feed.table.key:
         return True
-    return _typed(instance) != _typed(table.feed)
+    return _typed(feed) != _typed(table.feed)
 
 
-def _typed(instance: CaptureInstance) -> list[tuple[str, str]]:
-    return [(column.name, column.declared_type) for column in instance.table.columns]
+def _typed(feed: Feed) -> list[tuple[str, str]]:
+    return [(column.name, column.declared_type) for column in feed.table.columns]
 
 
-def with_key(settings: TableSettings, instance: CaptureInstance) -> CaptureInstance:
-    """Return the instance with the declared key instead of the server's, if one is declared."""
-    spelling = {column.name.casefold(): column for column in instance.table.columns}
+def with_key(settings: TableSettings, feed: Feed) -> Feed:
+    """Return the feed with the declared key instead of the server's, if one is declared."""
+    spelling = {column.name.casefold(): column for column in feed.table.columns}
     key = []
-    for name in settings.key or instance.table.key:
+    for name in settings.key or feed.table.key:
         column = spelling.get(name.casefold())
         if column is None or column.is_computed or column.is_lob:
             kind = "not captured" if column is None else "computed" if column.is_computed else column.declared_type
@@ -368,14 +368,14 @@ def with_key(settings: TableSettings, instance: CaptureInstance) -> CaptureInsta
             "the table has neither a primary key nor a declared key, so its rows cannot be merged.",
             "Declare one: key: [..] in pipelines.yaml, of columns that identify a row.",
         )
-    return replace(instance, table=replace(instance.table, key=tuple(key)))
+    return replace(feed, table=replace(feed.table, key=tuple(key)))
 
 
 def _reason(validities: tuple[Validity, ...]) -> str:
     waiting = [validity for validity in validities if validity.verdict is not Verdict.CAUGHT_UP]
     if waiting:
         return join_verdicts(waiting)
-    newest = next((str(validity.max_lsn) for validity in validities), "unknown")
+    newest = next((str(validity.newest) for validity in validities), "unknown")
     return f"every table is caught up with the source ({newest})."
 
 

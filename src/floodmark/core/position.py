@@ -61,7 +61,7 @@ class Position(ABC):
 # Log sequence numbers: positions in the log of SQL Server.
 #
 # Virtual log file (4 bytes), log block (4), slot (2). NULL and zero, which SQL Server returns for "nothing captured
-# yet" and "unknown or not allowed", are not positions: ``read_lsn`` turns them into ``LsnAbsence``, so that no code
+# yet" and "unknown or not allowed", are not positions: ``read_lsn`` turns them into ``NoPosition``, so that no code
 # stores or compares them by accident.
 
 
@@ -96,19 +96,19 @@ class Lsn(Position):
         return f"0x{self.value.hex().upper()}"
 
 
-class LsnAbsence(Enum):
+class NoPosition(Enum):
     """The values that a server returns in the place of a position."""
 
     NULL = "null"
     ZERO = "zero"
 
 
-def read_lsn(value: bytes | None) -> Lsn | LsnAbsence:
+def read_lsn(value: bytes | None) -> Lsn | NoPosition:
     """Return what a server returned, as a position or as the kind of absence. Raises ValueError for a wrong length."""
     if value is None:
-        return LsnAbsence.NULL
+        return NoPosition.NULL
     if value == _ZERO:
-        return LsnAbsence.ZERO
+        return NoPosition.ZERO
     return Lsn(bytes(value))
 
 
@@ -188,38 +188,38 @@ def parse_position(text: str) -> Position:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Half-open intervals of the log, ``(after_lsn, to_lsn]``: the only shape in which changes and DDL are asked for.
+# Half-open intervals of the log, ``(after, to]``: the only shape in which changes and DDL are asked for.
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Everything committed after ``after_lsn`` (excluded) up to ``to_lsn`` (included). Never empty."""
+    """All commits above ``after`` (excluded) up to ``to`` (included). Never empty."""
 
-    after_lsn: Position
-    to_lsn: Position
+    after: Position
+    to: Position
 
     def __post_init__(self) -> None:
-        if not self.after_lsn < self.to_lsn:
-            raise ValueError(f"an interval must advance: after {self.after_lsn} to {self.to_lsn}")
+        if not self.after < self.to:
+            raise ValueError(f"an interval must advance: after {self.after} to {self.to}")
 
     @property
-    def from_lsn(self) -> Position:
+    def first(self) -> Position:
         """The lowest LSN inside, for SQL Server's functions, whose bounds are included."""
-        return self.after_lsn.next()
+        return self.after.next()
 
-    def __contains__(self, lsn: Position) -> bool:
-        return self.after_lsn < lsn <= self.to_lsn
+    def __contains__(self, position: Position) -> bool:
+        return self.after < position <= self.to
 
     def covers(self, other: Interval) -> bool:
         """True when all of ``other`` lies inside."""
-        return self.after_lsn <= other.after_lsn and other.to_lsn <= self.to_lsn
+        return self.after <= other.after and other.to <= self.to
 
     def is_followed_by(self, other: Interval) -> bool:
         """True when ``other`` begins exactly where this one ends: nothing between them, nothing twice."""
-        return self.to_lsn == other.after_lsn
+        return self.to == other.after
 
     def __str__(self) -> str:
-        return f"({self.after_lsn}, {self.to_lsn}]"
+        return f"({self.after}, {self.to}]"
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ def lag_seconds(watermark: Position | None, watermark_at: datetime | None, snaps
     """
     if watermark is None or watermark_at is None:
         return None
-    if isinstance(snapshot.max_lsn, Position) and snapshot.max_lsn <= watermark:
+    if isinstance(snapshot.newest, Position) and snapshot.newest <= watermark:
         return 0.0
     return max((snapshot.taken_at - watermark_at).total_seconds() - snapshot.clock_ahead_seconds, 0.0)
 

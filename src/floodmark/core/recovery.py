@@ -30,7 +30,7 @@ REPAIR = "repair"
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The lost changes after ``after_lsn`` up to ``to_lsn``, as far as known; times are the source's.
+    """The lost changes above ``after`` up to ``to``, as far as known; times are the source's.
 
     After a rewind it is the stretch that the target has and the source no longer has. Once the source has written on
     beyond it, its beginning is unknown.
@@ -39,8 +39,8 @@ class Gap:
     table: TableName
     verdict: Verdict
     cause: str
-    after_lsn: Position | None
-    to_lsn: Position | None
+    after: Position | None
+    to: Position | None
     after_at: datetime | None
     to_at: datetime | None
 
@@ -55,18 +55,18 @@ def build_gap(
     at = state.watermark_at if state else None
     gap = Gap(validity.table, validity.verdict, validity.cause, validity.watermark, None, at, None)
     if validity.verdict is Verdict.AHEAD_OF_SOURCE:
-        newest, watermark = snapshot.max_lsn, validity.watermark
+        newest, watermark = snapshot.newest, validity.watermark
         if not isinstance(newest, Position) or (watermark and newest >= watermark):
-            return replace(gap, after_lsn=None, after_at=None, to_lsn=watermark, to_at=at)
-        return replace(gap, after_lsn=newest, after_at=snapshot.max_lsn_at, to_lsn=watermark, to_at=at)
+            return replace(gap, after=None, after_at=None, to=watermark, to_at=at)
+        return replace(gap, after=newest, after_at=snapshot.newest_at, to=watermark, to_at=at)
     if validity.verdict is Verdict.TARGET_LOST:
-        return replace(gap, after_lsn=None, after_at=None, to_lsn=validity.watermark, to_at=at)
-    if validity.verdict is Verdict.INSTANCE_REPLACED and table_snapshot.instance is not None:
-        found = table_snapshot.instance
+        return replace(gap, after=None, after_at=None, to=validity.watermark, to_at=at)
+    if validity.verdict is Verdict.INSTANCE_REPLACED and table_snapshot.feed is not None:
+        found = table_snapshot.feed
         # The time is that of a capture instance. A table that records its changes itself is older than its history.
         to_at = None if snapshot.is_synchronous else found.identity.created_at
-        return replace(gap, to_lsn=found.start_lsn, to_at=to_at)
-    return replace(gap, to_lsn=validity.min_lsn, to_at=table_snapshot.min_lsn_at)
+        return replace(gap, to=found.start, to_at=to_at)
+    return replace(gap, to=validity.oldest, to_at=table_snapshot.oldest_at)
 
 
 def repairing(validity: Validity, cause: str, *, is_first: bool = False) -> Validity:
@@ -84,7 +84,7 @@ def repair_key(pipeline: str, table: TableName) -> str:
 
 def build_repair_alert(pipeline: str, gap: Gap, window_id: int) -> Alert:
     """Return the alert that a table is being reloaded because of a gap."""
-    lost = f"({gap.after_lsn or 'an unknown beginning'}, {gap.to_lsn or 'unknown'}]"
+    lost = f"({gap.after or 'an unknown beginning'}, {gap.to or 'unknown'}]"
     known = gap.after_at or gap.to_at
     times = f", by the source's clock {_moment(gap.after_at)} to {_moment(gap.to_at)}" if known else ""
     return Alert(
@@ -176,13 +176,13 @@ class WholeLoad:
     """The newest published load of all rows of a table: a first load, a reload, a repair."""
 
     window_id: int
-    to_lsn: Position
+    to: Position
     """The LSN that the rows are stamped with."""
-    to_lsn_at: datetime | None = None
+    to_at: datetime | None = None
     """Its commit time, local time of the source; None where it is unknown."""
 
     def __str__(self) -> str:
-        return f"{self.to_lsn}" + (f" ({self.to_lsn_at:%Y-%m-%d %H:%M:%S})" if self.to_lsn_at else "")
+        return f"{self.to}" + (f" ({self.to_at:%Y-%m-%d %H:%M:%S})" if self.to_at else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,9 +214,9 @@ class ReplayPlan:
     """The records that the plan is based on."""
 
     @property
-    def to_lsn(self) -> Position:
+    def to(self) -> Position:
         """Return the end of the part that is replayed."""
-        return max((table.interval.to_lsn for table in self.tables if table.interval), default=self.interval.to_lsn)
+        return max((table.interval.to for table in self.tables if table.interval), default=self.interval.to)
 
 
 def plan_replay(
@@ -242,8 +242,8 @@ def plan_replay(
         if state is None or state.watermark is None:
             notes.append(f"{table.source}: it has not been loaded yet.")
             continue
-        instance = table_snapshots[table.source].instance
-        has_net = instance is not None and instance.supports_net_changes
+        feed = table_snapshots[table.source].feed
+        has_net = feed is not None and feed.supports_net_changes
         part, sentences = _part_of(table.source, interval, state.watermark, records, has_net=has_net)
         notes += [f"{table.source}: {sentence}" for sentence in sentences]
         if part is None:
@@ -281,7 +281,7 @@ def explain_stale(window: WindowPlan, plan: ReplayPlan) -> str | None:
 def _covers(wide: Interval | None, narrow: Interval | None) -> bool:
     if wide is None or narrow is None:
         return wide is narrow
-    return wide.after_lsn <= narrow.after_lsn and narrow.to_lsn <= wide.to_lsn
+    return wide.after <= narrow.after and narrow.to <= wide.to
 
 
 def _part_of(
@@ -292,14 +292,14 @@ def _part_of(
     has_net: whether the server can compute net changes of it.
     """
     load, net_end = records.whole_loads.get(table), records.server_net_ends.get(table)
-    after, to, notes = interval.after_lsn, interval.to_lsn, []
-    if load is not None and to <= load.to_lsn:
+    after, to, notes = interval.after, interval.to, []
+    if load is not None and to <= load.to:
         return None, [
             f"nothing to replay: the whole table was read at {load}, and is complete from there on (if rows were lost "
             "since then: floodmark reload, with --where for some of them)."
         ]
-    if load is not None and after < load.to_lsn:
-        after = load.to_lsn
+    if load is not None and after < load.to:
+        after = load.to
         notes.append(f"from {load} on, at which the whole table was read.")
     if watermark <= after:
         return None, [*notes, f"all of it lies above the watermark {watermark}, for the normal runs."]
@@ -312,7 +312,7 @@ def _part_of(
     elif has_net and (begin := records.next_begins.get(table)) is not None and to < min(begin, watermark):
         to = min(begin, watermark)
         notes.append(
-            f"up to {to}: the ledger has no window around {interval.to_lsn}, whose net changes the server may have "
+            f"up to {to}: the ledger has no window around {interval.to}, whose net changes the server may have "
             "computed."
         )
     return Interval(after, to), notes
@@ -321,9 +321,7 @@ def _part_of(
 def _plan(
     table: TableSettings, table_snapshot: TableSnapshot, snapshot: SourceSnapshot, state: TableState, part: Interval
 ) -> TablePlan:
-    planned = plan_table(
-        table, table_snapshot, replace(snapshot, max_lsn=part.to_lsn), replace(state, watermark=part.after_lsn)
-    )
+    planned = plan_table(table, table_snapshot, replace(snapshot, newest=part.to), replace(state, watermark=part.after))
     return replace(planned, watermark=state.watermark)
 
 
@@ -337,9 +335,9 @@ def _refusal(
     validity = classify(table_snapshot, snapshot, state)
     if validity.verdict in _REFUSED:
         return validity
-    low = table_snapshot.min_lsn
+    low = table_snapshot.oldest
     assert isinstance(low, Position)  # noqa: S101  (otherwise classify reports a missing right, or a rewind)
-    if low <= part.after_lsn.next():
+    if low <= part.after.next():
         return None
     return Validity(
         table_snapshot.table,
@@ -383,9 +381,9 @@ class LocalSpan:
 class MappedTimes:
     """The entries of the log around two local times."""
 
-    first_lsn: Position | None
+    first: Position | None
     """The first entry not before the beginning; None where there is none."""
-    last_lsn: Position | None
+    last: Position | None
     """The last entry not after the end; None where there is none."""
     reaches_before: bool
     """Whether an entry is before the beginning."""
@@ -439,21 +437,21 @@ def interval_of(pipeline: str, from_at: datetime, to_at: datetime, found: Mapped
             f"expired: the interval {asked} begins before the log of captured changes, {oldest}.",
             "Earlier changes were cleaned up or never captured: choose a later beginning, or reload the tables.",
         )
-    if found.first_lsn is None:
+    if found.first is None:
         reached = f" to {found.newest_at:%Y-%m-%d %H:%M:%S}" if found.newest_at else ""
         return NoInterval(
             f"capture has not reached the time {asked}, only{reached}: its changes are not known yet, and the normal "
             "runs will load them."
         )
-    if found.last_lsn is None or found.first_lsn > found.last_lsn:
+    if found.last is None or found.first > found.last:
         return NoInterval(f"nothing was committed {asked}.")
-    return Interval(found.first_lsn.previous(), found.last_lsn)
+    return Interval(found.first.previous(), found.last)
 
 
-def parse_bounds(from_lsn: str, to_lsn: str) -> Interval:
+def parse_bounds(begin: str, end: str) -> Interval:
     """Return the interval of two LSNs in text, both included. Raises ConfigError."""
     try:
-        first, last = Lsn.parse(from_lsn), Lsn.parse(to_lsn)
+        first, last = Lsn.parse(begin), Lsn.parse(end)
     except ValueError as error:
         raise ConfigError("replay", f"{error}.") from None
     if last < first:

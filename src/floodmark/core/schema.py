@@ -241,7 +241,7 @@ def is_loopback(host: str) -> bool:
 LEDGER_SCHEMA = "floodmark"
 STAGING_SCHEMA = "floodmark_staging"
 
-LSN_COLUMN = "__lsn"
+POSITION_COLUMN = "__lsn"
 OPERATION_COLUMN = "__op"
 WINDOW_COLUMN = "__window_id"
 LOADED_AT_COLUMN = "__loaded_at"
@@ -252,7 +252,7 @@ PART_COLUMN = "__part"
 UNSTORABLE_COLUMN = "__unstorable"
 """A column of staging only: a JSON object with the reason for each column whose text the warehouse cannot store."""
 
-TARGET_COLUMNS = (LSN_COLUMN, OPERATION_COLUMN, WINDOW_COLUMN, LOADED_AT_COLUMN, DELETED_COLUMN)
+TARGET_COLUMNS = (POSITION_COLUMN, OPERATION_COLUMN, WINDOW_COLUMN, LOADED_AT_COLUMN, DELETED_COLUMN)
 IDENTIFIER_MAX_BYTES = 63
 KEEP_PREFIX = "__keep_"
 """A prefix of columns of staging only: see ``keep_column``."""

@@ -8,18 +8,18 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from floodmark.core.capture import literal
-from floodmark.core.position import LsnAbsence, Position
+from floodmark.core.position import NoPosition, Position
 from floodmark.core.schema import SourceTable, TableName
 
 # --------------------------------------------------------------------------------------------------------------------
-# ``CaptureInstance``: the feed that the changes of a table are read from, and its identity.
+# ``Feed``: the feed that the changes of a table are read from, and its identity.
 
 
 @dataclass(frozen=True, slots=True)
-class InstanceIdentity:
-    """The identity of a capture instance, which no successor of the same name shares.
+class FeedIdentity:
+    """The identity of a feed, such as a capture instance, which no successor of the same name shares.
 
-    start_lsn is not part of it, because cleanup raises it.
+    ``start`` is not part of it, because cleanup raises it.
     """
 
     name: str
@@ -29,8 +29,8 @@ class InstanceIdentity:
     store_id: int = field(default=0, compare=False)
     """The number of what holds the changes, where a feed that begins again may keep all of the above; 0: not known."""
 
-    def is_successor(self, of: InstanceIdentity) -> bool:
-        """Return whether the instance has surely taken the place of another."""
+    def is_successor(self, of: FeedIdentity) -> bool:
+        """Return whether the feed has surely taken the place of another."""
         return self != of or (0 not in (self.store_id, of.store_id) and self.store_id != of.store_id)
 
 
@@ -118,7 +118,7 @@ class SourceWords:
             "Grant the login SELECT on the table and on its change table, and the gating role if there is one.",
         )
 
-    def no_feed(self, wanted: str | None, others: tuple[str, ...], read: InstanceIdentity | None) -> Sentences:
+    def no_feed(self, wanted: str | None, others: tuple[str, ...], read: FeedIdentity | None) -> Sentences:
         """Return the sentences about a table whose changes are not recorded, or not where they were read before.
 
         wanted: the name of the feed that was searched for. others: the feeds that the table has. The name matters: a
@@ -135,11 +135,11 @@ class SourceWords:
             + (" Changes since the watermark are only in the table itself." if was else ""),
         )
 
-    def describe_feed(self, identity: InstanceIdentity) -> str:
+    def describe_feed(self, identity: FeedIdentity) -> str:
         """Return what the changes of a table are read from."""
         return f"capture instance {_describe(identity)}"
 
-    def replaced(self, found: InstanceIdentity, known: InstanceIdentity) -> str:
+    def replaced(self, found: FeedIdentity, known: FeedIdentity) -> str:
         """Return why the changes between two feeds of a table are lost."""
         return (
             f"{self.describe_feed(found)} is not {_describe(known)}, which was read before. Changes between "
@@ -161,22 +161,22 @@ class SourceWords:
 CDC_WORDS = SourceWords()
 
 
-def _describe(identity: InstanceIdentity) -> str:
+def _describe(identity: FeedIdentity) -> str:
     return f"{identity.name} (object {identity.object_id}, made {identity.created_at:%Y-%m-%d %H:%M:%S})"
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Capture instances, the snapshot of a source, and the verdict on reading a table.
+# Feeds, the snapshot of a source, and the verdict on reading a table.
 
 
 @dataclass(frozen=True, slots=True)
-class CaptureInstance:
+class Feed:
     """The feed of a table: a capture instance as ``sys.sp_cdc_help_change_data_capture`` shows it, with its captured
     columns, or what another kind of source has instead."""
 
-    identity: InstanceIdentity
+    identity: FeedIdentity
     table: SourceTable
-    start_lsn: Position
+    start: Position
     supports_net_changes: bool
     has_command_id: bool
     delivers_net: bool = False
@@ -226,30 +226,30 @@ class TableSnapshot:
 
     table: TableName
     exists: bool
-    instance: CaptureInstance | None
-    """None: no instance, no such table or no right (see the flags)."""
-    min_lsn: Position | LsnAbsence
-    """``sys.fn_cdc_get_min_lsn`` of the instance."""
+    feed: Feed | None
+    """None: no feed, no such table or no right (see the flags)."""
+    oldest: Position | NoPosition
+    """The low end of the feed, for CDC ``sys.fn_cdc_get_min_lsn`` of the instance."""
     permitted: bool = True
-    last_change_lsn: Position | LsnAbsence | None = None
-    """The highest ``__$start_lsn`` in the change table; ``LsnAbsence.NULL`` when that is empty, None when the login may
-    not see it. It must be read after max_lsn: a table counts as quiet when its last change is not above the watermark,
+    last_change: Position | NoPosition | None = None
+    """The highest ``__$start_lsn`` in the change table; ``NoPosition.NULL`` when that is empty, None when the login may
+    not see it. It must be read after ``newest``: a table is quiet when its last change is not above the watermark,
     and no change captured in between may be missed."""
     changes_after: Position | None = None
-    """last_change_lsn is known of the changes after this position alone; None: of all."""
+    """``last_change`` is known of the changes after this position alone; None: of all."""
     restarts_at: Position | None = None
     """Where a feed begins that began again without a change since it was made: there ``identity.store_id`` alone
     distinguishes the two. None for a feed whose identity always does."""
     max_column_id: int = 0
     """The table's highest column_id; ids are never reused, so that it shows an added column."""
-    min_lsn_at: datetime | None = None
-    """The commit time of min_lsn, server local time."""
+    oldest_at: datetime | None = None
+    """The commit time of ``oldest``, server local time."""
     searched_for: str | None = None
     """The name of the instance that was searched for; None for any."""
     others: tuple[str, ...] = ()
     """The instances that the table has instead, where it has none of that name."""
     wider: WiderInstance | None = None
-    """The instance with columns that ``instance`` lacks, where it is older and the login may read it."""
+    """The instance with columns that ``feed`` lacks, where it is older and the login may read it."""
     server_name: TableName | None = None
     """The name as the source spells it; None where there is no such table."""
     masked: tuple[str, ...] = ()
@@ -276,9 +276,9 @@ class SourceSnapshot:
     database: str
     cdc_enabled: bool
     """Whether the database records changes for this kind of source."""
-    max_lsn: Position | LsnAbsence
-    max_lsn_at: datetime | None
-    """The commit time of max_lsn."""
+    newest: Position | NoPosition
+    newest_at: datetime | None
+    """The commit time of ``newest``."""
     taken_at: datetime
     """The time at which the server answered."""
     seconds_behind: float | None
@@ -308,7 +308,7 @@ class SourceSnapshot:
 
     @property
     def latest_commit_at(self) -> datetime | None:
-        """Return a time that no commit until now is later than; None where max_lsn itself shows it.
+        """Return a time that no commit until now is later than; None where ``newest`` itself shows it.
 
         Where the clock was set back, earlier commits may have times in the future.
         """
@@ -375,8 +375,8 @@ class Validity:
     cause: str
     hint: str = ""
     watermark: Position | None = None
-    min_lsn: Position | None = None
-    max_lsn: Position | None = None
+    oldest: Position | None = None
+    newest: Position | None = None
 
     def __str__(self) -> str:
         return f"{self.table}: {self.verdict.value}: {self.cause}" + (f" {self.hint}" if self.hint else "")
@@ -401,17 +401,17 @@ class TableState:
     source: TableName
     watermark: Position | None
     """None: the first load has not been published."""
-    identity: InstanceIdentity | None
+    identity: FeedIdentity | None
     consistent: bool
     """Whether a window has been merged whose end was committed after the first load's read."""
     watermark_at: datetime | None = None
     """The commit time of the watermark, local time of the source."""
-    read_lsn: Position | None = None
-    """The source's newest LSN when the newest load had been read. Its rows may be as new, so that until the table is
+    read_to: Position | None = None
+    """The source's newest position when the last load had been read. Its rows may be as new, so that until the table is
     consistent the log must still have that position. Without a watermark: of a first load that was merged, and that
     the checks refused."""
-    read_lsn_at: datetime | None = None
-    """The commit time of read_lsn."""
+    read_to_at: datetime | None = None
+    """The commit time of ``read_to``."""
     database: DatabaseIdentity | None = None
     """The database that the pipeline follows; None where none is recorded."""
     target_fault: str = ""
@@ -473,7 +473,7 @@ _ROUNDING = timedelta(milliseconds=10)
 class LogEntry:
     """An entry of ``cdc.lsn_time_mapping``."""
 
-    lsn: Position
+    position: Position
     committed_at: datetime | None
     """The commit time, local time of the source; None where it is not known."""
 
@@ -483,22 +483,20 @@ def same_time(first: datetime, second: datetime) -> bool:
     return abs(first - second) < _ROUNDING
 
 
-def explain_other_copy(needed: LogEntry, max_lsn: Position | LsnAbsence, found_at: datetime | None) -> str | None:
+def explain_other_copy(needed: LogEntry, newest: Position | NoPosition, found_at: datetime | None) -> str | None:
     """Return a sentence on why rows up to ``needed`` cannot be read where the source answered this; None if they can.
 
-    max_lsn: the newest LSN there. found_at: the commit time that the log has there for exactly ``needed.lsn``.
+    newest: the newest position there. found_at: the commit time that the log has there for exactly ``needed.position``.
     """
-    if not isinstance(max_lsn, Position) or max_lsn < needed.lsn:
-        newest = max_lsn if isinstance(max_lsn, Position) else "none"
-        noun = needed.lsn.noun
-        return (
-            f"this copy of the database is behind: its newest {noun} is {newest}, and the window ends at {needed.lsn}."
-        )
+    end = needed.position
+    if not isinstance(newest, Position) or newest < end:
+        shown = newest if isinstance(newest, Position) else "none"
+        return f"this copy of the database is behind: its newest {end.noun} is {shown}, and the window ends at {end}."
     if needed.committed_at is None or (found_at is not None and same_time(found_at, needed.committed_at)):
         return None
     found = f"an entry of {found_at}" if found_at else "no entry"
     return (
-        f"this copy of the database has another log: at {needed.lsn}, where the window ends, it has {found}, and not "
+        f"this copy of the database has another log: at {end}, where the window ends, it has {found}, and not "
         f"that of {needed.committed_at}."
     )
 
@@ -515,14 +513,14 @@ def explain_rewind(
         return None
     found_at = snapshot.entries[position]
     if found_at is None:
-        if position <= low_end or snapshot.max_lsn_at is None:
+        if position <= low_end or snapshot.newest_at is None:
             return None
-        now = f"now has nothing there, and reaches from {low_end} to {snapshot.max_lsn} ({snapshot.max_lsn_at})"
+        now = f"now has nothing there, and reaches from {low_end} to {snapshot.newest} ({snapshot.newest_at})"
     elif same_time(found_at, committed_at):
         return None
     else:
         now = f"now has another one there, committed at {found_at}"
-    grown = isinstance(snapshot.max_lsn, Position) and snapshot.max_lsn >= position
+    grown = isinstance(snapshot.newest, Position) and snapshot.newest >= position
     state = "an older state and has written on since" if grown else "an older state"
     return (
         f"the source has been restored, or failed over, to {state}: at {position}, which was examined, its log had a "
@@ -545,10 +543,10 @@ any difference between the time zones of two servers."""
 
 def explain_behind(needed: LogEntry, snapshot: SourceSnapshot) -> str | None:
     """Return a sentence where a replica answered that does not have ``needed`` yet; None for any other snapshot."""
-    if not snapshot.is_replica or (isinstance(snapshot.max_lsn, Position) and snapshot.max_lsn >= needed.lsn):
+    if not snapshot.is_replica or (isinstance(snapshot.newest, Position) and snapshot.newest >= needed.position):
         return None
-    newest = snapshot.max_lsn if isinstance(snapshot.max_lsn, Position) else "none"
-    cause = f"a readable replica answered whose newest LSN is {newest}, and {needed.lsn} was read before"
+    newest = snapshot.newest if isinstance(snapshot.newest, Position) else "none"
+    cause = f"a readable replica answered whose newest LSN is {newest}, and {needed.position} was read before"
     if needed.committed_at is None:
         return f"{cause}."
     age = (snapshot.taken_at - needed.committed_at).total_seconds()

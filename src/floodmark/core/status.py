@@ -12,7 +12,7 @@ from floodmark.core.drift.proposals import InstanceSwitch, next_step
 from floodmark.core.position import Position
 from floodmark.core.progress import SourceProgress, Standing, headroom_seconds, lag_seconds
 from floodmark.core.schema import TableName
-from floodmark.core.snapshot import InstanceIdentity, SourceSnapshot, Verdict
+from floodmark.core.snapshot import FeedIdentity, SourceSnapshot, Verdict
 from floodmark.core.upkeep import table_sizes
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def stop_status(stop: PlannedStop | None, now: datetime, *, job_runs: bool | Non
 
 
 def switch_status(
-    switches: Iterable[InstanceSwitch], pipeline: str, table: TableName, identity: InstanceIdentity | None
+    switches: Iterable[InstanceSwitch], pipeline: str, table: TableName, identity: FeedIdentity | None
 ) -> SwitchStatus | None:
     """Return the status of the switch that a table is in, None where it is in none.
 

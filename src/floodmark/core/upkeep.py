@@ -317,7 +317,7 @@ class Mark:
     table: TableName
     instance: str
     """"" while none is known."""
-    lsn: Position
+    position: Position
     at: datetime | None
     """Its commit time; None where the ledger has none: an imported position may be between two entries of the log."""
     pace: float = 0.0

@@ -31,7 +31,7 @@ from floodmark.core.errors import (
     TargetLostError,
     WindowExpiredError,
 )
-from floodmark.core.position import LsnAbsence, Position
+from floodmark.core.position import NoPosition, Position
 from floodmark.core.schema import TableName
 from floodmark.core.snapshot import (
     LogEntry,
@@ -48,7 +48,7 @@ from floodmark.core.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from floodmark.core.snapshot import CaptureInstance
+    from floodmark.core.snapshot import Feed
 
 # --------------------------------------------------------------------------------------------------------------------
 # The check whether capture is alive, with its evidence.
@@ -202,13 +202,13 @@ def classify(
     verdict = (
         check.elsewhere()
         or check.behind(known.watermark, known.watermark_at)
-        or (None if known.consistent else check.behind(known.read_lsn, known.read_lsn_at))
+        or (None if known.consistent else check.behind(known.read_to, known.read_to_at))
         or check.unreadable()
         or check.rewound(known.watermark, known.watermark_at)
     )
     if verdict is None and not known.consistent:
         # The rows of a load may be ahead of the watermark; a source that was taken back to between the two lacks them.
-        verdict = check.rewound(known.read_lsn, known.read_lsn_at)
+        verdict = check.rewound(known.read_to, known.read_to_at)
     verdict = verdict or check.lost_target()
     if verdict is None and not snapshot.is_synchronous:
         verdict = check.capture()
@@ -218,27 +218,22 @@ def classify(
 def classify_read(
     table_snapshot: TableSnapshot,
     snapshot: SourceSnapshot,
-    instance: CaptureInstance,
-    after_lsn: Position,
+    feed: Feed,
+    after: Position,
     *,
-    to_lsn: Position | None = None,
-    to_lsn_at: datetime | None = None,
+    to: Position | None = None,
+    to_at: datetime | None = None,
     pipeline: str = "PIPELINE",
 ) -> Validity:
-    """Return whether all changes of a finished read after ``after_lsn`` were still there when the read ended.
+    """Return whether all changes of a finished read above ``after`` were still there when the read ended.
 
     Cleanup raises the low end before it deletes, so a low end that is still low enough proves it
-    (docs/reference/sqlserver_cdc.md, "Windows"). to_lsn: where the window ends, with the commit time that it had when
+    (docs/reference/sqlserver_cdc.md, "Windows"). to: where the window ends, with the commit time that it had when
     it was planned: the log must still be the same one.
     """
-    state = TableState(table_snapshot.table, after_lsn, instance.identity, consistent=False)
+    state = TableState(table_snapshot.table, after, feed.identity, consistent=False)
     check = TableCheck(table_snapshot, snapshot, state, DEFAULT_LAG_LIMIT_SECONDS, pipeline=pipeline)
-    return (
-        check.behind(to_lsn or after_lsn, to_lsn_at)
-        or check.unreadable()
-        or check.rewound(to_lsn, to_lsn_at)
-        or check.readable()
-    )
+    return check.behind(to or after, to_at) or check.unreadable() or check.rewound(to, to_at) or check.readable()
 
 
 def incident(pipeline: str, validities: tuple[Validity, ...]) -> FloodmarkError | None:
@@ -272,7 +267,7 @@ def not_captured(pipeline: str, validities: tuple[Validity, ...]) -> NotCaptured
 
 def is_quiet(table_snapshot: TableSnapshot, watermark: Position) -> bool:
     """Return whether the change table certainly has nothing after the watermark."""
-    last, after = table_snapshot.last_change_lsn, table_snapshot.changes_after
+    last, after = table_snapshot.last_change, table_snapshot.changes_after
     if last is None or (after is not None and after > watermark):
         return False
     return not isinstance(last, Position) or last <= watermark
@@ -280,16 +275,16 @@ def is_quiet(table_snapshot: TableSnapshot, watermark: Position) -> bool:
 
 def is_unproven(table_snapshot: TableSnapshot, state: TableState | None) -> bool:
     """Return whether the feed may have begun again at the watermark, which nothing shows: the changes prove nothing."""
-    instance = table_snapshot.instance
-    if instance is None or state is None or state.watermark is None or state.watermark != table_snapshot.restarts_at:
+    feed = table_snapshot.feed
+    if feed is None or state is None or state.watermark is None or state.watermark != table_snapshot.restarts_at:
         return False
-    return state.identity is None or 0 in (state.identity.store_id, instance.identity.store_id)
+    return state.identity is None or 0 in (state.identity.store_id, feed.identity.store_id)
 
 
 def describe_low_end(table_snapshot: TableSnapshot) -> str:
     """Return the low end as text, with its time where the source gave one."""
-    at = f" ({table_snapshot.min_lsn_at:%Y-%m-%d %H:%M:%S} by the source's clock)" if table_snapshot.min_lsn_at else ""
-    return f"{table_snapshot.min_lsn}{at}"
+    at = f" ({table_snapshot.oldest_at:%Y-%m-%d %H:%M:%S} by the source's clock)" if table_snapshot.oldest_at else ""
+    return f"{table_snapshot.oldest}{at}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,14 +305,14 @@ class TableCheck:
         return self.table_snapshot.table
 
     @property
-    def min_lsn(self) -> Position | None:
-        """Return the low end of the instance, None where it has none."""
-        return self.table_snapshot.min_lsn if isinstance(self.table_snapshot.min_lsn, Position) else None
+    def oldest(self) -> Position | None:
+        """Return the low end of the feed, None where it has none."""
+        return self.table_snapshot.oldest if isinstance(self.table_snapshot.oldest, Position) else None
 
     @property
-    def max_lsn(self) -> Position | None:
+    def newest(self) -> Position | None:
         """Return the source's newest LSN, None where it has none."""
-        return self.snapshot.max_lsn if isinstance(self.snapshot.max_lsn, Position) else None
+        return self.snapshot.newest if isinstance(self.snapshot.newest, Position) else None
 
     def elsewhere(self) -> Validity | None:
         """Return a verdict where another database answered than the one that the watermark is a position of."""
@@ -353,7 +348,7 @@ class TableCheck:
         return (None if self.snapshot.is_synchronous else self.not_captured()) or self.out_of_range() or self.faulty()
 
     def missing(self) -> Validity | None:
-        """Return a verdict where the database, the table, the right or the instance is missing."""
+        """Return a verdict where the database, the table, the right or the feed is missing."""
         table, words, database = self.table_snapshot, self.snapshot.words, self.snapshot.database
         if not self.snapshot.cdc_enabled:
             return self._say(Verdict.INSTANCE_MISSING, words.not_enabled(database))
@@ -365,15 +360,15 @@ class TableCheck:
             )
         if not self.table_snapshot.permitted:
             return self._say(Verdict.NO_PERMISSION, words.no_permission())
-        if self.table_snapshot.instance is None:
+        if self.table_snapshot.feed is None:
             return self._say(
                 Verdict.INSTANCE_MISSING, words.no_feed(table.searched_for, table.others, self.state.identity)
             )
         return None
 
     def replaced(self) -> Validity | None:
-        """Return a verdict where the instance is not the one that was read before."""
-        known, found = self.state.identity, self.table_snapshot.instance
+        """Return a verdict where the feed is not the one that was read before."""
+        known, found = self.state.identity, self.table_snapshot.feed
         if known is None or found is None or not found.identity.is_successor(known):
             return None
         return self._verdict(
@@ -384,13 +379,13 @@ class TableCheck:
 
     def not_captured(self) -> Validity | None:
         """Return a verdict where the capture job has not reached the table."""
-        if self.state.watermark is not None and self.min_lsn is not None and self.max_lsn is not None:
+        if self.state.watermark is not None and self.oldest is not None and self.newest is not None:
             return None
-        if self.min_lsn is not None and self.max_lsn is not None and self.max_lsn >= self.min_lsn:
+        if self.oldest is not None and self.newest is not None and self.newest >= self.oldest:
             return None
-        instance = self.table_snapshot.instance
-        reached = instance is not None and self.max_lsn is not None and self.max_lsn >= instance.start_lsn
-        if self.table_snapshot.min_lsn is LsnAbsence.ZERO and reached:
+        feed = self.table_snapshot.feed
+        reached = feed is not None and self.newest is not None and self.newest >= feed.start
+        if self.table_snapshot.oldest is NoPosition.ZERO and reached:
             return self._verdict(
                 Verdict.NO_PERMISSION,
                 "the source does not show the login where the capture instance begins.",
@@ -428,16 +423,16 @@ class TableCheck:
     def out_of_range(self) -> Validity | None:
         """Return a verdict where the watermark is outside the validity interval."""
         watermark = self.state.watermark
-        if watermark is None or self.min_lsn is None or self.max_lsn is None:
+        if watermark is None or self.oldest is None or self.newest is None:
             return None
-        if self.max_lsn < watermark:
+        if self.newest < watermark:
             return self._verdict(
                 Verdict.AHEAD_OF_SOURCE,
-                f"the watermark {watermark} is above the source's newest {watermark.noun} {self.max_lsn}.",
+                f"the watermark {watermark} is above the source's newest {watermark.noun} {self.newest}.",
                 "Check whether the database was restored or failed over, and compare it with the target before you "
                 "continue.",
             )
-        if self.min_lsn > watermark.next():
+        if self.oldest > watermark.next():
             said = self.snapshot.words.expired(watermark, describe_low_end(self.table_snapshot))
             return self._verdict(Verdict.EXPIRED, said.cause, f"{self._reload()}, and {said.hint}")
         return None
@@ -452,9 +447,9 @@ class TableCheck:
 
     def rewound(self, position: Position | None, committed_at: datetime | None) -> Validity | None:
         """Return a verdict where the source was taken back, which its newest LSN no longer shows."""
-        if position is None or self.min_lsn is None:
+        if position is None or self.oldest is None:
             return None
-        cause = explain_rewind(position, committed_at, self.min_lsn, self.snapshot)
+        cause = explain_rewind(position, committed_at, self.oldest, self.snapshot)
         if cause is None:
             return None
         return self._verdict(
@@ -478,7 +473,7 @@ class TableCheck:
 
         Captured changes are read whatever the state of the job is; that it does not run shows when they have been read.
         """
-        if self.state.watermark is None or self.state.watermark != self.max_lsn:
+        if self.state.watermark is None or self.state.watermark != self.newest:
             return None
         behind = self.snapshot.seconds_behind
         silent = behind is not None and behind > self.lag_limit_seconds
@@ -486,9 +481,7 @@ class TableCheck:
         stopped = self.snapshot.capture_running is False or (self.snapshot.capture_running is None and silent)
         if (stopped or silent) and self.planned_stop is not None and self.snapshot.has_agent:
             # A job that was started at the end of the stop needs time to capture a change.
-            words = (
-                "is not running, because of" if stopped else "is running, and may deliver nothing for a while around"
-            )
+            words = "is not running, because of" if stopped else "is running, but may be idle around"
             return self._verdict(
                 Verdict.CAUGHT_UP,
                 f"all captured changes have been read; the capture job {words} {self.planned_stop}.",
@@ -521,16 +514,16 @@ class TableCheck:
 
     def readable(self) -> Validity:
         """Return the verdict on a table that can be read."""
-        watermark, max_lsn = self.state.watermark, self.max_lsn
+        watermark, newest = self.state.watermark, self.newest
         if watermark is None:
-            return self._verdict(Verdict.NOT_STARTED, f"first load, up to {max_lsn}.")
+            return self._verdict(Verdict.NOT_STARTED, f"first load, up to {newest}.")
         if is_unproven(self.table_snapshot, self.state):
             return self._say(Verdict.READY, self.snapshot.words.unproven(watermark))
-        if watermark == max_lsn:
+        if watermark == newest:
             return self._verdict(
                 Verdict.CAUGHT_UP, f"the watermark {watermark} is the source's newest {watermark.noun}."
             )
-        return self._verdict(Verdict.READY, f"changes after {watermark} up to {max_lsn}.")
+        return self._verdict(Verdict.READY, f"changes after {watermark} up to {newest}.")
 
     def _reload(self) -> str:
         return f"Reload the table (floodmark reload {self.pipeline} {self.table}, or on_gap: repair)"
@@ -539,7 +532,7 @@ class TableCheck:
         return self._verdict(verdict, said.cause, said.hint)
 
     def _verdict(self, verdict: Verdict, cause: str, hint: str = "") -> Validity:
-        return Validity(self.table, verdict, cause, hint, self.state.watermark, self.min_lsn, self.max_lsn)
+        return Validity(self.table, verdict, cause, hint, self.state.watermark, self.oldest, self.newest)
 
 
 GAPS = frozenset({Verdict.EXPIRED, Verdict.INSTANCE_REPLACED, Verdict.AHEAD_OF_SOURCE, Verdict.TARGET_LOST})

@@ -61,7 +61,7 @@ class TableFacet(OutputDatasetFacet):
 
 def window_facet(plan: WindowPlan, state: WindowState) -> WindowFacet:
     """Return the facet of a run."""
-    return WindowFacet(plan.pipeline, plan.window_id, str(plan.to_lsn), state.value, is_replay_lane(plan.lane))
+    return WindowFacet(plan.pipeline, plan.window_id, str(plan.to), state.value, is_replay_lane(plan.lane))
 
 
 def table_facet(plan: WindowPlan, table: TablePlan, counts: TableCounts | None) -> TableFacet:
@@ -69,8 +69,8 @@ def table_facet(plan: WindowPlan, table: TablePlan, counts: TableCounts | None) 
     interval = table.interval
     facet = TableFacet(
         kind="reload" if table.is_reload else table.kind.value,
-        afterPosition=str(interval.after_lsn) if interval else None,
-        toPosition=str(interval.to_lsn if interval else plan.to_lsn),
+        afterPosition=str(interval.after) if interval else None,
+        toPosition=str(interval.to if interval else plan.to),
     )
     if counts:
         facet.readRows = counts.read_rows

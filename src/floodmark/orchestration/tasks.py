@@ -337,7 +337,7 @@ def run_advance(
         return
     for table in published:
         if table.has_rows:
-            _show_watermark(assets[table.source], stores, result.to_lsn)
+            _show_watermark(assets[table.source], stores, result.to)
     if known.state is not WindowState.ADVANCED:
         # A failure after the window was published has not ended because the window's last task runs again.
         with explained():
@@ -354,13 +354,13 @@ def run_report_gaps(pipeline: Pipeline) -> None:
 
 
 def event_extra(window_id: int, table: PublishedTable) -> dict[str, Any]:
-    """Return the extra of an asset event: the window ``(after_lsn, to_lsn]`` and its row counts."""
+    """Return the extra of an asset event: the window ``(after, to]`` and its row counts."""
     return {
         "window_id": window_id,
         "source": str(table.source),
         "kind": table.kind.value,
-        "after_lsn": str(table.after_lsn) if table.after_lsn else None,
-        "to_lsn": str(table.to_lsn),
+        "after_lsn": str(table.after) if table.after else None,
+        "to_lsn": str(table.to),
         "inserted_rows": table.counts.inserted_rows,
         "updated_rows": table.counts.updated_rows,
         "deleted_rows": table.counts.deleted_rows,
@@ -418,7 +418,7 @@ def run_advance_load(
         asset = assets[table.source]
         events[asset].extra = event_extra(window_id, table)
         if plan.moves_watermark(planned):
-            _show_watermark(asset, stores, result.to_lsn)
+            _show_watermark(asset, stores, result.to)
 
 
 def run_open_replay(config_path: Path, name: str, begin: datetime, end: datetime) -> int:

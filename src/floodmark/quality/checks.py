@@ -27,8 +27,8 @@ from floodmark.core.schema import (
     DELETED_COLUMN,
     LEDGER_SCHEMA,
     LOADED_AT_COLUMN,
-    LSN_COLUMN,
     OPERATION_COLUMN,
+    POSITION_COLUMN,
     WINDOW_COLUMN,
     TableName,
     quote,
@@ -203,7 +203,7 @@ def _unmerged_rows(table: TablePlan) -> str:
     key = table.feed.table.key
     on = " AND ".join(f"target.{quote(column)} = staged.{quote(column)}" for column in key)
     missing = f"target.{quote(key[0])} IS NULL"
-    older = f"target.{quote(LSN_COLUMN)} < staged.{quote(LSN_COLUMN)}"
+    older = f"target.{quote(POSITION_COLUMN)} < staged.{quote(POSITION_COLUMN)}"
     is_delete = f"staged.{quote(OPERATION_COLUMN)} = {_DELETE}"
     return (
         f"SELECT {_list('staged', key)} FROM (SELECT * FROM {BATCH}) AS staged "
@@ -222,7 +222,7 @@ def _unless_deleted_later(table: TablePlan) -> str:
         f"WHERE tombstone.target_schema = '{_literal(table.target.schema)}' "
         f"AND tombstone.target_name = '{_literal(table.target.name)}' "
         f"AND tombstone.key = jsonb_build_array({key}) "
-        f"AND tombstone.lsn >= staged.{quote(LSN_COLUMN)})"
+        f"AND tombstone.lsn >= staged.{quote(POSITION_COLUMN)})"
     )
 
 

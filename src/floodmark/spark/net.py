@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from floodmark.core.plan import ValueColumn
 from floodmark.core.position import POSITION_BYTES
-from floodmark.core.schema import LSN_COLUMN, OPERATION_COLUMN, Operation, keep_column
+from floodmark.core.schema import OPERATION_COLUMN, POSITION_COLUMN, Operation, keep_column
 from floodmark.sync.ports import RowShape
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class _Collapse:
             found, where = _last_true(has_value(rows, column, self.shape), starts, ends)
             values[column.name] = rows.column(column.name).take(pa.array(where, mask=~found))
             keep[keep_column(column.name)] = pa.array(~found)
-        own = {LSN_COLUMN: last.column(self.shape.position), OPERATION_COLUMN: pa.array(net)}
+        own = {POSITION_COLUMN: last.column(self.shape.position), OPERATION_COLUMN: pa.array(net)}
         columns = values | own | keep
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
@@ -246,7 +246,7 @@ def stamp_first_load(batches: Batches, shape: RowShape, rows_at: bytes) -> Itera
             _operations(Operation.INSERT, batch.num_rows),
         ]
         arrays += [pa.repeat(False, batch.num_rows)] * len(optional)
-        names = [*batch.schema.names, LSN_COLUMN, OPERATION_COLUMN, *(keep_column(name) for name in optional)]
+        names = [*batch.schema.names, POSITION_COLUMN, OPERATION_COLUMN, *(keep_column(name) for name in optional)]
         yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 
@@ -257,7 +257,7 @@ def adapt_net_changes(batches: Batches, shape: RowShape) -> Iterator[pa.RecordBa
         arrays = [batch.column(column.name) for column in columns]
         arrays += [batch.column(shape.position), batch.column(shape.operation).cast(pa.int16())]
         arrays += [pa.array(~has_value(batch, column, shape)) for column in optional]
-        names = [*(column.name for column in columns), LSN_COLUMN, OPERATION_COLUMN]
+        names = [*(column.name for column in columns), POSITION_COLUMN, OPERATION_COLUMN]
         names += [keep_column(column.name) for column in optional]
         yield pa.RecordBatch.from_arrays(arrays, names=names)
 

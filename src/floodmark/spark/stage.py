@@ -201,7 +201,7 @@ def _result(index: int, held: _Held, staged: StagedPart | None = None) -> pa.Rec
         "receipt": staged.receipt if staged else "",
         "members": format_members(held.members),
         "error": format_error(held.error) if held.error else "",
-        "read_to": held.read_to.lsn.value if held.read_to else None,
+        "read_to": held.read_to.position.value if held.read_to else None,
         "read_to_at": at.isoformat() if at else None,
     }
     return pa.RecordBatch.from_pylist([row], schema=_RESULTS)
@@ -221,7 +221,7 @@ def _join(rows: Sequence[Mapping[str, Any]]) -> StagedRows | FloodmarkError:
     parts = tuple(StagedPart(row["part"], row["staged_rows"], row["receipt"]) for row in rows if row["part"] >= 0)
     members = tuple(member for row in rows for member in parse_members(row["members"]))
     moments = [(bytes(row["read_to"]), row["read_to_at"]) for row in rows if row["read_to"] is not None]
-    ends = [LogEntry(read_position(lsn), datetime.fromisoformat(at) if at else None) for lsn, at in moments]
+    ends = [LogEntry(read_position(position), datetime.fromisoformat(at) if at else None) for position, at in moments]
     read_rows, staged_rows = sum(row["read_rows"] for row in rows), sum(part.rows for part in parts)
     return StagedRows(read_rows, staged_rows, parts, members, ends[0] if ends else None)
 
@@ -265,7 +265,7 @@ def write_chunks(
 
 
 def stage_directly(writers: Writers, most_bytes: int, tasks: Sequence[NumberedTask]) -> Iterator[pa.RecordBatch]:
-    """Stage the tables of tasks, one after the other, up to an error that the next ones would have too.
+    """Stage the tables of tasks one after the other, and stop at the first error that affects all tables.
 
     most_bytes: of the changes that are held in memory. Yields nothing for a task that has more of them.
     """

@@ -44,7 +44,7 @@ from floodmark.core.drift.shapes import (
     unsupported_reason,
 )
 from floodmark.core.errors import FloodmarkError
-from floodmark.core.planning import pinned_instances
+from floodmark.core.planning import pinned_feeds
 from floodmark.core.schema import TableName
 from floodmark.core.settings import DriftClass, DriftPolicy, PipelineSettings, TableSettings, TemporalPolicy
 from floodmark.core.snapshot import (
@@ -145,7 +145,7 @@ class Findings:
             return self._of_first_comparison(seen, history, elsewhere)
         before = known.shape
         is_other = before.identity != seen.identity
-        fresh = [entry for entry in history if is_other or before.ddl_lsn is None or entry.lsn > before.ddl_lsn]
+        fresh = [entry for entry in history if is_other or before.last_ddl is None or entry.position > before.last_ddl]
         found = explain(compare_shapes(before, seen, self._temporal(), self.words), fresh)
         news = [each for explained in found if (each := self._as_news(explained, seen)) is not None]
         return [self._finding(each, seen, news) for each in news]
@@ -338,7 +338,7 @@ class TableDiff:
     @property
     def is_new(self) -> bool:
         """Whether the details of the table have to be read."""
-        if self.table_snapshot.instance is None:
+        if self.table_snapshot.feed is None:
             # A revoked permission hides an instance as well; that has a verdict of its own, and is no drift.
             return self.known is not None and self.known.absent is None and self.table_snapshot.permitted
         return (
@@ -361,7 +361,7 @@ class DriftWatch:
         self, settings: PipelineSettings, snapshot: SourceSnapshot, states: Mapping[TableName, TableState]
     ) -> Examined:
         """Check the snapshot of a pipeline's run, record what is new, and return it with the pipeline's holds."""
-        shapes = self._compare(snapshot, pinned_instances(settings, states), closely=False)
+        shapes = self._compare(snapshot, pinned_feeds(settings, states), closely=False)
         self._report()
         self._report_columns(settings, snapshot)
         tables = tuple(
@@ -375,7 +375,7 @@ class DriftWatch:
         A table is checked once for all pipelines that read it, or once per capture instance where they read several.
         """
         all_pins = [
-            {**dict.fromkeys(settings.sources), **pinned_instances(settings, states[settings.name])}
+            {**dict.fromkeys(settings.sources), **pinned_feeds(settings, states[settings.name])}
             for settings in self.source.pipelines
         ]
         for pins in _rounds(all_pins):
@@ -402,9 +402,7 @@ class DriftWatch:
         chosen = [each for each in diffs if each.is_new or (closely and self._is_due(each, awaited))]
         shapes = {each.table_snapshot.table: each.known.shape for each in diffs if each.known is not None}
         if chosen:
-            asked = {
-                each.name: each.table_snapshot.instance.table.name for each in chosen if each.table_snapshot.instance
-            }
+            asked = {each.name: each.table_snapshot.feed.table.name for each in chosen if each.table_snapshot.feed}
             facts = self.source.details().read_drift(asked)
             written: dict[tuple[TableName, str], TableShape | None] = {}
             for each in chosen:
@@ -417,7 +415,7 @@ class DriftWatch:
 
     def _is_due(self, each: TableDiff, awaited: frozenset[str]) -> bool:
         """Return whether the details of a table are read that is as it was known."""
-        if each.table_snapshot.instance is None or each.known is None:
+        if each.table_snapshot.feed is None or each.known is None:
             return False
         age = each.known.age_seconds
         return age is None or age >= self.details_seconds or each.name in awaited
@@ -436,7 +434,7 @@ class DriftWatch:
         for table_snapshot in snapshot.tables:
             table = known_as(table_snapshot, ((table, each.shape) for (table, _), each in known.items()))
             states = {name: each for (of, name), each in known.items() if of == table}
-            instance = table_snapshot.instance
+            instance = table_snapshot.feed
             name = (
                 instance.identity.name if instance else pinned.get(table_snapshot.table) or next(reversed(states), None)
             )
@@ -450,7 +448,7 @@ class DriftWatch:
 
     def _write(self, snapshot: SourceSnapshot, each: TableDiff, facts: DriftFacts) -> TableShape | None:
         """Record and return the current shape of the table; None where it disappeared during the check."""
-        instance = each.table_snapshot.instance
+        instance = each.table_snapshot.feed
         if instance is None:
             assert each.known is not None  # noqa: S101  (checked by is_new)
             findings = self._findings(each, each.known.shape.name, facts, snapshot.words)
@@ -470,7 +468,7 @@ class DriftWatch:
             uncaptured=details.uncaptured,
             key=table.key,
             max_column_id=each.table_snapshot.max_column_id,
-            ddl_lsn=newest(details.history) or (known.shape.ddl_lsn if known else None),
+            last_ddl=newest(details.history) or (known.shape.last_ddl if known else None),
         )
         if KnownTable(shape) == each.known:
             self.source.ledger.record_unchanged(self.source.name, each.table, each.name)
@@ -512,7 +510,7 @@ class DriftWatch:
         It does not where the instance is another one and no pipeline read the former one. Switches take free names, so
         that an instance can have the name of one that was dropped two switches before.
         """
-        instance = each.table_snapshot.instance
+        instance = each.table_snapshot.feed
         if each.known is None or instance is None:
             return False
         before = each.known.shape.identity
@@ -544,8 +542,8 @@ class DriftWatch:
         examined = {each.table for each in snapshot.tables}
         kept = [columns_left_out_key(settings.name, table) for table in settings.sources if table not in examined]
         for each in snapshot.tables:
-            if each.instance is not None and each.wider is not None and each.table not in chosen:
-                alert = columns_left_out(settings.name, each.table, each.instance.identity.name, each.wider)
+            if each.feed is not None and each.wider is not None and each.table not in chosen:
+                alert = columns_left_out(settings.name, each.table, each.feed.identity.name, each.wider)
                 self.source.alerts.raise_alert(alert)
                 kept.append(alert.event_key)
         self.source.alerts.end_alerts(COLUMNS_LEFT_OUT, settings.name, keep=kept)
@@ -556,7 +554,7 @@ class DriftWatch:
         difference = event.explained.difference
         if difference.kind is not DriftClass.COLUMN_ADDED or difference.obstacle or is_ignored(event):
             return None
-        since = min((entry.lsn for entry in event.explained.entries), default=None)
+        since = min((entry.position for entry in event.explained.entries), default=None)
         try:
             return self.source.details().read_risk(event.table, event.identity.name, since)
         except FloodmarkError as error:
@@ -585,7 +583,7 @@ def _rounds(pipelines: Iterable[Mapping[TableName, str | None]]) -> list[dict[Ta
 
 
 def _without_lost(table_snapshot: TableSnapshot, shape: TableShape | None) -> TableSnapshot:
-    instance = table_snapshot.instance
+    instance = table_snapshot.feed
     if instance is None or shape is None or instance.identity != shape.identity:
         return table_snapshot
-    return replace(table_snapshot, instance=replace(instance, table=stored(instance.table, shape.lost)))
+    return replace(table_snapshot, feed=replace(instance, table=stored(instance.table, shape.lost)))

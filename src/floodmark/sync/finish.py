@@ -118,21 +118,21 @@ def advance_window(window_id: int, ledger: PostgresLedger, warehouse: Warehouse)
             if table.where:
                 _LOG.info("%s: rows where %s were loaded; the watermark did not move.", table.target, table.where)
                 continue
-            _LOG.info("%s: the watermark is %s (was %s).", table.target, plan.to_lsn, table.watermark or "unset")
+            _LOG.info("%s: the watermark is %s (was %s).", table.target, plan.to, table.watermark or "unset")
         complete = [str(table.target) for table in plan.tables if not table.where]
-        what = f": complete up to {plan.to_lsn}: {', '.join(complete)}" if complete else ""
+        what = f": complete up to {plan.to}: {', '.join(complete)}" if complete else ""
         _LOG.info("Window %s is published%s.", window_id, what)
     return AdvanceResult(
         window_id,
         plan.pipeline,
-        plan.to_lsn,
+        plan.to,
         tuple(
             PublishedTable(
                 table.source,
                 table.target,
                 table.kind,
-                table.interval.after_lsn if table.interval else None,
-                table.interval.to_lsn if table.interval else plan.to_lsn,
+                table.interval.after if table.interval else None,
+                table.interval.to if table.interval else plan.to,
                 counts[table.source],
             )
             for table in plan.tables

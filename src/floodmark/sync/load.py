@@ -295,7 +295,7 @@ class _WindowLoad:
     def run(self) -> Mapping[TableName, TableCounts]:
         """Stage and merge the window."""
         plan = self.plan
-        _LOG.info("Window %s of %s, attempt %s, up to %s.", plan.window_id, plan.pipeline, plan.attempt, plan.to_lsn)
+        _LOG.info("Window %s of %s, attempt %s, up to %s.", plan.window_id, plan.pipeline, plan.attempt, plan.to)
         self._prepare()
         with progress_reported(self.plan, self.ledger, self.warehouse, self.progress) as watch:
             self._stage(watch)
@@ -342,9 +342,9 @@ class _WindowLoad:
         Not in a window with a first load: chunks that an earlier attempt has staged are as old as its planned end.
         """
         has_first_load = any(table.kind is LoadKind.FIRST_LOAD for table in self.plan.tables)
-        if end.lsn > self.plan.to_lsn and not has_first_load:
+        if end.position > self.plan.to and not has_first_load:
             self.plan = self.ledger.extend_window(self.plan, end)
-            _LOG.info("Window %s now ends at %s, which was read.", self.plan.window_id, end.lsn)
+            _LOG.info("Window %s now ends at %s, which was read.", self.plan.window_id, end.position)
 
     def _record_reads(self) -> None:
         snapshot = verify_reads(self.plan, self.source, self.read_whole)
@@ -360,8 +360,8 @@ class _WindowLoad:
             self.plan,
             {name: rows.read_rows for name, rows in self.staged.items()},
             snapshot.latest_commit_at,
-            snapshot.max_lsn if isinstance(snapshot.max_lsn, Position) else None,
-            snapshot.max_lsn_at,
+            snapshot.newest if isinstance(snapshot.newest, Position) else None,
+            snapshot.newest_at,
             members=members,
         )
         _log_quarantined(members)

@@ -21,7 +21,7 @@ from floodmark.core.planning import (
     has_changed,
     known_positions,
     not_plannable,
-    pinned_instances,
+    pinned_feeds,
     plan_tables,
 )
 from floodmark.core.position import Position
@@ -41,7 +41,7 @@ from floodmark.sync.window import (
     classify_reads,
     follow_database,
     held_verdicts,
-    planned_instances,
+    planned_feeds,
     planned_positions,
     require_origin,
     retry_on_conflict,
@@ -141,9 +141,9 @@ def leave_out_unreadable(opening: Opening, plan: WindowPlan) -> WindowPlan | Non
     """
     settings = opening.settings
     states = opening.ledger.read_tables(settings.name)
-    pinned = pinned_instances(settings, states)
+    pinned = pinned_feeds(settings, states)
     snapshot = opening.source.read_snapshot(settings.sources, pinned, planned_positions(plan))
-    is_planned = planned_instances(plan).items() <= pinned.items()
+    is_planned = planned_feeds(plan).items() <= pinned.items()
     left = leave_out_drifted(opening, plan, snapshot, states)
     if left is None:
         return None
@@ -177,7 +177,7 @@ def leave_out_gaps(
 ) -> WindowPlan | None:
     """Leave out the tables that can no longer be read. Raises the errors of ``verify_reads`` for other verdicts.
 
-    snapshot: of the instances of the plan; None where they are still to be read.
+    snapshot: of the feeds of the plan; None where they are still to be read.
 
     A plan whose end is no longer in the source's log is given up; whether the target has rows of the lost time is then
     determined by the watermarks. First loads whose changes no longer exist are planned again: they have lost nothing.
@@ -270,7 +270,7 @@ def _continue_unfinished(opening: Opening) -> OpenResult | None:
 def _open_next(opening: Opening, planned_stop: PlannedStop | None) -> OpenResult:
     settings, ledger = opening.settings, opening.ledger
     states = ledger.read_tables(settings.name)
-    pinned = pinned_instances(settings, states)
+    pinned = pinned_feeds(settings, states)
     marks = ledger.list_marks(settings.name)
     snapshot = opening.source.read_snapshot(settings.sources, pinned, known_positions(states), marks)
     _log_snapshot(snapshot)
@@ -328,42 +328,40 @@ def _carry_out(
             stopped = planned_stop is not None and snapshot.capture_running is not True
             return _nothing(decision.reason + (f" The capture job does not run for {planned_stop}." if stopped else ""))
         case AdvanceQuiet():
-            opening.ledger.advance_quiet(
-                pipeline, decision.to_lsn, decision.watermarks, decision.to_lsn_at, decision.instances
-            )
+            opening.ledger.advance_quiet(pipeline, decision.to, decision.watermarks, decision.to_at, decision.feeds)
             if gap := incident(pipeline, validities):
                 raise gap
-            reason = f"no table has a change up to {decision.to_lsn}; the watermarks moved there without a window."
-            return _nothing(reason, decision.to_lsn)
+            reason = f"no table has a change up to {decision.to}; the watermarks moved there without a window."
+            return _nothing(reason, decision.to)
         case Open():
             plan = opening.ledger.open_window(
-                pipeline, decision.to_lsn, decision.tables, decision.to_lsn_at, measures=decision.measures
+                pipeline, decision.to, decision.tables, decision.to_at, measures=decision.measures
             )
-            _LOG.info("Window %s opened: up to %s for all %s tables.", plan.window_id, plan.to_lsn, len(plan.tables))
+            _LOG.info("Window %s opened: up to %s for all %s tables.", plan.window_id, plan.to, len(plan.tables))
             for table in plan.tables:
                 _log_table(table)
-            return OpenResult(plan.window_id, "a new window", WindowState.PLANNED, plan.to_lsn)
+            return OpenResult(plan.window_id, "a new window", WindowState.PLANNED, plan.to)
 
 
 def _go_on(opening: Opening, plan: WindowPlan, state: WindowState) -> OpenResult:
     """Return the window of an earlier run, to be finished by this one."""
-    reason = f"window {plan.window_id} (up to {plan.to_lsn}) is unfinished: {state.value}. This run finishes it."
+    reason = f"window {plan.window_id} (up to {plan.to}) is unfinished: {state.value}. This run finishes it."
     _LOG.info("%s", reason)
     if state is WindowState.PLANNED:
         rules = {table.source: table.rules for table in opening.settings.tables}
         if opening.ledger.replace_rules(plan.window_id, rules) != plan:
             _LOG.info("Window %s now uses the rules of the current configuration.", plan.window_id)
-    return OpenResult(plan.window_id, reason, state, plan.to_lsn)
+    return OpenResult(plan.window_id, reason, state, plan.to)
 
 
-def _nothing(reason: str, to_lsn: Position | None = None) -> OpenResult:
+def _nothing(reason: str, to: Position | None = None) -> OpenResult:
     _LOG.info("Nothing to read: %s", reason)
-    return OpenResult(None, reason, to_lsn=to_lsn)
+    return OpenResult(None, reason, to=to)
 
 
 def _log_snapshot(snapshot: SourceSnapshot) -> None:
     behind = "" if snapshot.seconds_behind is None else f", {snapshot.seconds_behind:.0f} s ago"
-    found = snapshot.max_lsn
+    found = snapshot.newest
     newest = f"newest {found.noun} {found}" if isinstance(found, Position) else "nothing recorded yet"
     feeds = snapshot.words.describe_capture(snapshot.capture_running)
     _LOG.info("Source %s: %s%s; %s.", snapshot.database, newest, behind, feeds)

@@ -188,14 +188,14 @@ class Source(Protocol):
     def read_snapshot(
         self,
         tables: Sequence[TableName],
-        instances: Mapping[TableName, str] | None = None,
+        feeds: Mapping[TableName, str] | None = None,
         positions: Collection[Position] = (),
         marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
         whole: Collection[TableName] = (),
     ) -> SourceSnapshot:
         """Return a snapshot. It takes two statements with constant texts, whatever the number of tables; one for none.
 
-        instances: the capture instance of tables that have pinned one; for the others, the newest instance is read.
+        feeds: the capture instance of tables that have pinned one; for the others, the newest feed is read.
         positions: the positions for ``SourceSnapshot.entries``. A source may know the changes after the lowest alone
         (``TableSnapshot.changes_after``).
         marks: the marks of the members of tables, to find out whether any has changes; None: that is not asked, and no
@@ -274,7 +274,7 @@ class Stager(Protocol):
     def stage_chunks(
         self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: StagingSink
     ) -> Sequence[StagedPart]:
-        """Read chunks of table ``index``, so many at a time. The part of a chunk has the chunk's number."""
+        """Read at most ``parallel_reads`` chunks of table ``index`` at once. A part has the number of its chunk."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -494,7 +494,7 @@ class RowsAge:
     """Every change up to it is in the rows."""
     read_finished_at: datetime | None
     """The time, local to the source, after which no change was committed that is in the rows."""
-    read_lsn: Position | None
-    """The newest LSN at that time."""
-    read_lsn_at: datetime | None
-    """The commit time of read_lsn."""
+    read_to: Position | None
+    """The newest position at that time."""
+    read_to_at: datetime | None
+    """The commit time of ``read_to``."""

@@ -15,7 +15,7 @@ from floodmark.core.plan import MemberRead, QuarantinedMessage, WindowPlan, Wind
 from floodmark.core.position import Position
 from floodmark.core.schema import SourceColumn, TableName
 from floodmark.core.settings import DriftPolicy, PipelineSettings
-from floodmark.core.snapshot import InstanceIdentity, SourceSnapshot, TableState, Verdict
+from floodmark.core.snapshot import FeedIdentity, SourceSnapshot, TableState, Verdict
 from floodmark.core.status import LastWindow
 from floodmark.sync.alerts import OpenAlert
 
@@ -97,7 +97,7 @@ class DriftEvent:
     event_id: int
     source: str
     table: TableName
-    identity: InstanceIdentity
+    identity: FeedIdentity
     explained: Explained
     policies: Mapping[str, DriftPolicy]
     """The policy of each pipeline that reads the table."""
@@ -138,7 +138,7 @@ class DriftFinding:
 
 def newest(entries: Sequence[DdlEntry]) -> Position | None:
     """Return the newest LSN of the history."""
-    return max((entry.lsn for entry in entries), default=None)
+    return max((entry.position for entry in entries), default=None)
 
 
 # --------------------------------------------------------------------------------------------------------------------

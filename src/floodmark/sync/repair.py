@@ -25,7 +25,7 @@ from floodmark.core.planning import (
     known_positions,
     measure_plan,
     not_plannable,
-    pinned_instances,
+    pinned_feeds,
     plan_reload,
     plan_table,
 )
@@ -112,7 +112,7 @@ class Repairs:
         self, table: TablePlan, snapshot: SourceSnapshot, state: TableState | None, validity: Validity
     ) -> WindowPlan:
         """Open a window on the table's load lane; record and report a gap. Raises WindowBusyError."""
-        assert isinstance(snapshot.max_lsn, Position)  # noqa: S101  (checked by plan_reload)
+        assert isinstance(snapshot.newest, Position)  # noqa: S101  (checked by plan_reload)
         name = self.settings.name
         gap = None
         if validity.verdict in GAPS and not table.where:
@@ -122,8 +122,8 @@ class Repairs:
         # A load of some rows moves no watermark.
         measures = NO_MEASURES if table.where else measure_plan(snapshot)
         lane = load_lane(table.source)
-        plan = self.ledger.open_window(name, snapshot.max_lsn, [table], snapshot.max_lsn_at, lane, measures=measures)
-        _LOG.info("Window %s opened on lane %s, up to %s.", plan.window_id, plan.lane, plan.to_lsn)
+        plan = self.ledger.open_window(name, snapshot.newest, [table], snapshot.newest_at, lane, measures=measures)
+        _LOG.info("Window %s opened on lane %s, up to %s.", plan.window_id, plan.lane, plan.to)
         if gap is not None:
             self._report(gap, plan)
         return plan
@@ -348,7 +348,7 @@ class LoadPlanner:
 
     def _plan(self, table: TableSettings, where: str) -> OpenResult:
         states = self.ledger.read_tables(self.settings.name)
-        pinned = pinned_instances(self.settings, states)
+        pinned = pinned_feeds(self.settings, states)
         marks = self.ledger.list_marks(self.settings.name)
         snapshot = self.source.read_snapshot(
             self.settings.sources, pinned, known_positions(states), marks, (table.source,)
@@ -376,11 +376,11 @@ class LoadPlanner:
         if isinstance(planned, Validity):
             raise incident(self.settings.name, (planned,)) or NotCapturedYetError(str(table.source), planned.cause)
         plan = self._repairs.open(planned, snapshot, state, validity)
-        return OpenResult(plan.window_id, "a new window", WindowState.PLANNED, plan.to_lsn)
+        return OpenResult(plan.window_id, "a new window", WindowState.PLANNED, plan.to)
 
     def _has_changed(self, plan: WindowPlan) -> bool:
         states = self.ledger.read_tables(self.settings.name)
-        snapshot = self.source.read_snapshot(self.settings.sources, pinned_instances(self.settings, states))
+        snapshot = self.source.read_snapshot(self.settings.sources, pinned_feeds(self.settings, states))
         require_origin(self.settings, snapshot, states, self.ledger)
         examined = self.drift.examine(self.settings, snapshot, states)
         return has_changed(plan.tables[0], examined.snapshot, self.settings)
@@ -423,7 +423,7 @@ class LoadPlanner:
             self.ledger.replace_rules(plan.window_id, rules)
         reason = f"window {plan.window_id} on lane {plan.lane} is unfinished: {opened.state.value}."
         _LOG.info("%s This run continues it.", reason)
-        return OpenResult(plan.window_id, reason, opened.state, plan.to_lsn)
+        return OpenResult(plan.window_id, reason, opened.state, plan.to)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -462,8 +462,8 @@ class Adopter:
         position = state.position_in(self.source.read_snapshot([]).database)
         snapshot = self.source.read_snapshot(
             self.settings.sources,
-            pinned_instances(self.settings, states),
-            [*known_positions(states), position.after_lsn, position.log_lsn],
+            pinned_feeds(self.settings, states),
+            [*known_positions(states), position.after, position.log_lsn],
         )
         require_origin(self.settings, snapshot, states)
         one = _OneImport(self, position, snapshot, states, dry_run)
@@ -510,12 +510,12 @@ class _OneImport:
             pipeline = self.adopter.settings.name
             follow_database(pipeline, self.snapshot, self.adopter.ledger)
             window_id = self.adopter.targets.adopt(pipeline, plan, self._age())
-            _LOG.info("%s: %s was adopted, its watermark is %s.", table.source, table.target, self.position.after_lsn)
-        return TableImport(table.source, table.target, self.position.after_lsn, validity.verdict.value, window_id)
+            _LOG.info("%s: %s was adopted, its watermark is %s.", table.source, table.target, self.position.after)
+        return TableImport(table.source, table.target, self.position.after, validity.verdict.value, window_id)
 
     def _classify(self, seen: TableSnapshot) -> Validity:
         """Return the verdict that a run would give on a watermark at the position."""
-        settings, after = self.adopter.settings, self.position.after_lsn
+        settings, after = self.adopter.settings, self.position.after
         as_if = TableState(seen.table, after, None, consistent=False)
         validity = classify(
             seen,
@@ -538,21 +538,21 @@ class _OneImport:
 
     def _is_elsewhere(self, seen: TableSnapshot) -> bool:
         """Return whether the log is not the one that the tool has read (``core.snapshot`` on what proves it)."""
-        proof, low = self.position.log_lsn, seen.min_lsn
-        sees_times = self.snapshot.max_lsn_at is not None
+        proof, low = self.position.log_lsn, seen.oldest
+        sees_times = self.snapshot.newest_at is not None
         return sees_times and isinstance(low, Position) and proof > low and self.snapshot.entries.get(proof) is None
 
     def _age(self) -> RowsAge:
-        after, newest = self.position.after_lsn, self.snapshot.max_lsn
+        after, newest = self.position.after, self.snapshot.newest
         return RowsAge(
             LogEntry(after, self.snapshot.entries.get(after)),
             self.snapshot.latest_commit_at,
             newest if isinstance(newest, Position) else None,
-            self.snapshot.max_lsn_at,
+            self.snapshot.newest_at,
         )
 
     def _load_instead(self, table: TableSettings) -> str:
         return f"Rename or drop {table.target}, then run the pipeline: it loads the table from the source."
 
     def _refuse(self, table: TableSettings, why: str, hint: str, verdict: str = "") -> TableImport:
-        return TableImport(table.source, table.target, self.position.after_lsn, verdict, refusal=why, hint=hint)
+        return TableImport(table.source, table.target, self.position.after, verdict, refusal=why, hint=hint)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from floodmark.core.errors import CdcNotEnabledError, InstanceReplacedError, SourceRewoundError, WindowExpiredError
 from floodmark.core.plan import TablePlan, WindowPlan, WindowState, is_load_lane, replay_lane
-from floodmark.core.planning import known_positions, pinned_instances
+from floodmark.core.planning import known_positions, pinned_feeds
 from floodmark.core.position import Interval
 from floodmark.core.recovery import (
     LocalSpan,
@@ -148,9 +148,9 @@ class Replay:
             reason = " | ".join((f"no table has a change to replay in {plan.interval}.", *plan.left_out))
             _LOG.info("Nothing to replay: %s", reason)
             return OpenResult(None, reason)
-        opened = self._ledger.open_window(self._settings.name, plan.to_lsn, tables, lane=lane)
+        opened = self._ledger.open_window(self._settings.name, plan.to, tables, lane=lane)
         _LOG.info("Window %s opened: a replay of %s; no watermark moves.", opened.window_id, plan.interval)
-        return OpenResult(opened.window_id, "a replay", WindowState.PLANNED, plan.to_lsn)
+        return OpenResult(opened.window_id, "a replay", WindowState.PLANNED, plan.to)
 
     def _go_on(self, unfinished: OpenedWindow) -> OpenResult:
         plan, state = unfinished.plan, unfinished.state
@@ -160,7 +160,7 @@ class Replay:
             _LOG.info("%s: %s, as it was planned.", table.source, table.interval)
         if state is WindowState.PLANNED:
             self._ledger.replace_rules(plan.window_id, {table.source: table.rules for table in self._settings.tables})
-        return OpenResult(plan.window_id, reason, state, plan.to_lsn)
+        return OpenResult(plan.window_id, reason, state, plan.to)
 
     def _give_up(self, window: WindowPlan, why: str) -> None:
         """Give up a window of which nothing was merged. A running load of the window detects this."""
@@ -184,11 +184,9 @@ class Replay:
         # The order matters: a load that ends in between moves the watermark, and the window is refused.
         states = self._ledger.read_tables(settings.name)
         whole_loads = self._ledger.list_whole_loads(settings.name)
-        net_ends = self._ledger.list_server_net_ends(settings.name, interval.to_lsn)
-        next_begins = self._ledger.list_next_begins(settings.name, interval.to_lsn)
-        snapshot = self._source.read_snapshot(
-            settings.sources, pinned_instances(settings, states), known_positions(states)
-        )
+        net_ends = self._ledger.list_server_net_ends(settings.name, interval.to)
+        next_begins = self._ledger.list_next_begins(settings.name, interval.to)
+        snapshot = self._source.read_snapshot(settings.sources, pinned_feeds(settings, states), known_positions(states))
         require_origin(settings, snapshot, states, self._ledger)
         examined = self._drift.examine(settings, snapshot, states)
         snapshot = examined.snapshot
@@ -210,7 +208,7 @@ class Replay:
             return []
         intervals = {table.feed.identity.name: table.interval for table in plan.tables if table.interval}
         counts = self._log.count_changes(intervals, limit)
-        verify_reads(WindowPlan(0, self._settings.name, plan.to_lsn, plan.tables), self._source)
+        verify_reads(WindowPlan(0, self._settings.name, plan.to, plan.tables), self._source)
         counted = [(table, counts[table.feed.identity.name]) for table in plan.tables]
         for table, rows in counted:
             found = f"{rows} change rows" if rows != limit or not limit else "changes"

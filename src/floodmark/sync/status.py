@@ -13,7 +13,7 @@ from floodmark.core.capture import PlannedStop
 from floodmark.core.drift.proposals import describe, describe_hold
 from floodmark.core.errors import NotCapturedYetError
 from floodmark.core.plan import MAIN_LANE, LoadChunk, TablePlan, is_load_lane
-from floodmark.core.planning import classify_tables, pinned_instances, plan_table
+from floodmark.core.planning import classify_tables, pinned_feeds, plan_table
 from floodmark.core.position import Position
 from floodmark.core.progress import (
     ReadKind,
@@ -246,9 +246,9 @@ _COPIED = (
 
 def _headroom_transactions(watermark: Position | None, validity: Validity | None) -> int | None:
     """Return how many transactions lie from the lowest position that can be read to the watermark."""
-    if watermark is None or validity is None or validity.min_lsn is None:
+    if watermark is None or validity is None or validity.oldest is None:
         return None
-    left = watermark.next().count_above(validity.min_lsn)
+    left = watermark.next().count_above(validity.oldest)
     return None if left is None else max(left, 0)
 
 
@@ -334,17 +334,17 @@ def _plan(settings: PipelineSettings, source: Source, ledger: PostgresLedger) ->
     """
     ledger.ensure_schema()
     states = ledger.read_tables(settings.name)
-    snapshot = source.read_snapshot(settings.sources, pinned_instances(settings, states))
+    snapshot = source.read_snapshot(settings.sources, pinned_feeds(settings, states))
     require_origin(settings, snapshot, states)
-    if any(table.instance is None for table in snapshot.tables):
-        snapshot = source.read_snapshot(settings.sources, pinned_instances(settings, {}))
+    if any(table.feed is None for table in snapshot.tables):
+        snapshot = source.read_snapshot(settings.sources, pinned_feeds(settings, {}))
     validities = classify_tables(settings, snapshot, {})
     # Rows can be read while the capture job does not run.
     validities = tuple(each for each in validities if each.verdict is not Verdict.CAPTURE_STOPPED)
     if error := incident(settings.name, validities):
         raise error
-    if not isinstance(snapshot.max_lsn, Position):
+    if not isinstance(snapshot.newest, Position):
         raise NotCapturedYetError(settings.name, "the capture job has not read the log yet.", "Try again later.")
     found = {table.table: table for table in snapshot.tables}
     plans = [plan_table(table, found[table.source], snapshot, None) for table in settings.tables]
-    return LogEntry(snapshot.max_lsn, snapshot.max_lsn_at), plans
+    return LogEntry(snapshot.newest, snapshot.newest_at), plans

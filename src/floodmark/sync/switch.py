@@ -31,11 +31,11 @@ from floodmark.core.errors import (
     WindowBusyError,
 )
 from floodmark.core.plan import TablePlan, finishing_command
-from floodmark.core.planning import pinned_instances, plan_table
+from floodmark.core.planning import pinned_feeds, plan_table
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import Backfill, DriftClass, DriftPolicy, PipelineSettings, TableSettings
-from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, SourceSnapshot, TableSnapshot, TableState
+from floodmark.core.snapshot import Feed, FeedIdentity, SourceSnapshot, TableSnapshot, TableState
 from floodmark.sync.drift_watch import WatchedSource, alert_key
 from floodmark.sync.ports import Source
 from floodmark.sync.records import DriftEvent, TableDetails
@@ -61,10 +61,10 @@ class SecondInstance:
         return self.snapshot.tables[0]
 
     @property
-    def instance(self) -> CaptureInstance:
+    def instance(self) -> Feed:
         """The capture instance."""
-        assert self.table_snapshot.instance is not None  # noqa: S101  (checked by the caller)
-        return self.table_snapshot.instance
+        assert self.table_snapshot.feed is not None  # noqa: S101  (checked by the caller)
+        return self.table_snapshot.feed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ class Switches:
                 f"proposal is:\n{proposal.text}",
                 "Read it and approve again.",
             )
-        since = [entry.lsn for each in events for entry in each.explained.entries]
+        since = [entry.position for each in events for entry in each.explained.entries]
         planned = PlannedSwitch(
             source=self.source.name,
             table=table,
@@ -186,7 +186,9 @@ class Switches:
                 f"drift event {event_id}", f"{event.approved_by} has already {decided} it.", "Nothing is to be done."
             )
         if not event.proposal:
-            raise OperatorError(f"drift event {event_id}", "nothing is proposed about it.")
+            raise OperatorError(
+                f"drift event {event_id}", "it has no proposal.", f"Close it: floodmark drift approve {event_id}."
+            )
         return event
 
     def _refresh(self, table: TableName, events: Sequence[DriftEvent]) -> Proposal | None:
@@ -204,8 +206,8 @@ class Switches:
         if not found:
             return None
         settings, name = found[0][0], found[0][1].source
-        pinned = pinned_instances(settings, self.windows.read_tables(settings.name))
-        instance = self.snapshots().read_snapshot([name], pinned).tables[0].instance
+        pinned = pinned_feeds(settings, self.windows.read_tables(settings.name))
+        instance = self.snapshots().read_snapshot([name], pinned).tables[0].feed
         if instance is None:
             return None
         all_details = self.source.read_details(
@@ -277,7 +279,7 @@ class Switches:
             living = self.source.list_instances()
         assert switch.new is not None  # noqa: S101  (it was just created)
         second = SecondInstance(switch, self.snapshots().read_snapshot([switch.table], {switch.table: switch.new.name}))
-        if second.table_snapshot.instance is None or second.table_snapshot.instance.identity != switch.new:
+        if second.table_snapshot.feed is None or second.table_snapshot.feed.identity != switch.new:
             return self._remake(switch)
         waits, failed = [], []
         for settings, table in self._list_tables(switch.table, living):
@@ -292,7 +294,7 @@ class Switches:
 
     # -- the second instance ----------------------------------------------------------------------------------------
 
-    def _make(self, switch: InstanceSwitch, living: Sequence[LivingInstance]) -> InstanceIdentity:
+    def _make(self, switch: InstanceSwitch, living: Sequence[LivingInstance]) -> FeedIdentity:
         """Create the second instance, or use an existing one: from an earlier attempt, or created by hand."""
         found = self._able(switch, living)
         if found is None:
@@ -393,7 +395,7 @@ class Switches:
             if spelled_by_server(each.source, living) == table
         ]
 
-    def _list_readers(self, instance: InstanceIdentity) -> list[str]:
+    def _list_readers(self, instance: FeedIdentity) -> list[str]:
         return [name for name in self.source.ledger.list_readers(instance) if name not in self.elsewhere]
 
     # -- the end ----------------------------------------------------------------------------------------------------
@@ -437,7 +439,7 @@ class Switches:
     def _switch_pipeline(
         self, settings: PipelineSettings, table: TableSettings, second: SecondInstance, state: TableState
     ) -> str:
-        switch, start = second.switch, second.table_snapshot.min_lsn
+        switch, start = second.switch, second.table_snapshot.oldest
         if table.capture_instance is not None:
             raise OperatorError(
                 f"{settings.name}, {switch.table}",
@@ -526,7 +528,7 @@ class Switches:
         """Plan a load by the second instance, with the columns of the coming windows. Raises ConfigError or
         NoKeyError."""
         without = replace(second.instance, table=stored(second.instance.table, lost))
-        return plan_table(table, replace(second.table_snapshot, instance=without), second.snapshot, None)
+        return plan_table(table, replace(second.table_snapshot, feed=without), second.snapshot, None)
 
     def _check_target(self, settings: PipelineSettings, plan: TablePlan) -> frozenset[str]:
         """Return the columns of the target."""
@@ -542,13 +544,13 @@ class Switches:
 
     def _has_all_changes(self, second: SecondInstance) -> bool:
         """Return whether both change tables still hold every change since the new columns were added."""
-        switch, start = second.switch, second.table_snapshot.min_lsn
+        switch, start = second.switch, second.table_snapshot.oldest
         first = self.snapshots().read_snapshot([switch.table], {switch.table: switch.old.name}).tables[0]
-        if first.instance is None or first.instance.identity != switch.old:
+        if first.feed is None or first.feed.identity != switch.old:
             return False
-        since = switch.since or first.instance.start_lsn
-        is_whole = isinstance(first.min_lsn, Position) and first.min_lsn <= since
-        return is_whole and isinstance(start, Position) and start <= second.instance.start_lsn
+        since = switch.since or first.feed.start
+        is_whole = isinstance(first.oldest, Position) and first.oldest <= since
+        return is_whole and isinstance(start, Position) and start <= second.instance.start
 
 
 def _select_able(

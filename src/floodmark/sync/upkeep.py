@@ -234,7 +234,7 @@ def keep_retention(
     """
     marks = [mark for mark in ledger.read_marks(readers) if mark.table in readers[mark.pipeline]]
     # Of a position that was imported, the ledger may have no time.
-    marks = [mark if mark.at else replace(mark, at=control.read_time_at(mark.lsn)) for mark in marks]
+    marks = [mark if mark.at else replace(mark, at=control.read_time_at(mark.position)) for mark in marks]
     status = control.read_retention()
     if status.is_replica:
         raise on_replica(source, "retention")
@@ -303,7 +303,7 @@ def _clean(
 ) -> None:
     """Clean up the instances that our pipelines read, none beyond the slowest watermark of all."""
     assert settings.margin_seconds is not None  # noqa: S101  (checked by keep_retention)
-    slowest = min(mark.lsn for mark in marks)
+    slowest = min(mark.position for mark in marks)
     low_water_mark = control.read_low_water_mark(slowest, settings.margin_seconds)
     if low_water_mark is None:
         _LOG.info("Source %s: no change is older than the slowest watermark %s by the margin.", source, slowest)

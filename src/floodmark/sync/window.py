@@ -45,8 +45,8 @@ class OpenResult:
     reason: str
     state: WindowState | None = None
     """The state of the window: PLANNED for a new one."""
-    to_lsn: Position | None = None
-    """The end of the window, or the LSN that the watermarks moved to."""
+    to: Position | None = None
+    """The end of the window, or the position that the watermarks moved to."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def verify_reads(plan: WindowPlan, source: Source, read_whole: Collection[TableN
     """Raise the errors of ``open_window`` where a capture instance was cleaned up beyond the window, replaced or
     removed, or where the source was restored to a time before the window's end.
 
-    A first load needs the changes after its ``to_lsn``: they make it consistent. It also needs the login to see the
+    A first load needs the changes after its ``to``: they make it consistent. It also needs the login to see the
     table as it is: a mask or a filter may have come since it was planned.
 
     read_whole: the tables whose read itself proves that it is complete; what was cleaned up since then does not matter.
@@ -160,25 +160,25 @@ def verify_reads(plan: WindowPlan, source: Source, read_whole: Collection[TableN
 
 def classify_reads(plan: WindowPlan, source: Source) -> tuple[SourceSnapshot, tuple[Validity, ...]]:
     """Return the current snapshot of the source, and the verdict on each table of the plan."""
-    instances = planned_instances(plan)
-    snapshot = source.read_snapshot(list(instances), instances, planned_positions(plan))
+    feeds = planned_feeds(plan)
+    snapshot = source.read_snapshot(list(feeds), feeds, planned_positions(plan))
     return snapshot, classify_planned(plan, snapshot)
 
 
-def planned_instances(plan: WindowPlan) -> dict[TableName, str]:
-    """Return the capture instances that a plan reads."""
+def planned_feeds(plan: WindowPlan) -> dict[TableName, str]:
+    """Return the feeds that a plan reads."""
     return {table.source: table.feed.identity.name for table in plan.tables}
 
 
 def planned_positions(plan: WindowPlan) -> list[Position]:
     """Return the positions whose commit time ``classify_planned`` compares."""
-    return [plan.to_lsn] if plan.to_lsn_at else []
+    return [plan.to] if plan.to_at else []
 
 
 def classify_planned(plan: WindowPlan, snapshot: SourceSnapshot) -> tuple[Validity, ...]:
     """Return the verdict on each table of a plan.
 
-    snapshot: of the instances of the plan, with its positions.
+    snapshot: of the feeds of the plan, with its positions.
     """
     table_snapshots = {table_snapshot.table: table_snapshot for table_snapshot in snapshot.tables}
     return tuple(
@@ -186,9 +186,9 @@ def classify_planned(plan: WindowPlan, snapshot: SourceSnapshot) -> tuple[Validi
             table_snapshots[table.source],
             snapshot,
             table.feed,
-            table.interval.after_lsn if table.interval else plan.to_lsn,
-            to_lsn=plan.to_lsn,
-            to_lsn_at=plan.to_lsn_at,
+            table.interval.after if table.interval else plan.to,
+            to=plan.to,
+            to_at=plan.to_at,
             pipeline=plan.pipeline,
         )
         for table in plan.tables

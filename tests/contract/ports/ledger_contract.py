@@ -190,10 +190,10 @@ class LedgerContract:
         finished(any_ledger, first_load(), 10)
         plan = begin(any_ledger, changes(10, 20), 20)
         extended = any_ledger.extend_window(plan, LogEntry(lsn(25), None))
-        assert extended.to_lsn == lsn(25)
+        assert extended.to == lsn(25)
         assert [table.interval for table in extended.tables] == [Interval(lsn(10), lsn(25))]
         again = any_ledger.begin_load(plan.window_id).plan
-        assert (again.to_lsn, again.attempt) == (lsn(25), plan.attempt + 1)
+        assert (again.to, again.attempt) == (lsn(25), plan.attempt + 1)
         with pytest.raises(WatermarkConflictError):
             any_ledger.extend_window(extended, LogEntry(lsn(30), None))
         with pytest.raises(ValueError, match="cannot end at"):
@@ -241,8 +241,8 @@ class LedgerContract:
         assert any_ledger.read_window(plan.window_id) == OpenedWindow(left, WindowState.MERGED)
         assert [each.table for each in any_ledger.list_stopped(PIPELINE)] == [other.source]
         # The rows of the first load are in the target, although it has no watermark.
-        assert any_ledger.read_tables(PIPELINE)[other.source].read_lsn == lsn(10)
-        assert any_ledger.read_tables(PIPELINE)[ORDERS].read_lsn is None
+        assert any_ledger.read_tables(PIPELINE)[other.source].read_to == lsn(10)
+        assert any_ledger.read_tables(PIPELINE)[ORDERS].read_to is None
 
     def test_merged_window_is_kept_when_a_check_refuses_its_last_table_and_dropped_on_request(
         self, any_ledger: PostgresLedger
@@ -254,7 +254,7 @@ class LedgerContract:
         any_ledger.drop_merged(plan.window_id)
         assert any_ledger.unfinished_window(PIPELINE) is None
         assert watermark(any_ledger) is None
-        assert any_ledger.read_tables(PIPELINE)[ORDERS].read_lsn == lsn(10)
+        assert any_ledger.read_tables(PIPELINE)[ORDERS].read_to == lsn(10)
 
     def test_unknown_window_is_named(self, any_ledger: PostgresLedger) -> None:
         with pytest.raises(OperatorError, match="window 77"):

@@ -23,7 +23,7 @@ from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, plan_chunks
 from floodmark.core.position import Interval, Position, read_position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import FirstLoad, TableSettings
-from floodmark.core.snapshot import CaptureInstance, LogEntry, SourceSnapshot
+from floodmark.core.snapshot import Feed, LogEntry, SourceSnapshot
 from floodmark.sync.arrow import arrow_type
 from floodmark.sync.ports import OpenReader, PlanReads, ReadTask, Source, TableRead, TableReader
 from table_plans import with_settings
@@ -62,7 +62,7 @@ class SourceRig:
 
     def position(self) -> Position:
         """Return the newest position."""
-        found = self.source.read_snapshot([self.orders]).max_lsn
+        found = self.source.read_snapshot([self.orders]).newest
         assert isinstance(found, Position)
         return found
 
@@ -76,7 +76,7 @@ class SourceRig:
 
     def plan(self, interval: Interval | None = None) -> TablePlan:
         """Return a plan of Orders: its changes in an interval, or a first load."""
-        instance = self.source.read_snapshot([self.orders]).tables[0].instance
+        instance = self.source.read_snapshot([self.orders]).tables[0].feed
         assert instance is not None
         return TablePlan(
             settings=TableSettings(
@@ -85,13 +85,13 @@ class SourceRig:
             feed=instance,
             interval=interval,
             kind=LoadKind.CHANGES if interval else LoadKind.FIRST_LOAD,
-            watermark=interval.after_lsn if interval else None,
+            watermark=interval.after if interval else None,
         )
 
     def reads(self, interval: Interval, parts: int) -> Sequence[ReadTask]:
         """Return the reads of the changes of Orders, where its plan sets their number."""
         table = with_settings(self.plan(interval), partitions=parts)
-        return self.plan_reads(WindowPlan(1, "shop", interval.to_lsn, (table,)), 1).tasks
+        return self.plan_reads(WindowPlan(1, "shop", interval.to, (table,)), 1).tasks
 
     def changes(self, after: Position) -> tuple[TableReader, Interval]:
         """Return the reader of the changes since a position, and their interval."""
@@ -109,7 +109,7 @@ class SourceContract:
     def test_snapshot_has_the_tables_in_the_order_in_which_they_were_asked_for(self, rig: SourceRig) -> None:
         nowhere, plain = rig.name("Nowhere"), rig.name("Plain")
         found = rig.source.read_snapshot([nowhere, rig.orders, plain]).tables
-        assert [(table.table, table.instance is not None) for table in found] == [
+        assert [(table.table, table.feed is not None) for table in found] == [
             (nowhere, False),
             (rig.orders, True),
             (plain, False),
@@ -126,8 +126,8 @@ class SourceContract:
         rig.insert(1)
         assert rig.plan().feed.identity == before
         found = rig.source.read_snapshot([rig.orders], {rig.orders: before.name}).tables[0]
-        assert found.instance is not None
-        assert found.instance.identity == before
+        assert found.feed is not None
+        assert found.feed.identity == before
 
     def test_position_moves_with_every_captured_commit(self, rig: SourceRig) -> None:
         positions = [rig.position()]
@@ -150,7 +150,7 @@ class TableReaderContract:
         for column in shape.values:
             assert batch.schema.field(column.name).type == arrow_type(column.type)
         assert {shape.position, shape.operation, shape.mask, *shape.order} <= set(batch.schema.names)
-        assert interval.after_lsn < read_position(batch.column(shape.position)[0].as_py()) <= interval.to_lsn
+        assert interval.after < read_position(batch.column(shape.position)[0].as_py()) <= interval.to
 
     def test_batches_of_rows_have_the_values_alone(self, rig: SourceRig) -> None:
         rig.insert(1)
@@ -191,7 +191,7 @@ class TableReaderContract:
             tasks: list[ReadTask] = [pickle.loads(pickle.dumps(each)) for each in rig.reads(interval, parts)]  # noqa: S301
             assert 1 <= len(tasks) <= parts
             cut = [each.interval for each in tasks if isinstance(each, TableRead)] or [interval]
-            assert (cut[0].after_lsn, cut[-1].to_lsn) == (interval.after_lsn, interval.to_lsn)
+            assert (cut[0].after, cut[-1].to) == (interval.after, interval.to)
             assert all(one.is_followed_by(other) for one, other in pairwise(cut))
             found = [(index, each) for task in tasks for index, each in task.read()]
             assert {index for index, _ in found} == {0}
@@ -220,12 +220,12 @@ class ServerSourceContract(SourceContract):
         before = rig.position()
         rig.insert(1)
         snapshot = rig.source.read_snapshot([rig.orders], None, [before])
-        last = snapshot.tables[0].last_change_lsn
+        last = snapshot.tables[0].last_change
         assert isinstance(last, Position)
-        assert isinstance(snapshot.max_lsn, Position)
-        assert low_end(snapshot) <= last <= snapshot.max_lsn
+        assert isinstance(snapshot.newest, Position)
+        assert low_end(snapshot) <= last <= snapshot.newest
         rig.write("INSERT INTO Plain VALUES (1)")
-        assert rig.source.read_snapshot([rig.orders], None, [before]).tables[0].last_change_lsn == last
+        assert rig.source.read_snapshot([rig.orders], None, [before]).tables[0].last_change == last
 
     def test_entries_have_the_commit_time_of_known_positions_only(self, rig: SourceRig) -> None:
         rig.insert(1)
@@ -258,7 +258,7 @@ class ServerReaderContract(TableReaderContract):
         rig.write("INSERT INTO Orders (Id, Amount, Note) VALUES (3, 20, 'again')")
         plan = rig.plan()
         assert rig.reader(plan).find_double_key() is None
-        assert isinstance(plan.feed, CaptureInstance)
+        assert isinstance(plan.feed, Feed)
         declared = replace(plan.feed, table=replace(plan.feed.table, key=("Amount",)))
         found = rig.reader(replace(plan, feed=declared)).find_double_key()
         assert found is not None
@@ -274,17 +274,17 @@ class ServerReaderContract(TableReaderContract):
     def test_rows_are_not_read_where_the_end_of_the_window_has_another_time(self, rig: SourceRig) -> None:
         rig.insert(1)
         snapshot = rig.source.read_snapshot([rig.orders])
-        assert snapshot.max_lsn_at is not None
+        assert snapshot.newest_at is not None
         for seconds in (-1, 1):
-            end = LogEntry(rig.position(), snapshot.max_lsn_at + timedelta(seconds=seconds))
+            end = LogEntry(rig.position(), snapshot.newest_at + timedelta(seconds=seconds))
             with pytest.raises(SourceBehindError, match="another log"):
                 rig.open_reader(rig.plan(), end).read_chunk_bounds()
-        end = LogEntry(rig.position(), snapshot.max_lsn_at)
+        end = LogEntry(rig.position(), snapshot.newest_at)
         assert list(rig.open_reader(rig.plan(), end).read_chunk_bounds()) == []
 
 
 def low_end(snapshot: SourceSnapshot) -> Position:
-    found = snapshot.tables[0].min_lsn
+    found = snapshot.tables[0].oldest
     assert isinstance(found, Position)
     return found
 

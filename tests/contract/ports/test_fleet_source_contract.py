@@ -43,7 +43,7 @@ class FleetSourceRig(SourceRig):
 
     def plan(self, interval: Interval | None = None) -> TablePlan:
         planned = super().plan(interval)
-        return replace(planned, marks=self.marks[interval.after_lsn]) if interval else planned
+        return replace(planned, marks=self.marks[interval.after]) if interval else planned
 
 
 @pytest.fixture

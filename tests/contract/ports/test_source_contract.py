@@ -90,4 +90,4 @@ class TestTableReader(ServerReaderContract):
 def test_capture_instance_that_is_not_there_is_not_replaced_by_another(emulator: Emulator) -> None:
     with _cdc(emulator) as rig:
         found = rig.source.read_snapshot([rig.orders], {rig.orders: "another"}).tables[0]
-        assert (found.exists, found.instance) == (True, None)
+        assert (found.exists, found.feed) == (True, None)

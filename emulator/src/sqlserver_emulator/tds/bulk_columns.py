@@ -167,7 +167,7 @@ def _decimals(cells: Cells) -> pa.Array:
 
 
 def _negated(words: npt.NDArray[np.uint64], negative: Nulls) -> npt.NDArray[np.uint64]:
-    """128-bit numbers in two words, the low one first: two's complement of those that are negative."""
+    """Negate the 128-bit integers, stored as two words, low word first, that ``negative`` marks."""
     flipped = ~words
     flipped[:, 0] += 1
     flipped[:, 1] += flipped[:, 0] == 0

@@ -14,7 +14,7 @@ from floodmark.core.plan import WindowState
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import GONE, Backfill, DriftClass, DriftPolicy
-from floodmark.core.snapshot import InstanceIdentity
+from floodmark.core.snapshot import FeedIdentity
 
 # --------------------------------------------------------------------------------------------------------------------
 # The second capture instance that a table needs to capture more columns, and the T-SQL that creates it.
@@ -33,7 +33,7 @@ _LINE_LENGTH = 72
 class LivingInstance:
     """A capture instance as the server lists it."""
 
-    identity: InstanceIdentity
+    identity: FeedIdentity
     table: TableName
     """The current name of the table."""
     supports_net_changes: bool = False
@@ -238,7 +238,7 @@ class DriftWords:
     has_instances: bool = True
     """Whether a table may have several feeds. Otherwise one that is found takes the place of each former one."""
 
-    def where(self, identity: InstanceIdentity) -> str:
+    def where(self, identity: FeedIdentity) -> str:
         """Return the feed of a table as the end of a list of places."""
         return f", capture instance {identity.name}" if self.has_instances else ""
 
@@ -289,7 +289,7 @@ def describe_added(found: Sequence[Explained]) -> str:
     if len(found) == 1:
         return f"{describe(found[0].difference)}. {describe_ddl(found[0])}"
     names = ", ".join(f"{each.difference.column} {each.difference.after}" for each in found)
-    entries = sorted({entry for each in found for entry in each.entries}, key=lambda entry: entry.lsn)
+    entries = sorted({entry for each in found for entry in each.entries}, key=lambda entry: entry.position)
     words = [f"columns {names} were added; the capture instance does not capture them."]
     words += [_statements(entries)] if entries else []
     words += [f"Column {each.difference.column}: {describe_ddl(each)}" for each in found if not each.entries]
@@ -309,7 +309,7 @@ def describe_ddl(explained: Explained, words: DriftWords = CDC_DRIFT_WORDS) -> s
 
 def _statements(entries: Iterable[DdlEntry]) -> str:
     return " ".join(
-        f"DDL at LSN {entry.lsn}, {entry.at:%Y-%m-%d %H:%M} by the source's clock: {' '.join(entry.text.split())}"
+        f"DDL at LSN {entry.position}, {entry.at:%Y-%m-%d %H:%M} by the source's clock: {' '.join(entry.text.split())}"
         for entry in entries
     )
 
@@ -462,7 +462,7 @@ class PlannedSwitch:
     source: str
     table: TableName
     """As the source spells it."""
-    old: InstanceIdentity
+    old: FeedIdentity
     """The first instance."""
     name: str
     """The name of the second instance."""
@@ -486,7 +486,7 @@ class InstanceSwitch(PlannedSwitch):
     state: SwitchState
     approved_by: str
     approved_at: datetime
-    new: InstanceIdentity | None = None
+    new: FeedIdentity | None = None
     """The second instance; None until it is created. It may have another name than planned."""
     pipelines: tuple[SwitchedPipeline, ...] = ()
 

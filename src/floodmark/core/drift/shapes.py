@@ -22,7 +22,7 @@ from floodmark.core.schema import (
     TableName,
 )
 from floodmark.core.settings import DriftClass, DriftPolicies, DriftPolicy, TemporalPolicy
-from floodmark.core.snapshot import CDC_WORDS, InstanceIdentity, SourceWords, TableSnapshot
+from floodmark.core.snapshot import CDC_WORDS, FeedIdentity, SourceWords, TableSnapshot
 from floodmark.core.types import Kind, WarehouseType, warehouse_type
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class TableShape:
 
     name: TableName
     """Of the source table."""
-    identity: InstanceIdentity
+    identity: FeedIdentity
     captured: tuple[SourceColumn, ...]
     """The columns that reach the target."""
     lost: tuple[str, ...]
@@ -156,7 +156,7 @@ class TableShape:
     key: tuple[str, ...]
     """The server's."""
     max_column_id: int
-    ddl_lsn: Position | None = None
+    last_ddl: Position | None = None
     """Up to where the DDL history has been read; None for not at all."""
 
 
@@ -201,7 +201,7 @@ def is_as_known(table_snapshot: TableSnapshot, shape: TableShape) -> bool:
     The highest column_id distinguishes a column that was dropped and added again from one that stayed: ids are never
     reused.
     """
-    instance = table_snapshot.instance
+    instance = table_snapshot.feed
     if instance is None or instance.identity != shape.identity:
         return False
     table = stored(instance.table, shape.lost)
@@ -355,7 +355,7 @@ def shape_to_json(shape: TableShape) -> dict[str, Any]:
         "uncaptured": [asdict(column) for column in shape.uncaptured],
         "key": list(shape.key),
         "max_column_id": shape.max_column_id,
-        "ddl_lsn": str(shape.ddl_lsn) if shape.ddl_lsn else None,
+        "ddl_lsn": str(shape.last_ddl) if shape.last_ddl else None,
     }
 
 
@@ -365,13 +365,13 @@ def shape_from_json(document: Mapping[str, Any]) -> TableShape:
     created_at = datetime.fromisoformat(instance["created_at"])
     return TableShape(
         name=TableName(*document["name"]),
-        identity=InstanceIdentity(instance["name"], instance["object_id"], created_at),
+        identity=FeedIdentity(instance["name"], instance["object_id"], created_at),
         captured=tuple(SourceColumn(**column) for column in document["captured"]),
         lost=tuple(document["lost"]),
         uncaptured=tuple(SourceColumn(**column) for column in document["uncaptured"]),
         key=tuple(document["key"]),
         max_column_id=document["max_column_id"],
-        ddl_lsn=parse_position(document["ddl_lsn"]) if document["ddl_lsn"] else None,
+        last_ddl=parse_position(document["ddl_lsn"]) if document["ddl_lsn"] else None,
     )
 
 
@@ -388,7 +388,7 @@ def known_as(table_snapshot: TableSnapshot, known: Iterable[tuple[TableName, Tab
     known: the stored shapes, by such a name. The name does not change once there is a shape under it. Where the server
     no longer has the table, all names that differ in case alone are gone: one of them would otherwise have found it.
     """
-    instance, called = table_snapshot.instance, table_snapshot.server_name
+    instance, called = table_snapshot.feed, table_snapshot.server_name
     found = {
         name
         for name, shape in known
@@ -437,7 +437,7 @@ _ACTIONS = {
 class DdlEntry:
     """A row of ``sys.sp_cdc_get_ddl_history``."""
 
-    lsn: Position
+    position: Position
     at: datetime
     """Local time of the server, in whole minutes on some versions."""
     text: str
@@ -454,7 +454,7 @@ class Explained:
 
 def explain(differences: Sequence[Difference], entries: Sequence[DdlEntry]) -> tuple[Explained, ...]:
     """Return each difference with its DDL, then one of class unknown for each statement that explains none."""
-    ordered = sorted(entries, key=lambda entry: entry.lsn)
+    ordered = sorted(entries, key=lambda entry: entry.position)
     explained = [
         Explained(difference, tuple(entry for entry in ordered if is_behind(entry, difference)))
         for difference in differences

@@ -26,7 +26,7 @@ from floodmark.core.plan import WindowState
 from floodmark.core.position import Position, parse_position, read_position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import GONE, DriftClass, DriftPolicy
-from floodmark.core.snapshot import InstanceIdentity
+from floodmark.core.snapshot import FeedIdentity
 from floodmark.postgres.ledger.schema import ensure_schema
 from floodmark.postgres.session import open_session, open_transaction, query, source_parameters
 from floodmark.sync.records import DriftEvent, DriftFinding, Hold, KnownTable
@@ -78,7 +78,7 @@ class PostgresDriftLedger:
         with open_transaction(self._at, str(table)) as session:
             query(session, "record_shape_unchanged", source=source, **source_parameters(table), instance_name=instance)
 
-    def list_readers(self, instance: InstanceIdentity) -> Sequence[str]:
+    def list_readers(self, instance: FeedIdentity) -> Sequence[str]:
         """Return the pipelines whose watermarks belong to the instance, or to one of another source with its identity.
 
         Pipelines that are no longer in a configuration are included.
@@ -86,13 +86,19 @@ class PostgresDriftLedger:
         with open_transaction(self._at, instance.name) as session:
             return [row["pipeline"] for row in query(session, "list_readers", **_identity("instance", instance))]
 
-    def explain_later(self, source: str, identity: InstanceIdentity, entry: DdlEntry) -> bool:
+    def explain_later(self, source: str, identity: FeedIdentity, entry: DdlEntry) -> bool:
         """Add the statement to events that were found before the history had it. Return False where there is none."""
         with open_transaction(self._at, identity.name) as session:
             rows = query(session, "list_unexplained_events", source=source, **_identity("instance", identity))
             found = [row["event_id"] for row in rows if is_behind(entry, _difference(row))]
             for event_id in found:
-                query(session, "explain_drift_event", event_id=event_id, ddl=_to_json([entry]), ddl_lsn=entry.lsn.value)
+                query(
+                    session,
+                    "explain_drift_event",
+                    event_id=event_id,
+                    ddl=_to_json([entry]),
+                    ddl_lsn=entry.position.value,
+                )
         return bool(found)
 
     def mark_reported(self, event_id: int) -> None:
@@ -218,7 +224,7 @@ class PostgresDriftLedger:
                 with contextlib.suppress(psycopg.Error):
                     session.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", (_STEPS_LOCK, source))
 
-    def mark_switch_made(self, switch_id: int, new: InstanceIdentity | None) -> None:
+    def mark_switch_made(self, switch_id: int, new: FeedIdentity | None) -> None:
         """Record the second instance. new: None where it no longer exists."""
         state = SwitchState.APPROVED if new is None else SwitchState.MADE
         with open_transaction(self._at, f"switch {switch_id}") as session:
@@ -265,7 +271,7 @@ def _replace(session: psycopg.Connection, known: KnownTable | None, seen: KnownT
 
 
 def _insert_event(
-    session: psycopg.Connection, source: str, table: TableName, identity: InstanceIdentity, finding: DriftFinding
+    session: psycopg.Connection, source: str, table: TableName, identity: FeedIdentity, finding: DriftFinding
 ) -> None:
     difference, entries = finding.explained.difference, finding.explained.entries
     (row,) = query(
@@ -281,7 +287,7 @@ def _insert_event(
         is_captured=difference.is_captured,
         obstacle=difference.obstacle,
         ddl=_to_json(entries),
-        ddl_lsn=entries[-1].lsn.value if entries else None,
+        ddl_lsn=entries[-1].position.value if entries else None,
         proposal=finding.proposal,
         policies=Jsonb({pipeline: policy.value for pipeline, policy in finding.policies.items()}),
     )
@@ -299,7 +305,7 @@ def _one_event(session: psycopg.Connection, event_id: int) -> DriftEvent:
 
 
 def _to_json(entries: Sequence[DdlEntry]) -> Jsonb:
-    return Jsonb([{"lsn": str(entry.lsn), "at": entry.at.isoformat(), "text": entry.text} for entry in entries])
+    return Jsonb([{"lsn": str(entry.position), "at": entry.at.isoformat(), "text": entry.text} for entry in entries])
 
 
 def event_of(row: Mapping[str, Any]) -> DriftEvent:
@@ -308,7 +314,7 @@ def event_of(row: Mapping[str, Any]) -> DriftEvent:
         event_id=row["event_id"],
         source=row["source"],
         table=_table(row),
-        identity=InstanceIdentity(row["instance_name"], row["instance_object_id"], row["instance_created_at"]),
+        identity=FeedIdentity(row["instance_name"], row["instance_object_id"], row["instance_created_at"]),
         explained=Explained(_difference(row), tuple(map(_entry, row["ddl"]))),
         policies={pipeline: DriftPolicy(policy) for pipeline, policy in row["policies"].items()},
         found_at=row["found_at"],
@@ -343,12 +349,12 @@ def switch_of(row: DictRow) -> InstanceSwitch:
     """Return the switch of a row of ``list_switches``."""
     new = None
     if row["new_object_id"] is not None:
-        new = InstanceIdentity(row["new_name"], row["new_object_id"], row["new_created_at"])
+        new = FeedIdentity(row["new_name"], row["new_object_id"], row["new_created_at"])
     return InstanceSwitch(
         switch_id=row["switch_id"],
         source=row["source"],
         table=_table(row),
-        old=InstanceIdentity(row["old_name"], row["old_object_id"], row["old_created_at"]),
+        old=FeedIdentity(row["old_name"], row["old_object_id"], row["old_created_at"]),
         name=row["new_name"],
         added=tuple(row["added"]),
         columns=tuple(row["columns"]),
@@ -372,7 +378,7 @@ def _pipeline(document: dict[str, Any]) -> SwitchedPipeline:
     )
 
 
-def _identity(prefix: str, identity: InstanceIdentity | None) -> dict[str, Any]:
+def _identity(prefix: str, identity: FeedIdentity | None) -> dict[str, Any]:
     return {
         f"{prefix}_name": identity.name if identity else None,
         f"{prefix}_object_id": identity.object_id if identity else None,

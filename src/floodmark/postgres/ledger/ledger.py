@@ -24,7 +24,7 @@ from floodmark.core.planning import NO_MEASURES, PlanMeasures
 from floodmark.core.position import Position, read_position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import Rule
-from floodmark.core.snapshot import DatabaseIdentity, InstanceIdentity, LogEntry, TableState, Verdict
+from floodmark.core.snapshot import DatabaseIdentity, FeedIdentity, LogEntry, TableState, Verdict
 from floodmark.core.status import TableMark
 from floodmark.postgres.ledger.members import MemberRecords, with_marks
 from floodmark.postgres.ledger.schema import (
@@ -161,9 +161,9 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
     def open_window(
         self,
         pipeline: str,
-        to_lsn: Position,
+        to: Position,
         tables: Sequence[TablePlan],
-        to_lsn_at: datetime | None = None,
+        to_at: datetime | None = None,
         lane: str = MAIN_LANE,
         *,
         measures: PlanMeasures = NO_MEASURES,
@@ -172,10 +172,10 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
 
         Raises WatermarkConflictError when a window of the lane is unfinished, and WindowBusyError when a window of
         another lane holds a table whose watermark this window will move.
-        to_lsn_at: commit time of to_lsn, server local time. measures: for the history alone.
+        to_at: commit time of ``to``, server local time. measures: for the history alone.
         """
         with open_transaction(self._at, pipeline) as session:
-            return insert_window(session, pipeline, lane, LogEntry(to_lsn, to_lsn_at), tables, measures=measures)
+            return insert_window(session, pipeline, lane, LogEntry(to, to_at), tables, measures=measures)
 
     def record_run(self, window_id: int, dag_id: str, run_id: str) -> None:
         """Record the run of Airflow that works on a window, in place of an earlier one."""
@@ -272,10 +272,10 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
                 query(session, "mark_checked", window_id=window_id)
 
     def advance(self, window_id: int) -> Mapping[TableName, TableCounts]:
-        """Move every table's watermark from the planned one to ``to_lsn`` and finish the window, in one transaction.
+        """Move every table's watermark from the planned one to ``to`` and finish the window, in one transaction.
 
         A replay and a reload of some rows move none. Repeating it is harmless. Raises WatermarkConflictError when a
-        watermark is neither the planned one nor to_lsn.
+        watermark is neither the planned one nor ``to``.
         """
         with open_transaction(self._at, f"window {window_id}") as session:
             window = one_window(session, "lock_window", window_id)
@@ -357,27 +357,27 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
     def advance_quiet(
         self,
         pipeline: str,
-        to_lsn: Position,
+        to: Position,
         watermarks: Mapping[TableName, Position],
-        to_lsn_at: datetime | None = None,
-        instances: Mapping[TableName, InstanceIdentity] | None = None,
+        to_at: datetime | None = None,
+        feeds: Mapping[TableName, FeedIdentity] | None = None,
     ) -> None:
         """Move watermarks over an interval of the log without changes of these tables, without a window.
 
-        instances: the capture instances that have no change there; another instance may have some.
+        feeds: the feeds that have no change there; another one may have some.
         Raises WatermarkConflictError when a watermark is not the given one, a table has left its capture instance, or a
         window of the main lane is unfinished, and WindowBusyError when a load lane holds one of the tables.
         """
         with open_transaction(self._at, pipeline) as session:
             lock_watermarks(session, pipeline, watermarks)
-            if instances is not None:
-                refuse_left_instances(session, pipeline, instances)
+            if feeds is not None:
+                refuse_left_instances(session, pipeline, feeds)
             refuse_other_lanes(session, pipeline, MAIN_LANE, watermarks)
             # After the row locks: a window opened before them is visible, one opened later reads these watermarks.
             if unfinished := query(session, "unfinished_window", pipeline=pipeline, lane=MAIN_LANE):
                 raise WatermarkConflictError(pipeline, f"window {unfinished[0]['window_id']} is not finished.")
             moved = source_arrays(watermarks)
-            query(session, "advance_quiet", pipeline=pipeline, **moved, to_lsn=to_lsn.value, to_lsn_at=to_lsn_at)
+            query(session, "advance_quiet", pipeline=pipeline, **moved, to_lsn=to.value, to_lsn_at=to_at)
 
     def list_table_marks(self, pipeline: str) -> Sequence[TableMark]:
         """Return the marks of the tables that a run has included. The ledger must exist."""
@@ -421,19 +421,19 @@ def _holder(session: psycopg.Connection, window_id: int) -> str:
 def _table_state(row: DictRow, target_fault: str) -> TableState:
     identity = None
     if row["instance_name"] is not None:
-        identity = InstanceIdentity(
+        identity = FeedIdentity(
             row["instance_name"], row["instance_object_id"], row["instance_created_at"], row["instance_store_id"]
         )
     watermark = read_position(row["watermark"]) if row["watermark"] is not None else None
     source = TableName(row["source_schema"], row["source_name"])
-    read_lsn = read_position(row["read_lsn"]) if row["read_lsn"] is not None else None
+    read_to = read_position(row["read_lsn"]) if row["read_lsn"] is not None else None
     return TableState(
         source,
         watermark,
         identity,
         row["consistent"],
         row["watermark_at"],
-        read_lsn,
+        read_to,
         row["read_lsn_at"],
         database_of(row),
         target_fault,

@@ -23,7 +23,7 @@ from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, WindowState, is
 from floodmark.core.plan_json import plan_from_json
 from floodmark.core.position import Position, read_position
 from floodmark.core.schema import WINDOW_COLUMN, TableName, quote, quote_table
-from floodmark.core.snapshot import InstanceIdentity
+from floodmark.core.snapshot import FeedIdentity
 from floodmark.postgres.session import (
     SUBJECT,
     encoding_of,
@@ -105,7 +105,7 @@ def opened_window(row: DictRow) -> OpenedWindow:
         window_id=row["window_id"],
         attempt=row["attempt"],
         lane=row["lane"],
-        to_lsn_at=row["to_lsn_at"],
+        to_at=row["to_lsn_at"],
     )
     state = WindowState(row["state"])
     return OpenedWindow(plan, state, is_refused=state is WindowState.MERGED and row["checked_at"] is not None)
@@ -172,12 +172,12 @@ def lock_watermarks(session: psycopg.Connection, pipeline: str, watermarks: Mapp
 
 
 def refuse_left_instances(
-    session: psycopg.Connection, pipeline: str, instances: Mapping[TableName, InstanceIdentity]
+    session: psycopg.Connection, pipeline: str, instances: Mapping[TableName, FeedIdentity]
 ) -> None:
     """Raise WatermarkConflictError if the pipeline has switched away from one of the instances. The tables' rows are
     locked."""
     left = {
-        InstanceIdentity(row["old_name"], row["old_object_id"], row["old_created_at"]): row["new_name"]
+        FeedIdentity(row["old_name"], row["old_object_id"], row["old_created_at"]): row["new_name"]
         for row in query(session, "list_left_instances", pipeline=pipeline)
     }
     for source, identity in sorted(instances.items()):

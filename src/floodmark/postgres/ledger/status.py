@@ -334,7 +334,7 @@ def _mark(row: DictRow) -> Mark:
         pipeline=row["pipeline"],
         table=TableName(row["source_schema"], row["source_name"]),
         instance=row["instance_name"],
-        lsn=read_position(row["lsn"]),
+        position=read_position(row["lsn"]),
         at=row["at"],
         pace=pace_of(row["at"], row["reference_at"], row["elapsed_seconds"]) if row["at"] else 0.0,
     )

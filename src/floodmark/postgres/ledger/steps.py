@@ -71,7 +71,7 @@ def insert_window(
     refuse = refuse_loads if is_replay_lane(lane) else refuse_other_lanes
     refuse(session, pipeline, lane, [table.source for table in tables])
     window_id = _insert_window(session, pipeline, lane, end, measures.lag_seconds)
-    plan = WindowPlan(window_id, pipeline, end.lsn, tuple(tables), lane=lane, to_lsn_at=end.committed_at)
+    plan = WindowPlan(window_id, pipeline, end.position, tuple(tables), lane=lane, to_at=end.committed_at)
     query(session, "store_plan", window_id=window_id, plan=Jsonb(plan_to_json(plan)))
     for table in tables:
         query(
@@ -80,7 +80,7 @@ def insert_window(
             window_id=window_id,
             **source_parameters(table.source),
             kind=table.kind.value,
-            after_lsn=_bytes(table.interval.after_lsn if table.interval else None),
+            after_lsn=_bytes(table.interval.after if table.interval else None),
             margin_seconds=measures.margin_seconds.get(table.source),
         )
     return plan
@@ -103,7 +103,7 @@ def finish_table(session: psycopg.Connection, plan: WindowPlan, table: TablePlan
 def _insert_window(
     session: psycopg.Connection, pipeline: str, lane: str, end: LogEntry, lag_seconds: float | None
 ) -> int:
-    named = {"to_lsn": end.lsn.value, "to_lsn_at": end.committed_at, "lag_seconds": lag_seconds}
+    named = {"to_lsn": end.position.value, "to_lsn_at": end.committed_at, "lag_seconds": lag_seconds}
     try:
         row = query(session, "open_window", pipeline=pipeline, lane=lane, **named)[0]
     except psycopg.errors.UniqueViolation:
@@ -132,7 +132,7 @@ def _advance_table(session: psycopg.Connection, plan: WindowPlan, table: TablePl
             advance_members(session, plan, table)
         return
     found = query(session, "lock_table", pipeline=plan.pipeline, **source_parameters(table.source))
-    if not found or found[0]["watermark"] != plan.to_lsn.value:
+    if not found or found[0]["watermark"] != plan.to.value:
         raise WatermarkConflictError(
             str(table.source),
             f"its watermark is {describe_watermark(found[0]['watermark'] if found else None)}; "
@@ -141,8 +141,8 @@ def _advance_table(session: psycopg.Connection, plan: WindowPlan, table: TablePl
         )
 
 
-def _bytes(lsn: Position | None) -> bytes | None:
-    return lsn.value if lsn else None
+def _bytes(position: Position | None) -> bytes | None:
+    return position.value if position else None
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class LoadRecords:
                 session,
                 "extend_window",
                 window_id=plan.window_id,
-                to_lsn=end.lsn.value,
+                to_lsn=end.position.value,
                 to_lsn_at=end.committed_at,
                 plan=Jsonb(plan_to_json(extended)),
             )
@@ -215,8 +215,8 @@ class LoadRecords:
         plan: WindowPlan,
         read_rows: Mapping[TableName, int],
         read_finished_at: datetime | None = None,
-        read_lsn: Position | None = None,
-        read_lsn_at: datetime | None = None,
+        read_to: Position | None = None,
+        read_to_at: datetime | None = None,
         *,
         members: Mapping[TableName, Sequence[MemberRead]] | None = None,
     ) -> None:
@@ -226,7 +226,7 @@ class LoadRecords:
         window advances.
 
         read_finished_at: the server local time after which no row was committed that was read, for the consistency of
-        first loads; None where no row is newer than read_lsn. read_lsn: the newest LSN at that time. read_lsn_at: its
+        first loads; None where no row is newer than ``read_to``. read_to: the newest position then. read_to_at: its
         commit time.
         """
         with open_transaction(self._at, f"window {plan.window_id}") as session:
@@ -240,8 +240,8 @@ class LoadRecords:
                     **source_parameters(source),
                     read_rows=rows,
                     read_finished_at=read_finished_at,
-                    read_lsn=read_lsn and read_lsn.value,
-                    read_lsn_at=read_lsn_at,
+                    read_lsn=read_to and read_to.value,
+                    read_lsn_at=read_to_at,
                 )
 
     def record_staged(self, plan: WindowPlan, source: TableName, parts: Sequence[StagedPart]) -> None:
@@ -284,8 +284,8 @@ class LoadRecords:
                 **source_parameters(gap.table),
                 verdict=gap.verdict.value,
                 cause=gap.cause,
-                after_lsn=gap.after_lsn and gap.after_lsn.value,
-                to_lsn=gap.to_lsn and gap.to_lsn.value,
+                after_lsn=gap.after and gap.after.value,
+                to_lsn=gap.to and gap.to.value,
                 after_at=gap.after_at,
                 to_at=gap.to_at,
                 watermark=watermark and watermark.value,
@@ -380,15 +380,15 @@ class ReplayQueries:
             _source(row): WholeLoad(row["window_id"], read_position(row["to_lsn"]), row["to_lsn_at"]) for row in rows
         }
 
-    def list_server_net_ends(self, pipeline: str, lsn: Position) -> Mapping[TableName, Position]:
-        """Return the end of the window that ``lsn`` lies inside of, for each table whose net changes the server
+    def list_server_net_ends(self, pipeline: str, position: Position) -> Mapping[TableName, Position]:
+        """Return the end of the window that ``position`` lies inside of, for each table whose net changes the server
         computed in it."""
-        rows = self._replay_rows(pipeline, "list_server_net_ends", lsn=lsn.value)
+        rows = self._replay_rows(pipeline, "list_server_net_ends", lsn=position.value)
         return {_source(row): read_position(row["to_lsn"]) for row in rows}
 
-    def list_next_begins(self, pipeline: str, lsn: Position) -> Mapping[TableName, Position]:
-        """Return the beginning of the next window, for each table of which the ledger has no window around ``lsn``."""
-        rows = self._replay_rows(pipeline, "list_next_begins", lsn=lsn.value)
+    def list_next_begins(self, pipeline: str, position: Position) -> Mapping[TableName, Position]:
+        """Return the beginning of the next window, for each table without a window around ``position``."""
+        rows = self._replay_rows(pipeline, "list_next_begins", lsn=position.value)
         return {_source(row): read_position(row["after_lsn"]) for row in rows}
 
     def _replay_rows(self, pipeline: str, statement: str, **parameters: Any) -> list[DictRow]:
@@ -474,9 +474,9 @@ class VerdictRecords:
                 Verdict(row["verdict"]),
                 row["cause"],
                 row["hint"],
-                _lsn(row["watermark"]),
-                _lsn(row["min_lsn"]),
-                _lsn(row["max_lsn"]),
+                _position(row["watermark"]),
+                _position(row["min_lsn"]),
+                _position(row["max_lsn"]),
             )
             for row in rows
         ]
@@ -507,10 +507,10 @@ def _record(session: psycopg.Connection, pipeline: str, validities: Sequence[Val
         causes=[each.cause for each in ordered],
         hints=[each.hint for each in ordered],
         watermarks=[_bytes(each.watermark) for each in ordered],
-        min_lsns=[_bytes(each.min_lsn) for each in ordered],
-        max_lsns=[_bytes(each.max_lsn) for each in ordered],
+        min_lsns=[_bytes(each.oldest) for each in ordered],
+        max_lsns=[_bytes(each.newest) for each in ordered],
     )
 
 
-def _lsn(value: bytes | None) -> Position | None:
+def _position(value: bytes | None) -> Position | None:
     return None if value is None else read_position(bytes(value))

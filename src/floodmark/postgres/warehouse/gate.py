@@ -1,6 +1,6 @@
 """The gate between staging and target: declared rules, evaluated on the values that the target would get.
 
-A row that is read again, by a replay or by another load at the same LSN, is stored in quarantine once. Deletes are
+A row that is read again, by a replay or by another load at the same position, is stored in quarantine once. Deletes are
 not evaluated. A LOB that the change row left out is evaluated with the target's value, or, where the change with the
 value is in quarantine, with the value from there.
 """
@@ -17,8 +17,8 @@ from sqlglot import exp
 from floodmark.core.errors import ConfigError, DataQualityError
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, value_columns
 from floodmark.core.schema import (
-    LSN_COLUMN,
     PART_COLUMN,
+    POSITION_COLUMN,
     UNSTORABLE_COLUMN,
     keep_column,
     quote,
@@ -261,7 +261,7 @@ def _quarantine(plan: WindowPlan, planned: TablePlan, merge: Merge, rule: Rule, 
         "window_id": exp.Literal.number(plan.window_id),
         "rule": exp.Literal.string(rule.name),
         "key": tombstone_key(merge),
-        "lsn": staged(LSN_COLUMN),
+        "lsn": staged(POSITION_COLUMN),
         "row_data": exp.Sub(this=row, expression=exp.Literal.string(PART_COLUMN)),
     }
     rows = _join_target(merge, exp.select(*values.values()).from_(table(merge.staging, "s"))).where(broken.copy())
@@ -270,7 +270,7 @@ def _quarantine(plan: WindowPlan, planned: TablePlan, merge: Merge, rule: Rule, 
 
 
 def _delete_earlier(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Delete:
-    """Return the statement that deletes the rows that an earlier load at the same LSN stored for the rule."""
+    """Return the statement that deletes the rows that an earlier load at the same position stored for the rule."""
     staged_again = exp.select("1").from_(table(merge.staging, "s")).where(_is_same_change(planned, merge, rule))
     return exp.delete(exp.table_("quarantine", "floodmark", alias="q")).where(exp.Exists(this=staged_again))
 
@@ -286,7 +286,7 @@ def _is_same_change(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Express
         "target_schema": exp.Literal.string(planned.target.schema),
         "target_name": exp.Literal.string(planned.target.name),
         "rule": exp.Literal.string(rule.name),
-        "lsn": staged(LSN_COLUMN),
+        "lsn": staged(POSITION_COLUMN),
     }
     same = equal_keys(exp.column("key", "q"), tombstone_key(merge))
     return exp.and_(same, *(exp.EQ(this=exp.column(name, "q"), expression=value) for name, value in equal.items()))

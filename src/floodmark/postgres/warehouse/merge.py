@@ -13,8 +13,8 @@ from floodmark.core.schema import (
     DELETED_COLUMN,
     LEDGER_SCHEMA,
     LOADED_AT_COLUMN,
-    LSN_COLUMN,
     OPERATION_COLUMN,
+    POSITION_COLUMN,
     WINDOW_COLUMN,
     SourceTable,
     TableName,
@@ -30,7 +30,7 @@ from floodmark.postgres.warehouse.targets import MERGE_LOCK_SECONDS
 # --------------------------------------------------------------------------------------------------------------------
 # The merge, built once as a sqlglot tree and rendered per engine.
 #
-# The guard: a staged row wins if its LSN is not below that of the target's row, nor below that of the key's tombstone.
+# The guard: a staged row wins if its position is not below that of the target's row, nor that of the key's tombstone.
 # So any order, repetition or overlap of windows results in the same table. There is one exception, a LOB that a change
 # row left out (``__keep_``): the target keeps its value, so the change with the value must have been merged before. The
 # ledger ensures that windows are merged in order for the first time; repetition is harmless there too.
@@ -55,7 +55,7 @@ class Merge:
     deletes: Deletes
     window_id: int
     has_tombstones: bool = False
-    """The tombstone of a hard delete may have a higher LSN than a staged row."""
+    """The tombstone of a hard delete may have a higher position than a staged row."""
     sorted_by_key: bool = True
     """Read the staged rows in key order, so that a B-tree target touches neighbouring index pages. This nearly halves
     the time of a big merge. A lakehouse has no use for it."""
@@ -137,7 +137,7 @@ def is_not_below(merge: Merge) -> exp.Expression:
     """Return the condition that a staged row wins over that of the target."""
     if merge.overwrites:
         return exp.true()
-    return exp.GTE(this=staged(LSN_COLUMN), expression=target(LSN_COLUMN))
+    return exp.GTE(this=staged(POSITION_COLUMN), expression=target(POSITION_COLUMN))
 
 
 def same_key(merge: Merge) -> exp.Expression:
@@ -184,9 +184,9 @@ def join_tombstones(merge: Merge, rows: exp.Select) -> exp.Select:
 
 
 def not_tombstoned() -> exp.Expression:
-    """Return the condition that the key has no tombstone with a higher LSN."""
+    """Return the condition that the key has no tombstone with a higher position."""
     lsn = _tombstone("lsn")
-    return exp.paren(exp.or_(lsn.is_(exp.null()), exp.GTE(this=staged(LSN_COLUMN), expression=lsn.copy())))
+    return exp.paren(exp.or_(lsn.is_(exp.null()), exp.GTE(this=staged(POSITION_COLUMN), expression=lsn.copy())))
 
 
 def _tombstone(column: str) -> exp.Column:
@@ -245,7 +245,7 @@ def _inserted(merge: Merge) -> dict[str, exp.Expression]:
 
 def _own_columns(merge: Merge) -> dict[str, exp.Expression]:
     return {
-        LSN_COLUMN: staged(LSN_COLUMN),
+        POSITION_COLUMN: staged(POSITION_COLUMN),
         OPERATION_COLUMN: staged(OPERATION_COLUMN),
         WINDOW_COLUMN: exp.Literal.number(merge.window_id),
         LOADED_AT_COLUMN: exp.CurrentTimestamp(),
@@ -284,7 +284,7 @@ def count_merge(session: psycopg.Connection, merge: Merge) -> MergeCounts:
 
 def list_incomplete(session: psycopg.Connection, merge: Merge, limit: int) -> list[list[object]]:
     """Return keys of rows that would be inserted without a LOB."""
-    absent = target(LSN_COLUMN).is_(exp.null())
+    absent = target(POSITION_COLUMN).is_(exp.null())
     condition = exp.and_(exp.not_(is_delete()), absent, leaves_out(merge))
     if merge.has_tombstones:
         condition = exp.and_(condition, not_tombstoned())
@@ -295,10 +295,10 @@ def list_incomplete(session: psycopg.Connection, merge: Merge, limit: int) -> li
 def build_count(merge: Merge) -> exp.Select:
     """Return the query for the counts, in the order of ``MergeCounts`` and by the rules of ``TableCounts``."""
     # __lsn is NOT NULL in a target, so NULL means that no row matched.
-    absent = target(LSN_COLUMN).is_(exp.null())
+    absent = target(POSITION_COLUMN).is_(exp.null())
     alive = exp.and_(exp.not_(absent.copy()), exp.not_(target(DELETED_COLUMN)))
     not_below = is_not_below(merge)
-    above = exp.true() if merge.overwrites else exp.GT(this=staged(LSN_COLUMN), expression=target(LSN_COLUMN))
+    above = exp.true() if merge.overwrites else exp.GT(this=staged(POSITION_COLUMN), expression=target(POSITION_COLUMN))
     living = exp.not_(is_delete())
     inserted = exp.and_(living, exp.or_(absent, exp.and_(target(DELETED_COLUMN), not_below)))
     if merge.has_tombstones:

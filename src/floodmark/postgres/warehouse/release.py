@@ -79,8 +79,8 @@ class PostgresQuarantine:
                 "open_window",
                 pipeline=pipeline,
                 lane=lane,
-                to_lsn=last.to_lsn.value,
-                to_lsn_at=last.to_lsn_at,
+                to_lsn=last.to.value,
+                to_lsn_at=last.to_at,
                 lag_seconds=None,
             )[0]
             plan = replace(last, window_id=opened["window_id"], tables=(planned,), lane=lane, attempt=0)

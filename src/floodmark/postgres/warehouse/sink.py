@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from floodmark.core.errors import DataQualityError, FloodmarkBugError, WatermarkConflictError
 from floodmark.core.plan import TablePlan, ValueColumn, WindowPlan, value_columns
 from floodmark.core.schema import (
-    LSN_COLUMN,
     OPERATION_COLUMN,
     PART_COLUMN,
+    POSITION_COLUMN,
     UNSTORABLE_COLUMN,
     Operation,
     TableName,
@@ -264,7 +264,7 @@ def copy_part(
 
 def staging_schema(table: TablePlan, columns: tuple[ValueColumn, ...]) -> pa.Schema:
     """Return the schema that COPY sends; the staging table has the same columns under the same names, in any order."""
-    own = [(LSN_COLUMN, pa.binary()), (OPERATION_COLUMN, pa.int16()), (PART_COLUMN, pa.int32())]
+    own = [(POSITION_COLUMN, pa.binary()), (OPERATION_COLUMN, pa.int16()), (PART_COLUMN, pa.int32())]
     own.append((UNSTORABLE_COLUMN, pa.string()))
     keep = [(keep_column(name), pa.bool_()) for name in optional_columns(table.feed.table)]
     return pa.schema([*((column.name, staging_type(column.type)) for column in columns), *own, *keep])
@@ -276,13 +276,14 @@ def staging_batch(
     """Return a netted batch as COPY sends it. notes: of ``TextCheck``."""
     arrays = [to_staging(batch.column(column.name), column.type) for column in columns]
     own = [
-        batch.column(LSN_COLUMN).cast(pa.binary()),
+        batch.column(POSITION_COLUMN).cast(pa.binary()),
         batch.column(OPERATION_COLUMN),
         pa.repeat(pa.scalar(part, pa.int32()), batch.num_rows),
         notes,
     ]
     kept = [keep_column(column.name) for column in columns if column.is_optional]
-    names = [*(column.name for column in columns), LSN_COLUMN, OPERATION_COLUMN, PART_COLUMN, UNSTORABLE_COLUMN, *kept]
+    written = (POSITION_COLUMN, OPERATION_COLUMN, PART_COLUMN, UNSTORABLE_COLUMN)
+    names = [*(column.name for column in columns), *written, *kept]
     return pa.RecordBatch.from_arrays([*arrays, *own, *(batch.column(name) for name in kept)], names=names)
 
 

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from floodmark.core.plan import LoadKind, WindowPlan, staging_prefix, staging_table
 from floodmark.core.schema import (
-    LSN_COLUMN,
     OPERATION_COLUMN,
     PART_COLUMN,
+    POSITION_COLUMN,
     STAGING_SCHEMA,
     UNSTORABLE_COLUMN,
     TableName,
@@ -41,7 +41,7 @@ def create_staging(plan: WindowPlan, index: int) -> str:
     """
     table = plan.tables[index]
     types = column_types(table) | {
-        LSN_COLUMN: OWN_TYPES[LSN_COLUMN],
+        POSITION_COLUMN: OWN_TYPES[POSITION_COLUMN],
         OPERATION_COLUMN: OWN_TYPES[OPERATION_COLUMN],
         PART_COLUMN: "integer",
         UNSTORABLE_COLUMN: "text",

@@ -27,8 +27,8 @@ from floodmark.core.plan import MAIN_LANE, LoadKind, TableCounts, TablePlan, Win
 from floodmark.core.schema import (
     DELETED_COLUMN,
     LOADED_AT_COLUMN,
-    LSN_COLUMN,
     OPERATION_COLUMN,
+    POSITION_COLUMN,
     TARGET_COLUMNS,
     WINDOW_COLUMN,
     TableName,
@@ -130,7 +130,7 @@ def _plain(name: str) -> str:
 
 
 OWN_TYPES = {
-    LSN_COLUMN: "bytea",
+    POSITION_COLUMN: "bytea",
     OPERATION_COLUMN: "smallint",
     WINDOW_COLUMN: "bigint",
     LOADED_AT_COLUMN: "timestamp with time zone",
@@ -525,7 +525,7 @@ def _list_problems(plan: TablePlan, found: Mapping[str, TargetColumn]) -> Iterat
 def _add_columns(session: psycopg.Connection, window: WindowPlan, plan: TablePlan) -> None:
     """Add Floodmark's columns with the values of the existing rows, which new rows do not get."""
     values = {
-        LSN_COLUMN: f"'\\x{window.rows_at(plan).hex()}'",
+        POSITION_COLUMN: f"'\\x{window.rows_at(plan).hex()}'",
         OPERATION_COLUMN: str(_INSERT),
         WINDOW_COLUMN: str(window.window_id),
         LOADED_AT_COLUMN: "now()",
@@ -546,8 +546,8 @@ def _finish(session: psycopg.Connection, window: WindowPlan, plan: TablePlan, ag
         **source_parameters(plan.source),
         read_rows=0,
         read_finished_at=age.read_finished_at,
-        read_lsn=age.read_lsn and age.read_lsn.value,
-        read_lsn_at=age.read_lsn_at,
+        read_lsn=age.read_to and age.read_to.value,
+        read_lsn_at=age.read_to_at,
     )
     mark_merged(session, window, {plan.source: TableCounts()})
     record_target(session, window, plan, has_written=True)

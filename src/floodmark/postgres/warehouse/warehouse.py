@@ -95,7 +95,7 @@ _NAMES_KEYS = (psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolatio
 
 
 def run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge, rows: int) -> None:
-    """Merge the staged rows, so many, into the target.
+    """Merge ``rows`` staged rows into the target.
 
     Raises DuplicateKeyError for a duplicate key in staging, TargetRefusedError for a constraint that Floodmark did not
     create, DataQualityError for a key that is NULL.
@@ -545,9 +545,9 @@ def _report_incomplete(
 
 
 def _has_tombstones(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan) -> bool:
-    """Return whether a tombstone may have a higher LSN than a staged row, which only happens in a replay."""
-    above_lsn = planned.interval.after_lsn if planned.interval else plan.to_lsn
-    named = {"target_schema": planned.target.schema, "target_name": planned.target.name, "above_lsn": above_lsn.value}
+    """Return whether a tombstone may have a higher position than a staged row, which only happens in a replay."""
+    above = planned.interval.after if planned.interval else plan.to
+    named = {"target_schema": planned.target.schema, "target_name": planned.target.name, "above_lsn": above.value}
     found = session.execute(read_sql("has_tombstones"), named).fetchone()
     return bool(found and found[0])
 

@@ -32,7 +32,7 @@ from floodmark.core.errors import CdcNotEnabledError, SourcePermissionError
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import NetSource, PipelineSettings, TableSettings
-from floodmark.core.snapshot import CaptureInstance, SourceSnapshot, TableSnapshot, Validity, Verdict
+from floodmark.core.snapshot import Feed, SourceSnapshot, TableSnapshot, Validity, Verdict
 
 if TYPE_CHECKING:
     from floodmark.sources.cdc.operations import SqlServerJobs
@@ -108,7 +108,7 @@ def _examine_table(
     settings: TableSettings, validity: Validity, table_snapshot: TableSnapshot, facts: CdcFacts
 ) -> Answers:
     """Yield the answers on a table. Without a capture instance, only those that need none."""
-    instance = table_snapshot.instance
+    instance = table_snapshot.feed
     feed = instance.identity.name if instance else ""
     yield from examine_verdict(validity, feed, _fix_of_verdict(settings, validity, facts))
     if instance is not None:
@@ -117,7 +117,7 @@ def _examine_table(
 
 
 def _examine_instance(
-    settings: TableSettings, instance: CaptureInstance, table_snapshot: TableSnapshot, facts: CdcFacts
+    settings: TableSettings, instance: Feed, table_snapshot: TableSnapshot, facts: CdcFacts
 ) -> Answers:
     name, wider = instance.identity.name, table_snapshot.wider
     yield from _role(name, table_snapshot, facts)
@@ -167,14 +167,14 @@ def _role(name: str, table_snapshot: TableSnapshot, facts: CdcFacts) -> Answers:
     """
     role = facts.roles.get(name)
     gated = f"capture instance {name} is gated by role {role},"
-    if role and isinstance(table_snapshot.min_lsn, Position):
+    if role and isinstance(table_snapshot.oldest, Position):
         yield Grade.GOOD, "permissions", f"{gated} and the login may read it.", ""
     elif role:
         fix = f"ALTER ROLE {bracket(role)} ADD MEMBER {bracket(facts.user)};"
         yield Grade.NOTE, "permissions", f"{gated} which the login must be a member of.", fix
 
 
-def _net(settings: TableSettings, instance: CaptureInstance) -> Answer:
+def _net(settings: TableSettings, instance: Feed) -> Answer:
     check, name = "net changes", instance.identity.name
     if instance.supports_net_changes:
         if refused := refused_net(settings, instance):
@@ -242,7 +242,7 @@ def examine_database(hazards: Hazards, database: str, *, chooses_recovery: bool,
     )
 
 
-def examine_table_hazards(table: TableName, instance: CaptureInstance | None, hazards: Hazards) -> Answers:
+def examine_table_hazards(table: TableName, instance: Feed | None, hazards: Hazards) -> Answers:
     """Yield answers on a table. instance: None while its changes are not captured."""
     if modules := hazards.truncating.get(table):
         text = f"{', '.join(modules)} truncates it, which fails while its changes are captured (error 4711)."
@@ -271,7 +271,7 @@ def examine_table_hazards(table: TableName, instance: CaptureInstance | None, ha
         )
 
 
-def _partitions(table: TableName, instance: CaptureInstance | None, hazards: Hazards) -> Answer:
+def _partitions(table: TableName, instance: Feed | None, hazards: Hazards) -> Answer:
     check, enable = "partitions", enable_table(table, partition_switch=False)
     if instance is None:
         text = "it is partitioned; switching in or out is not captured, and is allowed unless the instance forbids it."
@@ -423,7 +423,7 @@ def _lob_limit(examined: DiagnosisInput, facts: CdcFacts) -> Answers:
     tables = [
         str(table_snapshot.table)
         for table_snapshot in examined.snapshot.tables
-        if table_snapshot.instance and any(column.is_lob for column in table_snapshot.instance.table.columns)
+        if table_snapshot.feed and any(column.is_lob for column in table_snapshot.feed.table.columns)
     ]
     if limit is None:
         yield Grade.NOTE, "max text repl size", "the login may not see the option.", "Ask the DBA: EXEC sp_configure;"
@@ -463,7 +463,7 @@ def list_read_tables(settings: PipelineSettings, snapshot: SourceSnapshot) -> li
     return [
         ReadTable(
             table.source,
-            table_snapshot.instance.identity.name if table_snapshot.instance else table.capture_instance,
+            table_snapshot.feed.identity.name if table_snapshot.feed else table.capture_instance,
             table.net is NetSource.SERVER,
         )
         for table, table_snapshot in zip(settings.tables, snapshot.tables, strict=True)

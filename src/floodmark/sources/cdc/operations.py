@@ -28,7 +28,7 @@ from floodmark.core.position import Interval, Lsn, Position, read_lsn
 from floodmark.core.recovery import LocalSpan, MappedTimes, local_span
 from floodmark.core.schema import Operation, SourceColumn, TableName
 from floodmark.core.settings import TemporalPolicy
-from floodmark.core.snapshot import InstanceIdentity
+from floodmark.core.snapshot import FeedIdentity
 from floodmark.core.upkeep import ChangeTableSize, RetentionStatus
 from floodmark.core.verdicts import Heartbeat
 from floodmark.sources.cdc.doctor import Hazards
@@ -115,7 +115,7 @@ def _living(row: Row) -> LivingInstance:
     """Return the instance of a row of sys.sp_cdc_help_change_data_capture."""
     (schema, table, name, object_id, _, _, _, net, _, role, index, filegroup, created_at, _, _) = row
     return LivingInstance(
-        InstanceIdentity(name, object_id, round_to_tick(created_at)),
+        FeedIdentity(name, object_id, round_to_tick(created_at)),
         TableName(schema, table),
         bool(net),
         role,
@@ -156,7 +156,7 @@ class SqlServerReplaySource(_Operations):
                     f" FROM {change_table(instance)} WHERE [__$start_lsn] > ? AND [__$start_lsn] <= ?"
                     f" AND [__$operation] <> {Operation.BEFORE_UPDATE.value}) AS counted"
                 )
-                bounds = (interval.after_lsn.value, interval.to_lsn.value)
+                bounds = (interval.after.value, interval.to.value)
                 counts[instance] = int(session.fetch(text, bounds)[0][0])
         return counts
 

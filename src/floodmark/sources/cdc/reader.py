@@ -11,27 +11,16 @@ from itertools import pairwise
 import pyarrow as pa
 
 from floodmark.core.capture import bracket
-from floodmark.core.errors import ConfigError, FloodmarkBugError, SourceBehindError
+from floodmark.core.errors import ConfigError, SourceBehindError
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, value_columns
 from floodmark.core.position import Interval, Lsn, Position, read_lsn
 from floodmark.core.schema import Operation, SourceTable, TableName, bits_by_byte
 from floodmark.core.settings import SOURCE_VARIABLE, NetSource
-from floodmark.core.snapshot import CaptureInstance, LogEntry, explain_other_copy
+from floodmark.core.snapshot import LogEntry, explain_other_copy
 from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection, connect
 from floodmark.sources.sqlserver.rows import ONE_WORKER, SqlServerReader, select_expressions
 from floodmark.sources.sqlserver.tables import change_table, net_changes_function, read_sql
 from floodmark.sync.ports import RowShape, TableRead, WindowReads
-
-# --------------------------------------------------------------------------------------------------------------------
-# The feed of a table that is read by change data capture: a capture instance.
-
-
-def instance_of(plan: TablePlan) -> CaptureInstance:
-    """Return the capture instance of a plan. Raises FloodmarkBugError for a plan of another kind of source."""
-    if not isinstance(plan.feed, CaptureInstance):
-        raise FloodmarkBugError(str(plan.source), f"it is planned for a feed of type {type(plan.feed).__name__}.")
-    return plan.feed
-
 
 # --------------------------------------------------------------------------------------------------------------------
 # The T-SQL that reads changes: one SELECT per part of a table, with the same text for every window.
@@ -55,7 +44,7 @@ OWN_TYPES = {START_LSN: "binary", COMMAND_ID: "int", SEQVAL: "binary", OPERATION
 
 def order_columns(plan: TablePlan) -> tuple[str, ...]:
     """Return the columns that order the changes of a key. Without command ids the order is not exact (see seqval)."""
-    if instance_of(plan).has_command_id:
+    if plan.feed.has_command_id:
         return (START_LSN, COMMAND_ID, SEQVAL, OPERATION)
     return (START_LSN, SEQVAL, OPERATION)
 
@@ -147,7 +136,7 @@ _HINT = "It is retried automatically. Where it persists, name one copy in the co
 
 def require_entry(session: SourceSession, entry: LogEntry, subject: str) -> None:
     """Raise SourceBehindError unless the log behind the session has the entry, with its commit time."""
-    [(max_lsn, found_at)] = session.fetch(select_position(), (entry.lsn.value,))
+    [(max_lsn, found_at)] = session.fetch(select_position(), (entry.position.value,))
     if cause := explain_other_copy(entry, read_lsn(max_lsn), found_at):
         raise SourceBehindError(subject, cause, _HINT)
 
@@ -161,7 +150,7 @@ _NEVER_IN_OLD_IMAGES = ("text", "ntext", "image")
 
 def require_server_net(plan: TablePlan) -> None:
     """Raise ConfigError where the server's net changes cannot distinguish a value that was left out from NULL."""
-    if not instance_of(plan).supports_net_changes:
+    if not plan.feed.supports_net_changes:
         raise ConfigError(
             str(plan.source),
             f"net: server, but capture instance {plan.feed.identity.name} does not support net changes.",
@@ -206,16 +195,16 @@ class CdcReader(SqlServerReader):
             position=START_LSN,
             operation=OPERATION,
             mask=UPDATE_MASK,
-            remark="" if instance_of(self.plan).has_command_id else _NO_COMMAND_ID,
+            remark="" if self.plan.feed.has_command_id else _NO_COMMAND_ID,
         )
 
     def read(self, interval: Interval) -> Iterator[pa.RecordBatch]:
         if self.plan.settings.net is NetSource.SERVER:
             require_server_net(self.plan)
-            text, first = select_net_changes(self.plan), interval.from_lsn
+            text, first = select_net_changes(self.plan), interval.first
         else:
-            text, first = select_changes(self.plan), interval.after_lsn
-        return self.read_text(text, (first.value, interval.to_lsn.value))
+            text, first = select_changes(self.plan), interval.after
+        return self.read_text(text, (first.value, interval.to.value))
 
     def require_end(self, session: SourceSession) -> None:
         require_entry(session, self.end, str(self.plan.source))
@@ -287,8 +276,8 @@ def _plan_parts(
 
 def cut_interval(interval: Interval, cuts: Sequence[Position]) -> list[Interval]:
     """Return ``interval`` in parts that end at ``cuts`` (ascending, inside the interval) and at its own end."""
-    inner = [cut for cut in cuts if interval.after_lsn < cut < interval.to_lsn]
-    ends = [interval.after_lsn, *inner, interval.to_lsn]
+    inner = [cut for cut in cuts if interval.after < cut < interval.to]
+    ends = [interval.after, *inner, interval.to]
     return [Interval(after, to) for after, to in pairwise(ends)]
 
 
@@ -319,9 +308,9 @@ def _count_changes(session: SourceSession, tables: Sequence[TablePlan], most: in
 def _asked(table: TablePlan) -> bytes:
     interval = table.interval
     assert interval is not None  # noqa: S101  (the caller has selected the tables that have one)
-    return instance_of(table).identity.object_id.to_bytes(4) + interval.after_lsn.value + interval.to_lsn.value
+    return table.feed.identity.object_id.to_bytes(4) + interval.after.value + interval.to.value
 
 
 def _read_cuts(session: SourceSession, interval: Interval, parts: int) -> list[Position]:
-    parameters = (parts, interval.after_lsn.value, interval.to_lsn.value)
+    parameters = (parts, interval.after.value, interval.to.value)
     return [Lsn(bytes(row[0])) for row in session.fetch(select_cuts(), parameters)]

@@ -9,12 +9,12 @@ from datetime import datetime
 
 from floodmark.core.capture import AZURE_SQL_DATABASE, bracket_table
 from floodmark.core.errors import CdcNotEnabledError, OperatorError, SourcePermissionError
-from floodmark.core.position import Lsn, LsnAbsence, Position, read_lsn
+from floodmark.core.position import Lsn, NoPosition, Position, read_lsn
 from floodmark.core.progress import SourceProgress
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.snapshot import (
-    CaptureInstance,
-    InstanceIdentity,
+    Feed,
+    FeedIdentity,
     MemberMark,
     SourceSnapshot,
     TableSnapshot,
@@ -63,14 +63,14 @@ class FoundInstance:
     name: str
     source_object_id: int
     created_at: datetime
-    min_lsn: Position | LsnAbsence
+    oldest: Position | NoPosition
     readable: bool
     """The login may read the change table."""
-    instance: CaptureInstance | None
+    instance: Feed | None
     """The instance with its columns; None where it is not readable."""
-    min_lsn_at: datetime | None = None
-    """The commit time of ``min_lsn``."""
-    last_change_lsn: Position | LsnAbsence | None = None
+    oldest_at: datetime | None = None
+    """The commit time of ``oldest``."""
+    last_change: Position | NoPosition | None = None
     """See ``TableSnapshot``; None also where the change table was locked."""
 
 
@@ -111,7 +111,7 @@ class Catalog:
 
 
 def _age(found: FoundInstance) -> tuple[bool, datetime, str]:
-    return isinstance(found.min_lsn, Position), found.created_at, found.name
+    return isinstance(found.oldest, Position), found.created_at, found.name
 
 
 def build_catalog(
@@ -162,14 +162,14 @@ def _read_instance(
     if readable:
         # A row without an index repeats the index columns of the row before it.
         indexed = parse_column_list(index_columns) if index_name else ()
-        instance = CaptureInstance(
-            identity=InstanceIdentity(name, object_id, round_to_tick(created_at)),
+        instance = Feed(
+            identity=FeedIdentity(name, object_id, round_to_tick(created_at)),
             table=SourceTable(
                 name=TableName(schema, table),
                 columns=_read_columns(captured, columns_of.get(source_object_id, [])),
                 key=indexed or tuple(key[1] for key in keys_of.get(source_object_id, [])),
             ),
-            start_lsn=Lsn(bytes(start_lsn)),
+            start=Lsn(bytes(start_lsn)),
             supports_net_changes=bool(net),
             has_command_id=any(column[1] == COMMAND_ID for column in captured),
         )
@@ -232,7 +232,7 @@ class SqlServerSource:
     def read_snapshot(
         self,
         tables: Sequence[TableName],
-        instances: Mapping[TableName, str] | None = None,
+        feeds: Mapping[TableName, str] | None = None,
         positions: Collection[Position] = (),
         marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
         whole: Collection[TableName] = (),
@@ -256,12 +256,12 @@ class SqlServerSource:
         return SourceSnapshot(
             database=database,
             cdc_enabled=bool(enabled),
-            max_lsn=read_lsn(max_lsn),
-            max_lsn_at=max_lsn_at,
+            newest=read_lsn(max_lsn),
+            newest_at=max_lsn_at,
             taken_at=taken_at,
             seconds_behind=(max((taken_at - max_lsn_at).total_seconds() - clock_ahead, 0.0) if max_lsn_at else None),
             capture_running=None if running is None else bool(running),
-            tables=tuple(_table_snapshot(catalog, table, (instances or {}).get(table)) for table in tables),
+            tables=tuple(_table_snapshot(catalog, table, (feeds or {}).get(table)) for table in tables),
             entries={Lsn(bytes(position)): committed_at for position, committed_at in entries},
             has_agent=edition not in AZURE_SQL_DATABASE,
             clock_ahead_seconds=clock_ahead,
@@ -300,7 +300,7 @@ def _table_snapshot(catalog: Catalog, table: TableName, pinned: str | None) -> T
             table,
             known is not None,
             None,
-            LsnAbsence.NULL,
+            NoPosition.NULL,
             permitted,
             searched_for=pinned,
             others=others,
@@ -309,12 +309,12 @@ def _table_snapshot(catalog: Catalog, table: TableName, pinned: str | None) -> T
     return TableSnapshot(
         table=table,
         exists=True,
-        instance=found.instance,
-        min_lsn=found.min_lsn,
+        feed=found.instance,
+        oldest=found.oldest,
         permitted=found.readable,
-        last_change_lsn=found.last_change_lsn,
+        last_change=found.last_change,
         max_column_id=known.max_column_id if known else 0,
-        min_lsn_at=found.min_lsn_at,
+        oldest_at=found.oldest_at,
         searched_for=pinned,
         wider=catalog.find_wider(found),
         server_name=known.name if known else None,

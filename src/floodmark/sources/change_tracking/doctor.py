@@ -183,7 +183,7 @@ def _examine_table(
     examined: DiagnosisInput,
     facts: TrackingFacts,
 ) -> Answers:
-    instance = table_snapshot.instance
+    instance = table_snapshot.feed
     feed = "its changes" if instance else ""
     yield from examine_verdict(validity, feed, _fix_of_verdict(settings, validity, examined, facts))
     if modules := facts.truncating.get(settings.source):

@@ -18,7 +18,7 @@ import pyarrow as pa
 from floodmark.core.capture import bracket, bracket_table
 from floodmark.core.errors import FloodmarkBugError, InstanceReplacedError, SourceBehindError, WindowExpiredError
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, value_columns
-from floodmark.core.position import Interval, LsnAbsence, Position, Version
+from floodmark.core.position import Interval, NoPosition, Position, Version
 from floodmark.core.schema import Operation
 from floodmark.core.settings import SOURCE_VARIABLE
 from floodmark.core.snapshot import LogEntry, explain_other_copy
@@ -119,8 +119,8 @@ def require_version(session: SourceSession, entry: LogEntry, subject: str) -> Lo
     """
     knows_times = entry.committed_at is not None
     text = select_versions(with_times=knows_times)
-    [(current, current_at, found_at)] = session.fetch(text, (number_of(entry.lsn),))
-    newest = LsnAbsence.NULL if current is None else Version.of(current)
+    [(current, current_at, found_at)] = session.fetch(text, (number_of(entry.position),))
+    newest = NoPosition.NULL if current is None else Version.of(current)
     if cause := explain_other_copy(entry, newest, found_at):
         raise SourceBehindError(subject, cause, _HINT)
     return LogEntry(Version.of(current), current_at)
@@ -153,11 +153,11 @@ class TrackingReader(SqlServerReader):
         )
 
     def read(self, interval: Interval) -> Iterator[pa.RecordBatch]:
-        return self.read_text(select_changes(self.plan), (number_of(interval.after_lsn),))
+        return self.read_text(select_changes(self.plan), (number_of(interval.after),))
 
     def read_at(self, session: SourceSession, interval: Interval) -> Iterator[pa.RecordBatch]:
         """Yield the changes as a session sees them that has begun a transaction."""
-        return self.read_over(session, select_changes(self.plan), (number_of(interval.after_lsn),))
+        return self.read_over(session, select_changes(self.plan), (number_of(interval.after),))
 
     def require_end(self, session: SourceSession) -> None:
         require_version(session, self.end, str(self.plan.source))
@@ -207,8 +207,8 @@ class SnapshotRead:
         present = replace(identity, name=feed_name(table.feed.table.name, begin), store_id=side or 0)
         if present.is_successor(identity):
             raise InstanceReplacedError(subject, TRACKING_WORDS.replaced(identity, identity))
-        if min_valid is None or min_valid > number_of(table.interval.after_lsn):
-            said = TRACKING_WORDS.expired(table.interval.after_lsn, str(min_valid))
+        if min_valid is None or min_valid > number_of(table.interval.after):
+            said = TRACKING_WORDS.expired(table.interval.after, str(min_valid))
             raise WindowExpiredError(subject, said.cause)
         yield from TrackingReader(table, self.source, self.end).read_at(session, table.interval)
 
@@ -259,6 +259,6 @@ def _count_changes(session: SourceSession, tables: Mapping[int, TablePlan]) -> d
         f" FROM CHANGETABLE(CHANGES {bracket_table(table.feed.table.name)}, ?) AS c) AS counted"
         for index, table in tables.items()
     ]
-    parameters = tuple(number_of(table.interval.after_lsn) for table in tables.values() if table.interval is not None)
+    parameters = tuple(number_of(table.interval.after) for table in tables.values() if table.interval is not None)
     found = session.fetch(" UNION ALL ".join(counts), parameters)
     return {index: changes for index, changes in found if changes <= WHOLE_CHANGES}

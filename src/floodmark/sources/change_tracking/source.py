@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from floodmark.core.drift.proposals import CDC_DRIFT_WORDS, DriftWords, LivingInstance, RowsAtRisk
-from floodmark.core.position import LsnAbsence, Position, Version
+from floodmark.core.position import NoPosition, Position, Version
 from floodmark.core.progress import SourceProgress
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.settings import DriftClass
 from floodmark.core.snapshot import (
-    CaptureInstance,
-    InstanceIdentity,
+    Feed,
+    FeedIdentity,
     MemberMark,
     Sentences,
     SourceSnapshot,
@@ -77,18 +77,18 @@ class TrackingWords(SourceWords):
             "Grant the login SELECT and VIEW CHANGE TRACKING on the table.",
         )
 
-    def no_feed(self, wanted: str | None, others: tuple[str, ...], read: InstanceIdentity | None) -> Sentences:
+    def no_feed(self, wanted: str | None, others: tuple[str, ...], read: FeedIdentity | None) -> Sentences:
         was = " It was when it was read last: the changes since then are only in the table itself." if read else ""
         return Sentences(
             f"change tracking is not enabled for the table, or the login may not see that it is.{was}",
             "Run ALTER TABLE ... ENABLE CHANGE_TRACKING for it, and grant the login VIEW CHANGE TRACKING on it.",
         )
 
-    def describe_feed(self, identity: InstanceIdentity) -> str:
+    def describe_feed(self, identity: FeedIdentity) -> str:
         table, _, begin = identity.name.rpartition("@")
         return f"change tracking of {table} since version {begin} (object {identity.object_id})"
 
-    def replaced(self, found: InstanceIdentity, known: InstanceIdentity) -> str:
+    def replaced(self, found: FeedIdentity, known: FeedIdentity) -> str:
         if found.object_id != known.object_id:
             return "the table was dropped and created again. The changes of the earlier table are lost."
         return (
@@ -152,7 +152,7 @@ class TrackingSource:
     def read_snapshot(
         self,
         tables: Sequence[TableName],
-        instances: Mapping[TableName, str] | None = None,
+        feeds: Mapping[TableName, str] | None = None,
         positions: Collection[Position] = (),
         marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
         whole: Collection[TableName] = (),
@@ -160,7 +160,7 @@ class TrackingSource:
         """Return a snapshot, read by three statements with constant texts; by the first alone where no table is given.
 
         The current version is read before the newest changes, so that a table which counts as quiet is. A table has one
-        change tracking, and no members: ``instances`` and ``marks`` are not used.
+        change tracking, and no members: ``feeds`` and ``marks`` are not used.
         """
         asked = sorted(position.number for position in positions if isinstance(position, Version))
         with connect(self._connection, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
@@ -172,12 +172,12 @@ class TrackingSource:
         entries: dict[Position, datetime | None] = {}
         if times:
             entries = {Version.of(number): at for number, at in times[0] if number is not None}
-        newest = Version.of(current) if current is not None else LsnAbsence.NULL
+        newest = Version.of(current) if current is not None else NoPosition.NULL
         return SourceSnapshot(
             database=database,
             cdc_enabled=current is not None,
-            max_lsn=newest,
-            max_lsn_at=entries.get(newest) if isinstance(newest, Version) else None,
+            newest=newest,
+            newest_at=entries.get(newest) if isinstance(newest, Version) else None,
             taken_at=taken_at,
             seconds_behind=None,
             capture_running=None,
@@ -211,28 +211,28 @@ class _Tables:
         """Return what was found of one table."""
         found = find_table(self._tables, name)
         if found is None:
-            return TableSnapshot(name, False, None, LsnAbsence.NULL)
+            return TableSnapshot(name, False, None, NoPosition.NULL)
         if found.object_id not in self._tracked:
-            return TableSnapshot(name, True, None, LsnAbsence.NULL, server_name=found.name)
+            return TableSnapshot(name, True, None, NoPosition.NULL, server_name=found.name)
         begin, side, is_readable, is_end_known, last, min_valid, created_at = self._tracked[found.object_id]
         if not is_readable or min_valid is None:
-            return TableSnapshot(name, True, None, LsnAbsence.NULL, permitted=False, server_name=found.name)
+            return TableSnapshot(name, True, None, NoPosition.NULL, permitted=False, server_name=found.name)
         return TableSnapshot(
             table=name,
             exists=True,
-            instance=CaptureInstance(
-                identity=InstanceIdentity(
+            feed=Feed(
+                identity=FeedIdentity(
                     feed_name(found.name, begin), found.object_id, round_to_tick(created_at), side or 0
                 ),
                 table=SourceTable(found.name, self._columns_of(found), self._key_of(found)),
-                start_lsn=Version.of(begin),
+                start=Version.of(begin),
                 supports_net_changes=True,
                 has_command_id=False,
                 delivers_net=True,
             ),
             # The lowest version whose changes are certainly there.
-            min_lsn=Version.of(min_valid).next(),
-            last_change_lsn=_newest(last) if is_end_known else None,
+            oldest=Version.of(min_valid).next(),
+            last_change=_newest(last) if is_end_known else None,
             changes_after=self._after,
             restarts_at=Version.of(begin),
             max_column_id=found.max_column_id,
@@ -264,8 +264,8 @@ def _read_tables(session: SourceSession, tables: Sequence[TableName], after: int
     return _Tables(described, columns, keys, tracked, after)
 
 
-def _newest(version: int | None) -> Version | LsnAbsence:
-    return LsnAbsence.NULL if version is None else Version.of(version)
+def _newest(version: int | None) -> Version | NoPosition:
+    return NoPosition.NULL if version is None else Version.of(version)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ class TrackingDriftSource:
         tables = []
         for schema, name, object_id, created_at, begin in rows:
             table = TableName(schema, name)
-            identity = InstanceIdentity(feed_name(table, begin), object_id, round_to_tick(created_at))
+            identity = FeedIdentity(feed_name(table, begin), object_id, round_to_tick(created_at))
             tables.append(LivingInstance(identity, table))
         return DriftFacts({name: TableDetails() for name in asked}, tuple(tables))
 

@@ -44,17 +44,15 @@ def diagnose_fleet(examined: DiagnosisInput, facts: FleetFacts) -> tuple[Finding
     for settings, validity, seen in examined.tables:
         missing = facts.untracked.get(settings.source, ())
         tracking = facts.devices - len(facts.unreadable) - len(missing)
-        feed = f"tracked by {tracking} of {facts.devices} devices" if seen.instance else ""
+        feed = f"tracked by {tracking} of {facts.devices} devices" if seen.feed else ""
         found += about(settings.source, examine_verdict(validity, feed, validity.hint))
-        if seen.instance is None:
+        if seen.feed is None:
             continue
         if missing:
             text = f"{_some(missing)} do not track it: they are left out."
             fix = "ChangeTracking.enable_tracking on the device."
             found.append(Finding(Grade.PROBLEM, "tracking", str(settings.source), text, fix))
-        found += about(
-            settings.source, (*examine_key(settings, seen.instance), *examine_types(settings, seen.instance))
-        )
+        found += about(settings.source, (*examine_key(settings, seen.feed), *examine_types(settings, seen.feed)))
     return tuple(found)
 
 

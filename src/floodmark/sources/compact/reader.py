@@ -284,7 +284,7 @@ def has_nothing_new(fleet: Fleet, file: Path, table: str, mark: DeviceMark) -> b
 def is_fleet_quiet(
     fleet: Fleet, devices: Mapping[str, Sequence[Path]], table: str, marks: Sequence[MemberMark]
 ) -> bool:
-    """Return whether no device has anything new in a table. Devices that are away have not; a new one has.
+    """Return whether no device has anything new in a table. Offline devices have no news; a new device does.
 
     devices: the files of each device, by ``Fleet.list_files``.
     """
@@ -344,7 +344,7 @@ class CompactReader:
         """Yield the changes of each device since its mark, or all of its rows, and how each device was examined."""
         marks = {each.member: each.mark for each in self.plan.marks}
         files = self.fleet.list_files()
-        batches = self._batches(interval.to_lsn)
+        batches = self._batches(interval.to)
 
         def examine(device: str) -> _Found:
             return self._examine(device, files[device], marks.get(device), batches)

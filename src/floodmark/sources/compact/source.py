@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from floodmark.core.drift.proposals import CDC_DRIFT_WORDS, DriftWords
-from floodmark.core.position import LsnAbsence, Position, Version
+from floodmark.core.position import NoPosition, Position, Version
 from floodmark.core.schema import TableName
 from floodmark.core.settings import DriftClass
 from floodmark.core.snapshot import (
-    CaptureInstance,
-    InstanceIdentity,
+    Feed,
+    FeedIdentity,
     MemberMark,
     Sentences,
     SourceSnapshot,
@@ -53,13 +53,13 @@ class CompactWords(SourceWords):
     def no_permission(self) -> Sentences:
         return Sentences("the files cannot be read.", "Let Floodmark's user read and write them.")
 
-    def no_feed(self, wanted: str | None, others: tuple[str, ...], read: InstanceIdentity | None) -> Sentences:
+    def no_feed(self, wanted: str | None, others: tuple[str, ...], read: FeedIdentity | None) -> Sentences:
         return Sentences(
             "no device tracks the table.",
             "Check its name (schema main), and enable its tracking on the devices (ChangeTracking.enable_tracking).",
         )
 
-    def replaced(self, found: InstanceIdentity, known: InstanceIdentity) -> str:
+    def replaced(self, found: FeedIdentity, known: FeedIdentity) -> str:
         return "the table was read from another kind of source before."
 
     def expired(self, watermark: Position, low_end: str) -> Sentences:
@@ -107,12 +107,12 @@ class CompactSource:
     def read_snapshot(
         self,
         tables: Sequence[TableName],
-        instances: Mapping[TableName, str] | None = None,
+        feeds: Mapping[TableName, str] | None = None,
         positions: Collection[Position] = (),
         marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
         whole: Collection[TableName] = (),
     ) -> SourceSnapshot:
-        """Return a snapshot. A table has one feed: ``instances`` is not used."""
+        """Return a snapshot. A table has one feed: ``feeds`` is not used."""
         now = datetime.now(UTC)
         newest = Version.of_moment(now, positions)
         taken_at = now.replace(tzinfo=None)
@@ -132,8 +132,8 @@ class CompactSource:
         return SourceSnapshot(
             database=str(self._fleet),
             cdc_enabled=bool(files),
-            max_lsn=newest,
-            max_lsn_at=taken_at,
+            newest=newest,
+            newest_at=taken_at,
             taken_at=taken_at,
             seconds_behind=None,
             capture_running=None,
@@ -155,23 +155,23 @@ class CompactSource:
 
 def _describe(name: TableName, found: Sequence[DeviceTable], *, is_quiet: bool) -> TableSnapshot:
     if not found:
-        return TableSnapshot(name, True, None, LsnAbsence.NULL, server_name=name)
+        return TableSnapshot(name, True, None, NoPosition.NULL, server_name=name)
     table = join_tables(name, found)
     return TableSnapshot(
         table=name,
         exists=True,
-        instance=CaptureInstance(
-            identity=InstanceIdentity(name.name, 0, _BEGINNING),
+        feed=Feed(
+            identity=FeedIdentity(name.name, 0, _BEGINNING),
             table=table,
-            start_lsn=Version.of(0),
+            start=Version.of(0),
             supports_net_changes=True,
             has_command_id=False,
             delivers_net=True,
             has_members=True,
             member_column=DEVICE_COLUMN,
         ),
-        min_lsn=Version.of(0),
-        last_change_lsn=Version.of(0) if is_quiet else None,
+        oldest=Version.of(0),
+        last_change=Version.of(0) if is_quiet else None,
         max_column_id=len(table.columns),
         server_name=name,
     )

@@ -272,11 +272,11 @@ def diagnose_stream(examined: DiagnosisInput, facts: StreamFacts) -> tuple[Findi
     found = about(examined.snapshot.database, _examine_server(examined, facts))
     found += about(facts.topic, (_examine_topic(facts), *examine_retention(examined, facts.retention, facts.topic)))
     for settings, validity, seen in examined.tables:
-        feed = f"events in {facts.topic}" if seen.instance else ""
+        feed = f"events in {facts.topic}" if seen.feed else ""
         found += about(settings.source, examine_verdict(validity, feed, validity.hint))
-        if seen.instance is not None:
-            found += about(settings.source, examine_key(settings, seen.instance))
-            found += about(settings.source, examine_types(settings, seen.instance))
+        if seen.feed is not None:
+            found += about(settings.source, examine_key(settings, seen.feed))
+            found += about(settings.source, examine_types(settings, seen.feed))
             found += about(seen.server_name or seen.table, _examine_streaming(seen, facts.server))
             found += about(settings.source, examine_unread(examined, facts.retention, settings.source))
     return tuple(found)
@@ -330,10 +330,10 @@ def _examine_topic(facts: StreamFacts) -> Answer:
 
 def _examine_streaming(seen: TableSnapshot, server: ServerStream) -> Answers:
     """Yield how a table is streamed. It is not known where no group can be seen."""
-    if seen.instance is None or not (server.is_enabled and server.groups):
+    if seen.feed is None or not (server.is_enabled and server.groups):
         return
     table = seen.server_name or seen.table
-    found = server.tables.get(seen.instance.identity.object_id)
+    found = server.tables.get(seen.feed.identity.object_id)
     if found is None:
         fix = _add_table(table, server.groups[0].name)
         yield Grade.PROBLEM, "stream group", "the table is not streamed.", fix

@@ -38,7 +38,7 @@ _LOGIN = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
 )
 _HANDSHAKES = 3
-"""So many handshakes of TLS have to fail: one also fails where the broker ends meanwhile."""
+"""The number of TLS handshakes that have to fail: one also fails where the broker ends meanwhile."""
 
 
 class BrokerReports:

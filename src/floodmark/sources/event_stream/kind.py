@@ -126,8 +126,8 @@ class EventStreamKind(SqlServerKind):
         from floodmark.sources.event_stream.doctor import diagnose_stream
         from floodmark.sources.event_stream.source import read_stream_facts
 
-        instances = (table.instance for table in examined.snapshot.tables)
-        tables = [instance.identity.object_id for instance in instances if instance is not None]
+        feeds = (table.feed for table in examined.snapshot.tables)
+        tables = [feed.identity.object_id for feed in feeds if feed is not None]
         return diagnose_stream(examined, read_stream_facts(self.connection(), tables, read_marks()))
 
     def examine_heartbeat(self, source: str, table: TableName | None) -> Iterable[Finding]:

@@ -194,7 +194,7 @@ def plan_event_reads(plan: WindowPlan, most: int) -> WindowReads:
 
 
 def plan_reads(plan: WindowPlan, most: int, database: str, stream: EventStream) -> WindowReads:
-    """Return the reads of a window: one pass for few messages, else at most so many."""
+    """Return the reads of a window: one pass for few messages, else at most ``most``."""
     tables = {i: each for i, each in enumerate(plan.tables) if each.interval is not None and not each.quiet}
     if not tables:
         return WindowReads([])

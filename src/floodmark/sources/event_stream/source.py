@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 
 from floodmark.core.drift.proposals import CDC_DRIFT_WORDS, DriftWords
 from floodmark.core.errors import ConfigError
-from floodmark.core.position import LsnAbsence, Position, Version
+from floodmark.core.position import NoPosition, Position, Version
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.settings import DriftClass
 from floodmark.core.snapshot import (
-    CaptureInstance,
+    Feed,
     FeedFault,
-    InstanceIdentity,
+    FeedIdentity,
     MemberMark,
     Sentences,
     SourceSnapshot,
@@ -142,14 +142,14 @@ class StreamWords(SourceWords):
     def no_permission(self) -> Sentences:
         return Sentences("the login may not read the table.", "Grant the login SELECT on it.")
 
-    def no_feed(self, wanted: str | None, others: tuple[str, ...], read: InstanceIdentity | None) -> Sentences:
+    def no_feed(self, wanted: str | None, others: tuple[str, ...], read: FeedIdentity | None) -> Sentences:
         was = " It was when it was read last: the changes since then are only in the table itself." if read else ""
         return Sentences(f"the changes of the table are not streamed.{was}", f"{_ADD}.")
 
-    def describe_feed(self, identity: InstanceIdentity) -> str:
+    def describe_feed(self, identity: FeedIdentity) -> str:
         return f"the events of {identity.name} (object {identity.object_id})"
 
-    def replaced(self, found: InstanceIdentity, known: InstanceIdentity) -> str:
+    def replaced(self, found: FeedIdentity, known: FeedIdentity) -> str:
         return "the table was dropped and created again, or the stream was set up again. Changes in between are lost."
 
     def expired(self, watermark: Position, low_end: str) -> Sentences:
@@ -219,12 +219,12 @@ class EventStreamSource:
     def read_snapshot(
         self,
         tables: Sequence[TableName],
-        instances: Mapping[TableName, str] | None = None,
+        feeds: Mapping[TableName, str] | None = None,
         positions: Collection[Position] = (),
         marks: Mapping[TableName, Sequence[MemberMark]] | None = None,
         whole: Collection[TableName] = (),
     ) -> SourceSnapshot:
-        """Return a snapshot. A table has one feed: ``instances`` is not used.
+        """Return a snapshot. A table has one feed: ``feeds`` is not used.
 
         The end of the stream is read where a table may be loaded as a whole: it is in ``whole``, has no marks, or a
         fault.
@@ -251,8 +251,8 @@ class EventStreamSource:
         return SourceSnapshot(
             database=database,
             cdc_enabled=True,
-            max_lsn=Version.of_moment(now, positions),
-            max_lsn_at=taken_at,
+            newest=Version.of_moment(now, positions),
+            newest_at=taken_at,
             taken_at=taken_at,
             seconds_behind=None,
             capture_running=None,
@@ -400,26 +400,26 @@ class _Tables:
         """Return what was found of one table."""
         found = find_table(self._tables, name)
         if found is None:
-            return TableSnapshot(name, False, None, LsnAbsence.NULL)
+            return TableSnapshot(name, False, None, NoPosition.NULL)
         options = self._options.get(found.object_id, WHOLE)
         return TableSnapshot(
             table=name,
             exists=True,
-            instance=CaptureInstance(
-                identity=InstanceIdentity(str(found.name), found.object_id, _BEGINNING),
+            feed=Feed(
+                identity=FeedIdentity(str(found.name), found.object_id, _BEGINNING),
                 table=SourceTable(
                     found.name,
                     self._columns_of(found),
                     self._key_of(found),
                     is_partial=options.is_partial,
                 ),
-                start_lsn=Version.of(0),
+                start=Version.of(0),
                 supports_net_changes=False,
                 has_command_id=False,
                 has_members=True,
             ),
-            min_lsn=Version.of(0),
-            last_change_lsn=Version.of(0) if marks.is_quiet else None,
+            oldest=Version.of(0),
+            last_change=Version.of(0) if marks.is_quiet else None,
             max_column_id=found.max_column_id,
             server_name=found.name,
             masked=found.masked,

@@ -464,7 +464,7 @@ class StreamPass:
         self._quarantine([(each.partition, each.offset, each.body) for each in messages], reason)
 
     def _quarantine(self, messages: Sequence[Place], reason: str) -> None:
-        """Set messages aside of which nobody knows the table.
+        """Quarantine messages that cannot be assigned to a table.
 
         Each table reports them whose mark moves past them: any of the others may leave the window.
         """

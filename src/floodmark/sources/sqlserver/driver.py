@@ -165,7 +165,7 @@ as many rows. Sixteen take hardly longer per row than hundreds."""
 def read_sized_batches(
     fetch: Callable[[int], pa.RecordBatch], batch_rows: int, batch_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches of at most so many rows, which end as soon as they have so many bytes.
+    """Yield batches of at most ``batch_rows`` rows, which end as soon as they have ``batch_bytes`` bytes.
 
     fetch: returns the next rows, at most the given number; an empty batch at the end.
     """

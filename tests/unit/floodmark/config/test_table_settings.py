@@ -69,7 +69,7 @@ def settings_of(folder: Path, section: str, name: str, value: object) -> TableSe
 
 
 def planned(settings: TableSettings) -> WindowPlan:
-    seen = snapshot(table_seen(instance=instance(supports_net_changes=True)))
+    seen = snapshot(table_seen(feed=instance(supports_net_changes=True)))
     return WindowPlan(7, "shop", lsn(100), (plan_table(settings, seen.tables[0], seen, state()),))
 
 

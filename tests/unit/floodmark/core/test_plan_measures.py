@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from floodmark.core.planning import measure_plan
-from floodmark.core.position import LsnAbsence
+from floodmark.core.position import NoPosition
 from floodmark.core.schema import TableName
 from floodmark.core.snapshot import SourceSnapshot, TableSnapshot, TableState
 from lsns import lsn
@@ -18,15 +18,15 @@ ORDERS, LINES, NEW = (TableName("dbo", name) for name in ("Orders", "Lines", "Ne
 SNAPSHOT = SourceSnapshot(
     database="Shop",
     cdc_enabled=True,
-    max_lsn=lsn(9),
-    max_lsn_at=NOON - timedelta(seconds=40),
+    newest=lsn(9),
+    newest_at=NOON - timedelta(seconds=40),
     taken_at=NOON,
     seconds_behind=40.0,
     capture_running=True,
     tables=(
-        TableSnapshot(ORDERS, True, None, lsn(1), min_lsn_at=NOON - timedelta(days=3)),
-        TableSnapshot(LINES, True, None, LsnAbsence.NULL),
-        TableSnapshot(NEW, True, None, lsn(1), min_lsn_at=NOON - timedelta(days=3)),
+        TableSnapshot(ORDERS, True, None, lsn(1), oldest_at=NOON - timedelta(days=3)),
+        TableSnapshot(LINES, True, None, NoPosition.NULL),
+        TableSnapshot(NEW, True, None, lsn(1), oldest_at=NOON - timedelta(days=3)),
     ),
 )
 

@@ -11,7 +11,7 @@ from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, st
 from floodmark.core.position import Lsn
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.settings import Deletes, OnFailure, Rule, TableSettings
-from floodmark.core.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.core.snapshot import Feed, FeedIdentity
 from floodmark.quality.checks import Batch, Check, NoneMeets, NoRows, RowCount, Severity, Unique, build_batches
 from floodmark.sync.ports import CheckedRows
 
@@ -26,7 +26,7 @@ def batches(*rules: Rule, deletes: Deletes = Deletes.SOFT) -> dict[str, Batch]:
         SourceColumn("Quantity", "int", 3),
     )
     table = SourceTable(SOURCE, columns, ("OrderID", 'Line"No'))
-    instance = CaptureInstance(InstanceIdentity("i", 1, datetime(2026, 1, 1)), table, lsn, False, True)
+    instance = Feed(FeedIdentity("i", 1, datetime(2026, 1, 1)), table, lsn, False, True)
     planned = TablePlan(
         TableSettings(SOURCE, TableName("shop", "lines"), deletes=deletes, rules=rules),
         LoadKind.FIRST_LOAD,

@@ -1,4 +1,4 @@
-"""Where change data capture and change event streaming have a say in DDL.
+"""Hooks that change data capture and change event streaming register for DDL.
 
 Each registers its guard with ``register``. A method may raise SqlServerError to refuse the statement, or do what the
 statement entails (DROP TABLE removes the capture instances). It runs in the statement's transaction, before the change;

@@ -30,13 +30,13 @@ from floodmark.core.drift.shapes import (
 )
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
 from floodmark.core.settings import ALLOWED, DriftClass, DriftPolicies, DriftPolicy, TemporalPolicy
-from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, TableSnapshot
+from floodmark.core.snapshot import Feed, FeedIdentity, TableSnapshot
 from floodmark.core.types import Kind, WarehouseType
 from floodmark.postgres.warehouse.targets import postgres_type, type_holds
 from lsns import lsn
 
 ORDERS = TableName("dbo", "Orders")
-IDENTITY = InstanceIdentity("dbo_Orders", 42, datetime(2026, 1, 2, 3, 4, 5))
+IDENTITY = FeedIdentity("dbo_Orders", 42, datetime(2026, 1, 2, 3, 4, 5))
 ID = SourceColumn("Id", "int", 1, nullable=False)
 NOTE = SourceColumn("Note", "nvarchar", 2, 50)
 SHAPE = TableShape(ORDERS, IDENTITY, (ID, NOTE), (), (), ("Id",), 2)
@@ -174,7 +174,7 @@ def test_a_column_that_can_never_arrive_is_not_proposed_and_says_why(added: Sour
 
 
 def test_a_column_dropped_and_added_again_is_seen_by_the_highest_column_id() -> None:
-    instance = CaptureInstance(IDENTITY, SourceTable(ORDERS, (ID, NOTE), ("Id",)), lsn(1), False, True)
+    instance = Feed(IDENTITY, SourceTable(ORDERS, (ID, NOTE), ("Id",)), lsn(1), False, True)
     table_seen = TableSnapshot(ORDERS, True, instance, lsn(1), max_column_id=2)
     assert is_as_known(table_seen, SHAPE)
     assert not is_as_known(replace(table_seen, max_column_id=3), SHAPE)
@@ -192,7 +192,7 @@ def test_each_statement_is_listed_with_its_difference_or_is_unknown() -> None:
         entry(2, "ALTER TABLE dbo.Orders DROP COLUMN Colour2"),
     ]  # fmt: skip
     found = explain([added], entries)
-    assert [(each.difference.kind, [e.lsn for e in each.entries]) for each in found] == [
+    assert [(each.difference.kind, [e.position for e in each.entries]) for each in found] == [
         (DriftClass.COLUMN_ADDED, [lsn(1)]), (DriftClass.UNKNOWN, [lsn(2)]), (DriftClass.UNKNOWN, [lsn(3)]),
     ]  # fmt: skip
 
@@ -244,5 +244,5 @@ def test_an_instance_that_captures_the_columns_already_is_not_made() -> None:
 
 
 def test_a_shape_is_the_same_after_json() -> None:
-    shape = replace(SHAPE, lost=("Old",), uncaptured=(replace(NOTE, ordinal=7),), ddl_lsn=lsn(9))
+    shape = replace(SHAPE, lost=("Old",), uncaptured=(replace(NOTE, ordinal=7),), last_ddl=lsn(9))
     assert shape_from_json(shape_to_json(shape)) == shape

@@ -8,7 +8,7 @@ from floodmark.core.drift.proposals import InstanceSwitch, SwitchState, rows_to_
 from floodmark.core.position import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.settings import Backfill
-from floodmark.core.snapshot import InstanceIdentity
+from floodmark.core.snapshot import FeedIdentity
 from lsns import lsn
 
 NOON = datetime(2026, 1, 2, 12)
@@ -18,7 +18,7 @@ def switch(table: str, since: Lsn | None = None) -> InstanceSwitch:
     return InstanceSwitch(
         source="shop",
         table=TableName("dbo", table),
-        old=InstanceIdentity("first", 1, NOON),
+        old=FeedIdentity("first", 1, NOON),
         name="second",
         added=("Note",),
         columns=("Id", "Note"),

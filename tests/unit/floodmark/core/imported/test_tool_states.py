@@ -79,7 +79,7 @@ def test_state_of_ssis_is_read_as_it_was_written(state: SsisState, end: Lsn | No
 )
 def test_finished_state_of_ssis_has_a_position(text: str, after: str) -> None:
     found = position(parse_ssis_state(text))
-    assert (str(found.after_lsn), found.after_lsn, found.tables) == (after, found.log_lsn, None)
+    assert (str(found.after), found.after, found.tables) == (after, found.log_lsn, None)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_state_of_airbyte_lists_its_tables(write: object) -> None:
         "Shop", lsn(9), {"dbo.Orders": airbyte_done("Orders"), "dbo.OrderLines": airbyte_loading("OrderLines")}
     )
     found = position(parse_airbyte_state(text))
-    assert (found.tool, found.after_lsn, found.log_lsn) == ("Airbyte", lsn(8), lsn(9))
+    assert (found.tool, found.after, found.log_lsn) == ("Airbyte", lsn(8), lsn(9))
     assert found.explain_refusal(TableName("DBO", "orders")) == ""
     assert "initial load of the table has not ended" in found.explain_refusal(LINES)
     assert "does not list" in found.explain_refusal(TableName("dbo", "Customers"))

@@ -18,7 +18,7 @@ from floodmark.core.errors import (
     SourceRewoundError,
     WindowExpiredError,
 )
-from floodmark.core.position import Interval, Lsn, LsnAbsence
+from floodmark.core.position import Interval, Lsn, NoPosition
 from floodmark.core.recovery import (
     LocalSpan,
     MappedTimes,
@@ -73,8 +73,8 @@ def in_zone(at_utc: datetime, zone: ZoneInfo) -> datetime:
 def map_times(log: list[tuple[datetime, Lsn]], from_at: datetime, to_at: datetime) -> MappedTimes:
     """Map times as sys.fn_cdc_map_time_to_lsn does it over cdc.lsn_time_mapping."""
     return MappedTimes(
-        first_lsn=min((at for time, at in log if time >= from_at), default=None),
-        last_lsn=max((at for time, at in log if time <= to_at), default=None),
+        first=min((at for time, at in log if time >= from_at), default=None),
+        last=max((at for time, at in log if time <= to_at), default=None),
         reaches_before=any(time < from_at for time, _ in log),
         oldest_at=min((time for time, _ in log), default=None),
         newest_at=max(log, key=lambda entry: entry[1])[0] if log else None,
@@ -183,7 +183,7 @@ def test_a_table_takes_what_lies_between_its_load_and_its_watermark_and_nothing_
     asked = Interval(lsn(after), lsn(after + length))
     states = {ORDERS: state(loaded + grown), ITEMS: state(other, ITEMS)}
     records = ReplayRecords(whole_loads={ORDERS: WholeLoad(1, lsn(loaded))})
-    seen = snapshot(table_seen(ORDERS, min_lsn=lsn(low)), table_seen(ITEMS, min_lsn=lsn(low)), max_lsn=200)
+    seen = snapshot(table_seen(ORDERS, oldest=lsn(low)), table_seen(ITEMS, oldest=lsn(low)), newest=200)
     wanted = [
         (max(after, loaded), min(after + length, loaded + grown)),
         (after, min(after + length, other)),
@@ -203,7 +203,7 @@ def test_a_table_takes_what_lies_between_its_load_and_its_watermark_and_nothing_
 
 
 def test_a_young_table_does_not_keep_the_others_from_an_interval_of_before() -> None:
-    seen = snapshot(table_seen(ORDERS, min_lsn=lsn(5)), table_seen(ITEMS, min_lsn=lsn(40)))
+    seen = snapshot(table_seen(ORDERS, oldest=lsn(5)), table_seen(ITEMS, oldest=lsn(40)))
     states = {ORDERS: state(50), ITEMS: state(50, ITEMS)}
     records = ReplayRecords(whole_loads={ORDERS: WholeLoad(1, lsn(6)), ITEMS: WholeLoad(2, lsn(45), NOON)})
     plan = plan_replay(settings(ORDERS, ITEMS), seen, states, Interval(lsn(10), lsn(30)), records)
@@ -221,7 +221,7 @@ def test_a_young_table_does_not_keep_the_others_from_an_interval_of_before() -> 
 def test_a_refusal_names_interval_and_low_end_with_its_time_where_the_source_has_it(
     low_at: datetime | None, low: str
 ) -> None:
-    seen = snapshot(table_seen(ORDERS, min_lsn=lsn(20), min_lsn_at=low_at))
+    seen = snapshot(table_seen(ORDERS, oldest=lsn(20), oldest_at=low_at))
     with pytest.raises(WindowExpiredError) as caught:
         plan_replay(settings(ORDERS), seen, {ORDERS: state(50)}, Interval(lsn(10), lsn(30)), ReplayRecords())
     for words in ("dbo.Orders: expired", str(Interval(lsn(10), lsn(30))), f"of the capture instance, {low}"):
@@ -239,17 +239,17 @@ def test_what_is_held_loading_or_not_loaded_is_left_out_with_the_reason() -> Non
 
 
 @pytest.mark.parametrize(
-    ("low", "max_lsn", "error"),
+    ("low", "newest", "error"),
     [
-        (LsnAbsence.ZERO, 100, SourcePermissionError),
-        (LsnAbsence.NULL, 100, SourceRewoundError),
-        (LsnAbsence.NULL, LsnAbsence.NULL, SourceRewoundError),
+        (NoPosition.ZERO, 100, SourcePermissionError),
+        (NoPosition.NULL, 100, SourceRewoundError),
+        (NoPosition.NULL, NoPosition.NULL, SourceRewoundError),
     ],
 )
 def test_an_instance_without_a_low_end_is_not_replayed_from(
-    low: LsnAbsence, max_lsn: int | LsnAbsence, error: type[FloodmarkError]
+    low: NoPosition, newest: int | NoPosition, error: type[FloodmarkError]
 ) -> None:
-    seen = snapshot(table_seen(ORDERS, min_lsn=low), max_lsn=max_lsn)
+    seen = snapshot(table_seen(ORDERS, oldest=low), newest=newest)
     with pytest.raises(error):
         plan_replay(settings(ORDERS), seen, {ORDERS: state(50)}, Interval(lsn(10), lsn(30)), ReplayRecords())
 
@@ -258,7 +258,7 @@ def test_a_source_that_was_set_back_is_not_replayed_from() -> None:
     with pytest.raises(SourceRewoundError):
         plan_replay(
             settings(ORDERS),
-            snapshot(table_seen(ORDERS), max_lsn=40),
+            snapshot(table_seen(ORDERS), newest=40),
             {ORDERS: state(50)},
             Interval(lsn(10), lsn(30)),
             ReplayRecords(),
@@ -266,6 +266,6 @@ def test_a_source_that_was_set_back_is_not_replayed_from() -> None:
 
 
 def test_a_capture_job_that_is_stopped_is_no_reason_not_to_replay() -> None:
-    seen = replace(snapshot(table_seen(ORDERS), max_lsn=50), capture_running=False)
+    seen = replace(snapshot(table_seen(ORDERS), newest=50), capture_running=False)
     plan = plan_replay(settings(ORDERS), seen, {ORDERS: state(50)}, Interval(lsn(10), lsn(30)), ReplayRecords())
     assert len(plan.tables) == 1

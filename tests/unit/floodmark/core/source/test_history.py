@@ -22,7 +22,7 @@ KNOWN = state(50, watermark_at=NOON)
 
 
 def seen(entry: datetime | None, low: int = 5, **other: object) -> tuple[TableSnapshot, SourceSnapshot]:
-    table = table_seen(min_lsn=lsn(low))
+    table = table_seen(oldest=lsn(low))
     return table, replace(snapshot(table, **other), entries={lsn(50): entry})  # type: ignore[arg-type]
 
 
@@ -52,7 +52,7 @@ def test_missing_entry_counts_only_above_the_low_end(low: int, verdict: Verdict)
 
 
 def test_nothing_is_said_where_the_login_may_read_no_times() -> None:
-    assert classify_entry(None, max_lsn_at=None).verdict is Verdict.READY
+    assert classify_entry(None, newest_at=None).verdict is Verdict.READY
 
 
 def test_nothing_is_said_of_a_watermark_without_a_time() -> None:
@@ -72,9 +72,7 @@ def test_expired_watermark_stays_expired() -> None:
 @pytest.mark.parametrize("watermark", [10, 50])
 def test_second_check_compares_what_was_read_with_the_end_of_its_window(watermark: int) -> None:
     for entry, verdict in ((NOON, Verdict.READY), (None, Verdict.AHEAD_OF_SOURCE), (LATER, Verdict.AHEAD_OF_SOURCE)):
-        assert (
-            classify_read(*seen(entry), instance(), lsn(watermark), to_lsn=lsn(50), to_lsn_at=NOON).verdict is verdict
-        )
+        assert classify_read(*seen(entry), instance(), lsn(watermark), to=lsn(50), to_at=NOON).verdict is verdict
 
 
 def test_what_a_restored_source_wrote_at_old_positions_is_not_replayed() -> None:
@@ -84,7 +82,7 @@ def test_what_a_restored_source_wrote_at_old_positions_is_not_replayed() -> None
 
 
 def test_window_beyond_the_end_of_a_restored_log_does_not_claim_that_it_was_written_on() -> None:
-    _, source = seen(None, max_lsn=40)
+    _, source = seen(None, newest=40)
     said = explain_rewind(lsn(50), NOON, lsn(5), source)
     assert said is not None
     assert "to an older state: at" in said
@@ -113,8 +111,8 @@ class Log:
     def show(self, watermark: int, low: int) -> tuple[TableSnapshot, SourceSnapshot]:
         """Cleaned up below the entry ``low``."""
         there = dict(zip(self.positions[low:], self.times[low:], strict=True))
-        table = table_seen(min_lsn=lsn(self.positions[low]))
-        newest = snapshot(table, max_lsn=self.positions[-1], max_lsn_at=self.times[-1])
+        table = table_seen(oldest=lsn(self.positions[low]))
+        newest = snapshot(table, newest=self.positions[-1], newest_at=self.times[-1])
         return table, replace(newest, entries={lsn(watermark): there.get(watermark)})
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from floodmark.core.capture import PlannedStop
-from floodmark.core.position import LsnAbsence
+from floodmark.core.position import NoPosition
 from floodmark.core.snapshot import Verdict
 from floodmark.core.verdicts import INCIDENTS, classify
 from source_snapshots import ORDERS, snapshot, state, table_seen
@@ -52,7 +52,7 @@ def test_replica_on_which_nothing_comes_says_nothing_of_a_job_of_its_own() -> No
 
 
 def test_table_enabled_in_a_planned_stop_waits_for_its_end() -> None:
-    new = table_seen(min_lsn=LsnAbsence.NULL)
+    new = table_seen(oldest=NoPosition.NULL)
     planned = classify(new, snapshot(new, **STOPPED), None, planned_stop=STOP)
     assert planned.verdict is Verdict.NOT_CAPTURED_YET
     assert "planned" in planned.cause

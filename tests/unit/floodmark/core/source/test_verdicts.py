@@ -18,11 +18,11 @@ from floodmark.core.errors import (
     SourceRewoundError,
     WindowExpiredError,
 )
-from floodmark.core.position import Lsn, LsnAbsence
+from floodmark.core.position import Lsn, NoPosition
 from floodmark.core.schema import TableName
 from floodmark.core.snapshot import (
     DatabaseIdentity,
-    InstanceIdentity,
+    FeedIdentity,
     SourceSnapshot,
     TableSnapshot,
     TableState,
@@ -34,17 +34,17 @@ from floodmark.core.verdicts import INCIDENTS, classify, classify_read, incident
 from lsns import lsn
 from source_snapshots import ITEMS, NOON, ORDERS, instance, snapshot, state, table_seen
 
-LATER = InstanceIdentity("dbo_Orders", 43, NOON + timedelta(days=1))
+LATER = FeedIdentity("dbo_Orders", 43, NOON + timedelta(days=1))
 NEW = None
 SHOP, TEST_SYSTEM = (DatabaseIdentity("SQL1", "Shop", guid) for guid in ("1", "2"))
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
 REPLICA = {"is_replica": True}
-LOADED = state(50, watermark_at=NOON - SECOND, consistent=False, read_lsn=lsn(60), read_lsn_at=NOON - SECOND)
+LOADED = state(50, watermark_at=NOON - SECOND, consistent=False, read_to=lsn(60), read_to_at=NOON - SECOND)
 STOPPED = {"capture_running": False}
 UNKNOWN_AND_SILENT = {"capture_running": None, "seconds_behind": 5000.0}
 SILENT = {"seconds_behind": 5000.0}
-UNREADABLE = {"instance": None, "min_lsn": LsnAbsence.NULL, "permitted": False}
-NO_INSTANCE = {"instance": None, "min_lsn": LsnAbsence.NULL}
+UNREADABLE = {"feed": None, "oldest": NoPosition.NULL, "permitted": False}
+NO_INSTANCE = {"feed": None, "oldest": NoPosition.NULL}
 NO_TABLE = {"exists": False, **NO_INSTANCE}
 
 TRUTH = [
@@ -54,52 +54,52 @@ TRUTH = [
     ({}, {}, NEW, Verdict.NOT_STARTED),
     ({}, {}, state(None), Verdict.NOT_STARTED),
     # The low end: the first LSN that is needed is the one after the watermark.
-    ({"min_lsn": lsn(51)}, {}, state(50), Verdict.READY),
-    ({"min_lsn": lsn(52)}, {}, state(50), Verdict.EXPIRED),
-    ({"min_lsn": lsn(101)}, {}, state(100), Verdict.CAUGHT_UP),
+    ({"oldest": lsn(51)}, {}, state(50), Verdict.READY),
+    ({"oldest": lsn(52)}, {}, state(50), Verdict.EXPIRED),
+    ({"oldest": lsn(101)}, {}, state(100), Verdict.CAUGHT_UP),
     # The high end.
-    ({}, {"max_lsn": 50}, state(50), Verdict.CAUGHT_UP),
-    ({}, {"max_lsn": 49}, state(50), Verdict.AHEAD_OF_SOURCE),
-    ({}, {"max_lsn": LsnAbsence.NULL}, state(50), Verdict.AHEAD_OF_SOURCE),
+    ({}, {"newest": 50}, state(50), Verdict.CAUGHT_UP),
+    ({}, {"newest": 49}, state(50), Verdict.AHEAD_OF_SOURCE),
+    ({}, {"newest": NoPosition.NULL}, state(50), Verdict.AHEAD_OF_SOURCE),
     # Another database, whatever its log and its tables are.
     ({}, {"identity": TEST_SYSTEM}, state(50, database=SHOP), Verdict.OTHER_DATABASE),
-    ({"exists": False}, {"identity": TEST_SYSTEM, "max_lsn": 49}, state(50, database=SHOP), Verdict.OTHER_DATABASE),
+    ({"exists": False}, {"identity": TEST_SYSTEM, "newest": 49}, state(50, database=SHOP), Verdict.OTHER_DATABASE),
     ({}, {"identity": TEST_SYSTEM}, state(None, database=SHOP), Verdict.NOT_STARTED),
     ({}, {"identity": TEST_SYSTEM}, state(50), Verdict.READY),
     ({}, {}, state(50, database=SHOP), Verdict.READY),
     # A replica that lags has nothing of what came after, whatever else it shows.
-    ({}, {"max_lsn": 49, **REPLICA}, state(50), Verdict.REPLICA_BEHIND),
-    ({}, {"max_lsn": 50, **REPLICA}, state(50), Verdict.CAUGHT_UP),
-    ({}, {"max_lsn": LsnAbsence.NULL, **REPLICA}, state(50), Verdict.REPLICA_BEHIND),
-    ({"instance": instance(identity=LATER)}, {"max_lsn": 49, **REPLICA}, state(50), Verdict.REPLICA_BEHIND),
-    ({}, {"max_lsn": 49, "cdc_enabled": False, **REPLICA}, state(50), Verdict.REPLICA_BEHIND),
-    ({}, {"max_lsn": 49, **REPLICA}, state(50, watermark_at=NOON - DAY), Verdict.REPLICA_BEHIND),
-    ({}, {"max_lsn": 49, **REPLICA}, state(50, watermark_at=NOON - DAY - SECOND), Verdict.AHEAD_OF_SOURCE),
-    ({}, {"max_lsn": 55, **REPLICA}, LOADED, Verdict.REPLICA_BEHIND),
-    ({}, {"max_lsn": 55, **REPLICA}, replace(LOADED, consistent=True), Verdict.READY),
+    ({}, {"newest": 49, **REPLICA}, state(50), Verdict.REPLICA_BEHIND),
+    ({}, {"newest": 50, **REPLICA}, state(50), Verdict.CAUGHT_UP),
+    ({}, {"newest": NoPosition.NULL, **REPLICA}, state(50), Verdict.REPLICA_BEHIND),
+    ({"feed": instance(identity=LATER)}, {"newest": 49, **REPLICA}, state(50), Verdict.REPLICA_BEHIND),
+    ({}, {"newest": 49, "cdc_enabled": False, **REPLICA}, state(50), Verdict.REPLICA_BEHIND),
+    ({}, {"newest": 49, **REPLICA}, state(50, watermark_at=NOON - DAY), Verdict.REPLICA_BEHIND),
+    ({}, {"newest": 49, **REPLICA}, state(50, watermark_at=NOON - DAY - SECOND), Verdict.AHEAD_OF_SOURCE),
+    ({}, {"newest": 55, **REPLICA}, LOADED, Verdict.REPLICA_BEHIND),
+    ({}, {"newest": 55, **REPLICA}, replace(LOADED, consistent=True), Verdict.READY),
     # Not captured yet: NULL and zero are both what real servers return.
-    ({"min_lsn": LsnAbsence.NULL}, {}, NEW, Verdict.NOT_CAPTURED_YET),
-    ({"min_lsn": LsnAbsence.ZERO}, {"max_lsn": 4}, NEW, Verdict.NOT_CAPTURED_YET),
-    ({}, {"max_lsn": LsnAbsence.NULL}, NEW, Verdict.NOT_CAPTURED_YET),
-    ({}, {"max_lsn": 4}, NEW, Verdict.NOT_CAPTURED_YET),
-    ({}, {"max_lsn": 5}, NEW, Verdict.NOT_STARTED),
-    ({"min_lsn": LsnAbsence.NULL}, STOPPED, NEW, Verdict.CAPTURE_STOPPED),
+    ({"oldest": NoPosition.NULL}, {}, NEW, Verdict.NOT_CAPTURED_YET),
+    ({"oldest": NoPosition.ZERO}, {"newest": 4}, NEW, Verdict.NOT_CAPTURED_YET),
+    ({}, {"newest": NoPosition.NULL}, NEW, Verdict.NOT_CAPTURED_YET),
+    ({}, {"newest": 4}, NEW, Verdict.NOT_CAPTURED_YET),
+    ({}, {"newest": 5}, NEW, Verdict.NOT_STARTED),
+    ({"oldest": NoPosition.NULL}, STOPPED, NEW, Verdict.CAPTURE_STOPPED),
     # Rights: a low end of zero for an instance that the capture job has long reached.
     (UNREADABLE, {}, state(50), Verdict.NO_PERMISSION),
     ({"permitted": False}, {}, NEW, Verdict.NO_PERMISSION),
-    ({"min_lsn": LsnAbsence.ZERO}, {}, state(50), Verdict.NO_PERMISSION),
-    ({"min_lsn": LsnAbsence.ZERO}, {}, NEW, Verdict.NO_PERMISSION),
+    ({"oldest": NoPosition.ZERO}, {}, state(50), Verdict.NO_PERMISSION),
+    ({"oldest": NoPosition.ZERO}, {}, NEW, Verdict.NO_PERMISSION),
     # The instance.
     (NO_TABLE, {}, state(50), Verdict.INSTANCE_MISSING),
     (NO_INSTANCE, {}, state(50), Verdict.INSTANCE_MISSING),
     (NO_INSTANCE, {"cdc_enabled": False}, NEW, Verdict.INSTANCE_MISSING),
-    ({"instance": instance(identity=LATER)}, {}, state(50), Verdict.INSTANCE_REPLACED),
-    ({"instance": instance(identity=LATER)}, {}, state(50, identity=None), Verdict.READY),
+    ({"feed": instance(identity=LATER)}, {}, state(50), Verdict.INSTANCE_REPLACED),
+    ({"feed": instance(identity=LATER)}, {}, state(50, identity=None), Verdict.READY),
     # The target is another table than the one that the watermark belongs to.
     ({}, {}, state(50, target_fault="gone."), Verdict.TARGET_LOST),
     ({}, {}, state(100, target_fault="gone."), Verdict.TARGET_LOST),
     ({}, {}, state(None, target_fault="gone."), Verdict.NOT_STARTED),
-    ({"min_lsn": lsn(60)}, {}, state(50, target_fault="gone."), Verdict.EXPIRED),
+    ({"oldest": lsn(60)}, {}, state(50, target_fault="gone."), Verdict.EXPIRED),
     # Capture: what there is, is read; that nothing comes any more shows at the end of it.
     ({}, STOPPED, state(50), Verdict.READY),
     ({}, STOPPED, state(100), Verdict.CAPTURE_STOPPED),
@@ -109,8 +109,8 @@ TRUTH = [
     ({}, SILENT, state(100), Verdict.CAPTURE_LAGGING),
     ({}, {"capture_running": None, "seconds_behind": None}, state(100), Verdict.CAUGHT_UP),
     # The graver finding comes first.
-    ({"min_lsn": lsn(60), "instance": instance(identity=LATER)}, STOPPED, state(50), Verdict.INSTANCE_REPLACED),
-    ({"min_lsn": lsn(60)}, STOPPED, state(50), Verdict.EXPIRED),
+    ({"oldest": lsn(60), "feed": instance(identity=LATER)}, STOPPED, state(50), Verdict.INSTANCE_REPLACED),
+    ({"oldest": lsn(60)}, STOPPED, state(50), Verdict.EXPIRED),
 ]
 
 
@@ -147,17 +147,17 @@ def test_verdict_on_capture_says_what_it_rests_on(source: dict[str, object], evi
 
 
 def test_verdict_carries_its_numbers_and_says_what_to_do() -> None:
-    seen = table_seen(min_lsn=lsn(60))
+    seen = table_seen(oldest=lsn(60))
     validity = classify(seen, snapshot(seen), state(50))
-    assert (validity.watermark, validity.min_lsn, validity.max_lsn) == (lsn(50), lsn(60), lsn(100))
+    assert (validity.watermark, validity.oldest, validity.newest) == (lsn(50), lsn(60), lsn(100))
     assert str(lsn(50)) in validity.cause
     assert "retention" in validity.hint
 
 
 @given(lsns, lsns, lsns)
 def test_only_a_position_inside_the_validity_interval_is_ready(low: Lsn, high: Lsn, watermark: Lsn) -> None:
-    seen = table_seen(min_lsn=low)
-    source = replace(snapshot(seen), max_lsn=high)
+    seen = table_seen(oldest=low)
+    source = replace(snapshot(seen), newest=high)
     known = TableState(ORDERS, watermark, instance().identity, consistent=True)
     try:
         inside = low <= watermark.next() and watermark < high
@@ -170,10 +170,10 @@ def test_only_a_position_inside_the_validity_interval_is_ready(low: Lsn, high: L
     ("table", "verdict"),
     [
         ({}, Verdict.READY),
-        ({"min_lsn": lsn(51)}, Verdict.READY),
-        ({"min_lsn": lsn(52)}, Verdict.EXPIRED),
+        ({"oldest": lsn(51)}, Verdict.READY),
+        ({"oldest": lsn(52)}, Verdict.EXPIRED),
         (NO_INSTANCE, Verdict.INSTANCE_MISSING),
-        ({"instance": instance(identity=LATER)}, Verdict.INSTANCE_REPLACED),
+        ({"feed": instance(identity=LATER)}, Verdict.INSTANCE_REPLACED),
         (UNREADABLE, Verdict.NO_PERMISSION),
     ],
 )
@@ -195,7 +195,7 @@ def test_missing_instance_is_to_be_made_by_the_name_that_is_searched_for() -> No
 
 def test_stopped_capture_does_not_spoil_what_was_read() -> None:
     seen = table_seen()
-    source: SourceSnapshot = snapshot(seen, max_lsn=50, capture_running=False)
+    source: SourceSnapshot = snapshot(seen, newest=50, capture_running=False)
     assert classify_read(seen, source, instance(), lsn(50)).verdict is Verdict.CAUGHT_UP
 
 
@@ -204,9 +204,9 @@ def test_stopped_capture_does_not_spoil_what_was_read() -> None:
     [
         (NO_TABLE, {}, NEW, CdcNotEnabledError),
         (UNREADABLE, {}, NEW, SourcePermissionError),
-        ({"min_lsn": lsn(60)}, {}, state(50), WindowExpiredError),
-        ({}, {"max_lsn": 49}, state(50), SourceRewoundError),
-        ({"instance": instance(identity=LATER)}, {}, state(50), InstanceReplacedError),
+        ({"oldest": lsn(60)}, {}, state(50), WindowExpiredError),
+        ({}, {"newest": 49}, state(50), SourceRewoundError),
+        ({"feed": instance(identity=LATER)}, {}, state(50), InstanceReplacedError),
         ({}, STOPPED, state(100), CaptureStoppedError),
     ],
 )
@@ -222,7 +222,7 @@ def test_incident_raises_the_error_of_who_must_act(
 def test_incident_names_all_affected_tables_in_one_message() -> None:
     validities = (
         Validity(ORDERS, Verdict.EXPIRED, "gone."),
-        Validity(TableSnapshot(ITEMS, True, None, LsnAbsence.NULL).table, Verdict.INSTANCE_REPLACED, "another."),
+        Validity(TableSnapshot(ITEMS, True, None, NoPosition.NULL).table, Verdict.INSTANCE_REPLACED, "another."),
         Validity(ORDERS, Verdict.READY, "fine."),
     )
     error = incident("shop", validities)
@@ -235,7 +235,7 @@ def test_incident_names_all_affected_tables_in_one_message() -> None:
 def test_incident_says_once_what_is_wrong_with_several_tables_alike_and_what_to_do() -> None:
     stopped = tuple(
         Validity(table, Verdict.CAPTURE_STOPPED, "it does not run.", "Start it.")
-        for table in (ORDERS, TableSnapshot(ITEMS, True, None, LsnAbsence.NULL).table)
+        for table in (ORDERS, TableSnapshot(ITEMS, True, None, NoPosition.NULL).table)
     )
     error = incident("shop", stopped)
     assert error is not None
@@ -265,15 +265,15 @@ def test_table_that_waits_for_its_harvest_can_be_tried_again() -> None:
 
 @pytest.mark.parametrize(
     ("last", "quiet"),
-    [(lsn(50), True), (lsn(49), True), (lsn(51), False), (LsnAbsence.NULL, True), (None, False)],
+    [(lsn(50), True), (lsn(49), True), (lsn(51), False), (NoPosition.NULL, True), (None, False)],
 )
 def test_table_is_quiet_when_its_last_change_is_not_above_the_watermark(
-    last: Lsn | LsnAbsence | None, quiet: bool
+    last: Lsn | NoPosition | None, quiet: bool
 ) -> None:
-    assert is_quiet(table_seen(last_change_lsn=last), lsn(50)) is quiet
+    assert is_quiet(table_seen(last_change=last), lsn(50)) is quiet
 
 
-def _stored(store_id: int) -> InstanceIdentity:
+def _stored(store_id: int) -> FeedIdentity:
     return replace(instance().identity, store_id=store_id)
 
 
@@ -288,16 +288,16 @@ def _stored(store_id: int) -> InstanceIdentity:
     ],
 )
 def test_watermark_where_the_feed_began_is_proven_by_the_store_alone(known: int, found: int, verdict: Verdict) -> None:
-    seen = table_seen(instance=replace(instance(), identity=_stored(found)), restarts_at=lsn(50))
+    seen = table_seen(feed=replace(instance(), identity=_stored(found)), restarts_at=lsn(50))
     of_ledger = state(50, identity=_stored(known))
-    assert classify(seen, snapshot(seen, max_lsn=50), of_ledger).verdict is verdict
+    assert classify(seen, snapshot(seen, newest=50), of_ledger).verdict is verdict
     assert is_unproven(seen, of_ledger) is (verdict is Verdict.READY)
     # A feed that began again begins at a watermark that was moved on, or above it.
-    moved = classify(seen, snapshot(seen, max_lsn=51), state(51, identity=_stored(known))).verdict
+    moved = classify(seen, snapshot(seen, newest=51), state(51, identity=_stored(known))).verdict
     assert moved is (verdict if verdict is Verdict.INSTANCE_REPLACED else Verdict.CAUGHT_UP)
 
 
 def test_table_whose_changes_are_known_above_the_watermark_alone_is_not_quiet() -> None:
-    seen = table_seen(last_change_lsn=LsnAbsence.NULL, changes_after=lsn(50))
+    seen = table_seen(last_change=NoPosition.NULL, changes_after=lsn(50))
     assert is_quiet(seen, lsn(50))
     assert not is_quiet(seen, lsn(49))

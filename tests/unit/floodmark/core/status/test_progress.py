@@ -18,17 +18,17 @@ HOUR = 3600.0
 
 
 def test_lag_is_the_age_of_the_watermark_by_the_clock_of_the_source() -> None:
-    assert lag_seconds(lsn(50), NOON - timedelta(minutes=3), snapshot(max_lsn=100)) == 180
+    assert lag_seconds(lsn(50), NOON - timedelta(minutes=3), snapshot(newest=100)) == 180
 
 
 def test_lag_over_a_clock_that_was_set_forward_is_not_counted_an_hour_too_long() -> None:
-    observed = snapshot(max_lsn=100, clock_ahead_seconds=HOUR)
+    observed = snapshot(newest=100, clock_ahead_seconds=HOUR)
     assert lag_seconds(lsn(50), NOON - timedelta(minutes=63), observed) == 180
     assert lag_seconds(lsn(50), NOON - timedelta(minutes=3), observed) == 0
 
 
 def test_lag_is_nothing_when_the_source_has_nothing_newer() -> None:
-    assert lag_seconds(lsn(100), NOON - timedelta(hours=3), snapshot(max_lsn=100)) == 0
+    assert lag_seconds(lsn(100), NOON - timedelta(hours=3), snapshot(newest=100)) == 0
 
 
 def test_lag_is_unknown_without_a_watermark() -> None:

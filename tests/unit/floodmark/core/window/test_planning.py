@@ -20,12 +20,12 @@ from floodmark.core.planning import (
     Skip,
     classify_tables,
     decide,
-    pinned_instances,
+    pinned_feeds,
     plan_reload,
     plan_table,
     plan_tables,
 )
-from floodmark.core.position import Interval, LsnAbsence
+from floodmark.core.position import Interval, NoPosition
 from floodmark.core.schema import SourceColumn, TableName
 from floodmark.core.settings import KeySpelling, NetSource, PipelineSettings, SecurityFiltered, TemporalPolicy
 from floodmark.core.snapshot import SourceSnapshot, TableState, Verdict
@@ -50,7 +50,7 @@ def test_all_tables_of_a_window_end_at_the_same_lsn() -> None:
     source = snapshot(table_seen(ORDERS), table_seen(ITEMS))
     window = decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS))
     assert isinstance(window, Open)
-    assert (window.to_lsn, window.to_lsn_at) == (lsn(100), NOON)
+    assert (window.to, window.to_at) == (lsn(100), NOON)
     assert [table.interval for table in window.tables] == [Interval(lsn(50), lsn(100)), Interval(lsn(70), lsn(100))]
     assert [table.watermark for table in window.tables] == [lsn(50), lsn(70)]
 
@@ -64,7 +64,7 @@ def test_table_without_a_watermark_gets_its_first_load_in_the_window_of_the_othe
 
 
 def test_new_table_waits_for_its_harvest_and_the_others_go_on() -> None:
-    source = snapshot(table_seen(ORDERS), table_seen(ITEMS, min_lsn=LsnAbsence.NULL))
+    source = snapshot(table_seen(ORDERS), table_seen(ITEMS, oldest=NoPosition.NULL))
     window = decided(settings(ORDERS, ITEMS), source, state(50))
     assert isinstance(window, Open)
     assert [table.source for table in window.tables] == [ORDERS]
@@ -77,27 +77,27 @@ def test_run_is_skipped_when_every_table_is_caught_up() -> None:
 
 
 def test_run_is_skipped_with_the_reason_while_the_only_table_waits() -> None:
-    skipped = decided(settings(ORDERS), snapshot(table_seen(min_lsn=LsnAbsence.NULL)))
+    skipped = decided(settings(ORDERS), snapshot(table_seen(oldest=NoPosition.NULL)))
     assert isinstance(skipped, Skip)
     assert "not_captured_yet" in skipped.reason
 
 
 def test_watermarks_move_without_a_window_when_no_table_has_a_change() -> None:
-    source = snapshot(table_seen(ORDERS, last_change_lsn=lsn(50)), table_seen(ITEMS, last_change_lsn=LsnAbsence.NULL))
+    source = snapshot(table_seen(ORDERS, last_change=lsn(50)), table_seen(ITEMS, last_change=NoPosition.NULL))
     assert decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS)) == AdvanceQuiet(
         lsn(100), NOON, {ORDERS: lsn(50), ITEMS: lsn(70)}, {name: instance(name).identity for name in (ORDERS, ITEMS)}
     )
 
 
 def test_quiet_table_is_planned_but_not_read_in_a_window_with_changes_of_another() -> None:
-    source = snapshot(table_seen(ORDERS, last_change_lsn=lsn(50)), table_seen(ITEMS, last_change_lsn=lsn(71)))
+    source = snapshot(table_seen(ORDERS, last_change=lsn(50)), table_seen(ITEMS, last_change=lsn(71)))
     window = decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS))
     assert isinstance(window, Open)
     assert [table.quiet for table in window.tables] == [True, False]
 
 
 def test_table_whose_feed_may_have_begun_again_is_reloaded_in_the_window_and_is_not_quiet() -> None:
-    seen = table_seen(restarts_at=lsn(50), last_change_lsn=LsnAbsence.NULL)
+    seen = table_seen(restarts_at=lsn(50), last_change=NoPosition.NULL)
     opened = decided(settings(ORDERS), snapshot(seen), state(50))
     assert isinstance(opened, Open)
     [planned] = opened.tables
@@ -106,27 +106,27 @@ def test_table_whose_feed_may_have_begun_again_is_reloaded_in_the_window_and_is_
 
 
 def test_quiet_tables_do_not_keep_a_new_one_from_its_first_load() -> None:
-    source = snapshot(table_seen(ORDERS, last_change_lsn=lsn(50)), table_seen(ITEMS, last_change_lsn=LsnAbsence.NULL))
+    source = snapshot(table_seen(ORDERS, last_change=lsn(50)), table_seen(ITEMS, last_change=NoPosition.NULL))
     window = decided(settings(ORDERS, ITEMS), source, state(50))
     assert isinstance(window, Open)
     assert [table.quiet for table in window.tables] == [True, False]
 
 
 def test_table_with_a_gap_is_left_out_and_the_others_go_on() -> None:
-    source = snapshot(table_seen(ORDERS), table_seen(ITEMS, min_lsn=lsn(99)))
+    source = snapshot(table_seen(ORDERS), table_seen(ITEMS, oldest=lsn(99)))
     window = decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS))
     assert isinstance(window, Open)
     assert [table.source for table in window.tables] == [ORDERS]
 
 
 def test_gap_fails_the_run_when_no_other_table_has_anything_to_do() -> None:
-    source = snapshot(table_seen(ORDERS), table_seen(ITEMS, min_lsn=lsn(99)))
+    source = snapshot(table_seen(ORDERS), table_seen(ITEMS, oldest=lsn(99)))
     failed = decided(settings(ORDERS, ITEMS), source, state(100), state(70, ITEMS))
     assert isinstance(failed, Fail)
     assert isinstance(failed.error, WindowExpiredError)
 
 
-@pytest.mark.parametrize("hidden", [{"permitted": False}, {"instance": None}, {"exists": False}])
+@pytest.mark.parametrize("hidden", [{"permitted": False}, {"feed": None}, {"exists": False}])
 def test_table_that_cannot_be_read_is_left_out_and_the_others_go_on(hidden: dict[str, Any]) -> None:
     source = snapshot(table_seen(ORDERS), replace(table_seen(ITEMS), **hidden))
     window = decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS))
@@ -143,7 +143,7 @@ def test_capture_that_does_not_run_plans_nothing_for_any_table() -> None:
 
 def test_error_about_several_tables_that_are_left_out_names_all() -> None:
     hidden = replace(table_seen(ORDERS), permitted=False)
-    source = snapshot(hidden, table_seen(ITEMS, min_lsn=lsn(99)))
+    source = snapshot(hidden, table_seen(ITEMS, oldest=lsn(99)))
     failed = decided(settings(ORDERS, ITEMS), source, state(50), state(70, ITEMS))
     assert isinstance(failed, Fail)
     assert isinstance(failed.error, SourcePermissionError)
@@ -152,7 +152,7 @@ def test_error_about_several_tables_that_are_left_out_names_all() -> None:
 
 
 def test_net_changes_of_the_server_are_refused_by_another_key_than_its_own() -> None:
-    served = snapshot(table_seen(instance=replace(instance(), supports_net_changes=True)))
+    served = snapshot(table_seen(feed=replace(instance(), supports_net_changes=True)))
     assert isinstance(decided(settings(ORDERS, net=NetSource.SERVER, key=("ID",)), served), Open)
     with pytest.raises(ConfigError, match=r"the key is \(Amount\), and capture instance dbo_Orders .* by \(Id\)"):
         decided(settings(ORDERS, net=NetSource.SERVER, key=("amount",)), served)
@@ -177,7 +177,7 @@ def test_net_changes_of_the_server_are_refused_where_it_takes_different_keys_for
     column: SourceColumn, is_refused: bool
 ) -> None:
     table = replace(instance().table, columns=(column, *instance().table.columns[1:]))
-    served = snapshot(table_seen(instance=instance(table=table, supports_net_changes=True)))
+    served = snapshot(table_seen(feed=instance(table=table, supports_net_changes=True)))
     if not is_refused:
         assert isinstance(decided(settings(ORDERS, net=NetSource.SERVER), served), Open)
         return
@@ -189,7 +189,7 @@ def test_pinned_instance_is_the_configured_one_or_the_one_read_before() -> None:
     pipeline = settings(ORDERS, ITEMS)
     pinned = replace(pipeline.tables[0], capture_instance="orders_v2")
     pipeline = replace(pipeline, tables=(pinned, pipeline.tables[1], replace(pinned, source=TableName("dbo", "New"))))
-    assert pinned_instances(pipeline, {ITEMS: state(70, ITEMS), ORDERS: state(50)}) == {
+    assert pinned_feeds(pipeline, {ITEMS: state(70, ITEMS), ORDERS: state(50)}) == {
         ORDERS: "orders_v2",
         ITEMS: "dbo_Items",
         TableName("dbo", "New"): "orders_v2",
@@ -198,7 +198,7 @@ def test_pinned_instance_is_the_configured_one_or_the_one_read_before() -> None:
 
 def keyless(*columns: SourceColumn) -> SourceSnapshot:
     table = replace(instance().table, key=(), columns=(*instance().table.columns, *columns))
-    return snapshot(table_seen(instance=instance(table=table)))
+    return snapshot(table_seen(feed=instance(table=table)))
 
 
 def test_declared_key_takes_the_place_of_the_servers_with_the_servers_spelling() -> None:
@@ -236,7 +236,7 @@ def test_table_that_cannot_be_planned_is_left_out_with_a_verdict_and_the_others_
     pipeline = settings(ORDERS, ITEMS)
     pipeline = replace(pipeline, tables=(pipeline.tables[0], replace(pipeline.tables[1], **chosen)))
     table = replace(instance(ITEMS).table, columns=(*instance(ITEMS).table.columns, *columns))
-    source = snapshot(table_seen(ORDERS), table_seen(ITEMS, instance=replace(instance(ITEMS), table=table)))
+    source = snapshot(table_seen(ORDERS), table_seen(ITEMS, feed=replace(instance(ITEMS), table=table)))
     states = {ORDERS: state(50), ITEMS: state(70, ITEMS)}
     validities, plans = plan_tables(pipeline, source, states, classify_tables(pipeline, source, states))
     assert [each.verdict for each in validities] == [Verdict.READY, Verdict.NOT_PLANNABLE]
@@ -283,7 +283,7 @@ def test_source_with_one_change_per_key_needs_keys_that_keep_their_spelling(
     column: SourceColumn, chosen: dict[str, Any], is_planned: bool
 ) -> None:
     table = replace(instance().table, columns=(column, *instance().table.columns[1:]))
-    source = snapshot(table_seen(instance=replace(instance(), table=table, delivers_net=True)))
+    source = snapshot(table_seen(feed=replace(instance(), table=table, delivers_net=True)))
     if is_planned:
         assert isinstance(decided(settings(ORDERS, **chosen), source), Open)
     else:
@@ -297,7 +297,7 @@ def test_type_that_is_not_carried_is_refused_before_anything_is_planned() -> Non
             settings(ORDERS),
             snapshot(
                 table_seen(
-                    instance=instance(
+                    feed=instance(
                         table=replace(
                             instance().table, columns=(*instance().table.columns, SourceColumn("V", "sql_variant", 3))
                         )

@@ -25,7 +25,7 @@ from floodmark.core.settings import (
     TemporalPolicy,
     UnstorablePolicy,
 )
-from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, MemberMark
+from floodmark.core.snapshot import Feed, FeedIdentity, MemberMark
 
 FILES = sorted((Path(__file__).parent / "stored_plans").glob("*.json"))
 FORMS = [path.stem[3:] for path in FILES]
@@ -42,7 +42,7 @@ def _expected(form: str) -> WindowPlan:
     def since(first: str, value: Any, default: Any) -> Any:
         return value if first in known else default
 
-    def feed(name: str, **more: Any) -> CaptureInstance:
+    def feed(name: str, **more: Any) -> Feed:
         columns = (
             SourceColumn("Id", "int", 1, nullable=False),
             SourceColumn("Amount", "decimal", 2, precision=18, scale=2),
@@ -51,12 +51,10 @@ def _expected(form: str) -> WindowPlan:
             ),
             SourceColumn("Total", "decimal", 4, precision=18, scale=2, is_computed=True),
         )
-        return CaptureInstance(
-            InstanceIdentity(
-                f"dbo_{name}", 1221579390, datetime(2026, 11, 20, 8, 30, 15, 127000), since("store_id", 7, 0)
-            ),
+        return Feed(
+            FeedIdentity(f"dbo_{name}", 1221579390, datetime(2026, 11, 20, 8, 30, 15, 127000), since("store_id", 7, 0)),
             SourceTable(TableName("dbo", name), columns, ("Id",), is_partial=since("is_partial", True, False)),
-            start_lsn=_lsn(3),
+            start=_lsn(3),
             supports_net_changes=True,
             has_command_id=True,
             **more,

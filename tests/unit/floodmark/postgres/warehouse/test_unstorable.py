@@ -13,7 +13,7 @@ from floodmark.core.plan import LoadKind, TablePlan, value_columns
 from floodmark.core.position import Interval
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
 from floodmark.core.settings import TableSettings, TemporalPolicy, UnstorablePolicy
-from floodmark.core.snapshot import CaptureInstance, InstanceIdentity
+from floodmark.core.snapshot import Feed, FeedIdentity
 from floodmark.postgres.warehouse import sink
 from floodmark.postgres.warehouse.sink import TextCheck, replace_unstorable
 from lsns import lsn
@@ -33,7 +33,7 @@ FIRST, SECOND = (lsn(each) for each in (1, 9))
 TABLE = TablePlan(
     TableSettings(NAME, TableName("shop", "notes")),
     LoadKind.CHANGES,
-    CaptureInstance(InstanceIdentity("dbo_Notes", 1, datetime(2026, 1, 1)), SOURCE, FIRST, False, True),
+    Feed(FeedIdentity("dbo_Notes", 1, datetime(2026, 1, 1)), SOURCE, FIRST, False, True),
     Interval(FIRST, SECOND),
     FIRST,
 )

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from floodmark.core.position import Lsn, LsnAbsence
+from floodmark.core.position import Lsn, NoPosition
 from floodmark.core.schema import SourceColumn, TableName
 from floodmark.core.snapshot import WiderInstance
 from floodmark.sources.cdc.source import Catalog, build_catalog, parse_column_list
@@ -57,7 +57,7 @@ def _columns(object_id: int, *columns: tuple[str, str, int], **computed: bool) -
 
 def _catalog(
     instances: list[tuple] | None = None,
-    min_lsn: bytes | None = START,
+    oldest: bytes | None = START,
     source: list[tuple] | None = None,
     readable: int = 1,
     command_id: bool = True,
@@ -69,7 +69,7 @@ def _catalog(
     return build_catalog(
         tables=[("dbo", "Orders", 100, True), ("dbo", "Plain", 101, False)],
         instances=instances,
-        change_tables=[(row[3], f"{row[2]}_CT", min_lsn, readable, None, 0, None) for row in instances],
+        change_tables=[(row[3], f"{row[2]}_CT", oldest, readable, None, 0, None) for row in instances],
         columns=source + [c for row in instances for c in _columns(row[3], *OWN, *CAPTURED, *last)],
         primary_keys=[(100, "Id")],
     )
@@ -91,7 +91,7 @@ def test_catalog_reads_columns_in_mask_order_with_the_source_tables_facts() -> N
         SourceColumn("Rv", "timestamp", 5),
     )
     assert found.instance.table.key == ("Id",)
-    assert found.instance.start_lsn == Lsn(START)
+    assert found.instance.start == Lsn(START)
 
 
 def test_catalog_keeps_a_users_column_whose_name_begins_like_the_servers_own() -> None:
@@ -133,9 +133,9 @@ def test_catalog_has_no_instance_of_a_change_table_that_may_not_be_read() -> Non
     assert found.instance is None
 
 
-@pytest.mark.parametrize(("value", "absence"), [(None, LsnAbsence.NULL), (bytes(10), LsnAbsence.ZERO)])
-def test_catalog_keeps_both_kinds_of_absence_of_a_new_instance(value: bytes | None, absence: LsnAbsence) -> None:
-    assert _instance(_catalog(min_lsn=value)).min_lsn is absence
+@pytest.mark.parametrize(("value", "absence"), [(None, NoPosition.NULL), (bytes(10), NoPosition.ZERO)])
+def test_catalog_keeps_both_kinds_of_absence_of_a_new_instance(value: bytes | None, absence: NoPosition) -> None:
+    assert _instance(_catalog(oldest=value)).oldest is absence
 
 
 @pytest.mark.parametrize(

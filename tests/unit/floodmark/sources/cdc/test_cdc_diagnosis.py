@@ -11,7 +11,7 @@ import pytest
 from floodmark.core.capture import PlannedStop
 from floodmark.core.doctor import DiagnosisInput, Finding, Grade, worst
 from floodmark.core.planning import classify_tables
-from floodmark.core.position import Lsn, LsnAbsence
+from floodmark.core.position import Lsn, NoPosition
 from floodmark.core.schema import MAX_LENGTH, SourceColumn
 from floodmark.core.snapshot import WiderInstance
 from floodmark.sources.cdc.doctor import CdcFacts, Jobs, ReadTable, build_grants, diagnose
@@ -47,7 +47,7 @@ def grades(findings: tuple[Finding, ...], check: str) -> list[Grade]:
 
 def with_columns(*columns: SourceColumn) -> Any:
     found = instance()
-    return snapshot(table_seen(instance=replace(found, table=replace(found.table, columns=columns))))
+    return snapshot(table_seen(feed=replace(found, table=replace(found.table, columns=columns))))
 
 
 def test_instance_with_fewer_columns_than_an_older_one_is_a_risk_unless_it_was_chosen() -> None:
@@ -104,12 +104,12 @@ def test_fact_becomes_a_finding_that_says_what_mends_it(facts: dict[str, Any], c
 
 @pytest.mark.parametrize(
     ("low", "grade", "fix"),
-    [(lsn(5), Grade.GOOD, ""), (LsnAbsence.ZERO, Grade.NOTE, "ALTER ROLE [ga]]te] ADD MEMBER [reader];")],
+    [(lsn(5), Grade.GOOD, ""), (NoPosition.ZERO, Grade.NOTE, "ALTER ROLE [ga]]te] ADD MEMBER [reader];")],
 )
 def test_gating_role_is_asked_for_where_the_login_is_not_known_to_be_in_it(
-    low: Lsn | LsnAbsence, grade: Grade, fix: str
+    low: Lsn | NoPosition, grade: Grade, fix: str
 ) -> None:
-    findings = examined(replace(FACTS, roles={"dbo_Orders": "ga]te"}), snapshot(table_seen(min_lsn=low)))
+    findings = examined(replace(FACTS, roles={"dbo_Orders": "ga]te"}), snapshot(table_seen(oldest=low)))
     gated = [each for each in findings if "gated by role ga]te" in each.text]
     assert [(each.grade, each.fix) for each in gated] == [(grade, fix)]
 
@@ -132,12 +132,12 @@ def test_of_a_replica_nothing_is_said_about_jobs() -> None:
 
 
 def test_change_table_without_command_ids_is_a_risk() -> None:
-    seen = snapshot(table_seen(instance=instance(has_command_id=False)))
+    seen = snapshot(table_seen(feed=instance(has_command_id=False)))
     assert grades(examined(seen=seen), "command id") == [Grade.RISK]
 
 
 def test_database_without_change_data_capture_is_one_problem_at_the_server() -> None:
-    seen = snapshot(table_seen(instance=None), cdc_enabled=False, max_lsn=LsnAbsence.NULL)
+    seen = snapshot(table_seen(feed=None), cdc_enabled=False, newest=NoPosition.NULL)
     found = examined(seen=seen)
     assert [each.fix for each in found if each.check == "cdc"] == ["EXEC sys.sp_cdc_enable_db;"]
 

@@ -32,7 +32,7 @@ FACTS = TrackingFacts(
 def examined(facts: TrackingFacts = FACTS, **other: Any) -> tuple[Finding, ...]:
     identity = replace(instance().identity, store_id=7)
     chosen = settings(ORDERS)
-    seen = snapshot(table_seen(instance=replace(instance(), identity=identity, delivers_net=True)))
+    seen = snapshot(table_seen(feed=replace(instance(), identity=identity, delivers_net=True)))
     validities = classify_tables(chosen, seen, {})
     made = DiagnosisInput(chosen, seen, validities, "yes", False, timedelta(minutes=5), NOON)
     return diagnose_tracking(replace(made, **other), facts)

@@ -13,8 +13,8 @@ YEAR_3000_MILLISECONDS = 32_503_680_000_000
 
 def test_a_clock_that_was_set_back_gives_no_earlier_position(tmp_path: Path) -> None:
     source = CompactSource(Fleet((str(tmp_path),)))
-    now = source.read_snapshot([]).max_lsn
+    now = source.read_snapshot([]).newest
     assert isinstance(now, Version)
     assert now.number < YEAR_3000_MILLISECONDS
     known: list[Position] = [Version.of(YEAR_3000_MILLISECONDS), Version.of(1)]
-    assert source.read_snapshot([], None, known).max_lsn == Version.of(YEAR_3000_MILLISECONDS + 1)
+    assert source.read_snapshot([], None, known).newest == Version.of(YEAR_3000_MILLISECONDS + 1)

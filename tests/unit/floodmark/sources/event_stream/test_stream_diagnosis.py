@@ -27,7 +27,7 @@ SERVER = ServerStream(is_enabled=True, groups=(StreamGroup("floods", 2, 1),), ta
 
 
 def examined(server: ServerStream = SERVER) -> tuple[Finding, ...]:
-    chosen, seen = settings(ORDERS), snapshot(table_seen(instance=replace(instance(), delivers_net=True)))
+    chosen, seen = settings(ORDERS), snapshot(table_seen(feed=replace(instance(), delivers_net=True)))
     validities = classify_tables(chosen, seen, {})
     made = DiagnosisInput(chosen, seen, validities, "yes", False, timedelta(minutes=5), NOON)
     retention = StreamRetention(RemovalRules(timedelta(days=7)))

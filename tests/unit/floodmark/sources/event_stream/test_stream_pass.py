@@ -17,7 +17,7 @@ from floodmark.core.plan import LoadKind, MemberRead, TablePlan
 from floodmark.core.position import Interval, Version
 from floodmark.core.schema import SourceTable, TableName
 from floodmark.core.settings import TableSettings
-from floodmark.core.snapshot import CaptureInstance, InstanceIdentity, MemberMark
+from floodmark.core.snapshot import Feed, FeedIdentity, MemberMark
 from floodmark.sources.event_stream import stream_pass
 from floodmark.sources.event_stream.change import parse_column
 from floodmark.sources.event_stream.epochs import CarriedSegment, PartitionMark
@@ -81,8 +81,8 @@ def plan_of(
     """Return the plan of a table that has read each partition up to an offset, up to the present ends."""
     columns = tuple(parse_column(column, kind, place) for column, kind, place in COLUMNS)
     table = SourceTable(TableName("dbo", name), columns, ("Id",))
-    feed = CaptureInstance(
-        InstanceIdentity(f"dbo.{name}", 7, datetime(1970, 1, 1)),
+    feed = Feed(
+        FeedIdentity(f"dbo.{name}", 7, datetime(1970, 1, 1)),
         table,
         Version.of(0),
         supports_net_changes=False,

@@ -12,7 +12,7 @@ from floodmark.core.position import Interval
 from floodmark.core.schema import SourceTable
 from floodmark.core.settings import NetSource
 from floodmark.sources.cdc import reader
-from floodmark.sources.cdc.reader import choose_cuts, cut_interval, instance_of
+from floodmark.sources.cdc.reader import choose_cuts, cut_interval
 from floodmark.sources.sqlserver.rows import batch_bytes
 from lsns import lsn
 from table_plans import with_settings
@@ -59,7 +59,7 @@ def test_net_changes_of_the_server_come_with_the_mask() -> None:
 )
 def test_cut_interval_covers_it_without_gap_or_overlap(cuts: list[int], parts: list[str]) -> None:
     cut = cut_interval(Interval(lsn(1), lsn(9)), [lsn(number) for number in cuts])
-    assert [f"({part.after_lsn.value[-1]}, {part.to_lsn.value[-1]}]" for part in cut] == parts
+    assert [f"({part.after.value[-1]}, {part.to.value[-1]}]" for part in cut] == parts
     assert all(part.is_followed_by(later) for part, later in pairwise(cut))
 
 
@@ -74,5 +74,5 @@ def test_batches_are_bounded_in_bytes_where_rows_have_lobs() -> None:
     plan = with_settings(histories_plan(), lob_batch=1_000_000)
     assert batch_bytes(plan) == 1_000_000
     plain = tuple(column for column in plan.feed.table.columns if not column.is_lob)
-    feed = replace(instance_of(plan), table=replace(plan.feed.table, columns=plain))
+    feed = replace(plan.feed, table=replace(plan.feed.table, columns=plain))
     assert batch_bytes(replace(plan, feed=feed)) == 0

@@ -41,7 +41,7 @@ def _same(sql: str) -> str:
 
 
 def _argument(self: Expressions, node: exp.Expression, name: str) -> tuple[str, Value]:
-    """`DISTINCT ` or nothing, and the value."""
+    """Return DISTINCT, if given, and the argument."""
     distinct = ""
     if isinstance(node, exp.Distinct):
         distinct, node = "DISTINCT ", node.expressions[0]
