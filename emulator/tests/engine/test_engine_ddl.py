@@ -288,10 +288,20 @@ def test_new_database_takes_the_system_views_of_a_dropped_one_and_nothing_else_o
         )
         return client.value(f"SELECT DB_ID('{name}')"), *client.rows(views)
 
+    def count_columns(name: str) -> object:
+        return client.value(
+            f"SELECT COUNT(*) FROM {name}.sys.all_columns AS c JOIN {name}.sys.all_objects AS o"
+            " ON o.object_id = c.object_id WHERE o.schema_id = SCHEMA_ID('sys')"
+        )
+
     first = make("spare_first")
+    count = count_columns("spare_first")
+    created = client.value("SELECT MAX(create_date) FROM spare_first.sys.all_objects")
     client.run("USE spare_first; CREATE TABLE dbo.t (a int); CREATE USER guest_of_it WITHOUT LOGIN; USE ddl")
     client.run("DROP DATABASE spare_first")
     assert make("spare_second") == first
+    assert count_columns("spare_second") == count
+    assert client.value("SELECT MIN(create_date) FROM spare_second.sys.all_objects") > created
     assert client.rows("SELECT name FROM spare_second.sys.tables") == []
     assert client.rows("SELECT name FROM spare_second.sys.database_principals WHERE name = 'guest_of_it'") == []
     assert client.value("SELECT COUNT(*) FROM spare_second.INFORMATION_SCHEMA.TABLES") == 0

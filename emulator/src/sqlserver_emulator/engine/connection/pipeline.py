@@ -34,6 +34,11 @@ _SEEN_MAX = 2000
 # PostgreSQL has no SQLSTATE of its own for a stale plan, so the message text decides as well.
 _NOT_SUPPORTED = "0A000"
 _STALE_PLAN = "cached plan must not change result type"
+_FORGET = """
+CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; DEALLOCATE ALL; UNLISTEN *; SELECT pg_advisory_unlock_all();
+DISCARD SEQUENCES; DISCARD TEMP
+"""
+"""DISCARD ALL without DISCARD PLANS, after which the next session plans each statement of each function once more."""
 _FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED, pq.ExecStatus.BAD_RESPONSE)
 
 
@@ -238,8 +243,7 @@ class PipelinedConnection:
             return False
         in_transaction = pgconn.transaction_status != pq.TransactionStatus.IDLE
         try:
-            # Each by itself: DISCARD ALL is refused in a transaction, and several statements in one text are one.
-            for statement in ("ROLLBACK",) * in_transaction + ("DISCARD ALL", *statements):
+            for statement in ("ROLLBACK",) * in_transaction + (_FORGET, *statements):
                 self.script(statement)
         except (StatementFailedError, psycopg.Error):
             return False

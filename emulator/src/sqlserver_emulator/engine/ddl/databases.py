@@ -46,6 +46,12 @@ SELECT (SELECT count(*) FROM pg_namespace WHERE nspname ~ '^emulator_spare_') < 
        SELECT FROM made FULL JOIN base USING (relname, relkind)
        WHERE relacl IS DISTINCT FROM '{postgres=arwdDxtm/postgres,=r/postgres}' OR base.relname IS NULL)
 """
+_LEAVE_ROWS = """
+UPDATE emulator.objects o SET database_id = NULL FROM emulator.schemas s
+WHERE o.database_id = $1::int AND s.database_id = $1::int AND s.name = $2::varchar AND o.schema_id = s.schema_id
+    AND o.type = 'V'
+"""
+"""The rows of a spare's views belong to no database meanwhile: install_system_views gives them to the next one."""
 _NUMBERS_LOCK = 0x44424E52
 """Key of the advisory lock of the session that gives a new database its number."""
 
@@ -155,6 +161,7 @@ def drop_database(fetch: Fetch, script: Callable[[str], None], name: str) -> Non
     for postgres_name, _, database_id, schema in rows:
         if schema in _VIEW_SCHEMAS and _leave_views(fetch, script, str(postgres_name), str(schema)):
             script(f"ALTER SCHEMA {quote(postgres_name)} RENAME TO {quote(_spare(database_id, schema))}")
+            fetch(_LEAVE_ROWS, [database_id, schema])
             continue
         # PostgreSQL's CASCADE drops tables, views and functions without an order of their own.
         script(f"DROP SCHEMA {quote(postgres_name)} CASCADE")

@@ -4,6 +4,9 @@
 -- Column names, their order and their types are SQL Server 2022's; where PostgreSQL has one type for several of T-SQL's,
 -- a domain of schema emulator says which.
 
+-- Rows without a database: those of views that wait in a spare schema (databases.py), which go with the schemas here.
+ALTER TABLE emulator.objects ALTER COLUMN database_id DROP NOT NULL;
+DELETE FROM emulator.objects WHERE database_id IS NULL;
 DROP SCHEMA IF EXISTS emulator_sys CASCADE;
 DROP SCHEMA IF EXISTS emulator_information_schema CASCADE;
 CREATE SCHEMA emulator_sys;
@@ -754,14 +757,17 @@ BEGIN
                 base.nspname, base.relname, CASE WHEN base.per_database THEN format(' WHERE b.database = %s', wanted) ELSE '' END);
             made := made || format('%I.%I', home.postgres_name, base.relname)::regclass::oid;
         END LOOP;
+        IF is_spare THEN
+            UPDATE emulator.objects SET database_id = wanted, create_date = emulator.now(), modify_date = emulator.now()
+            WHERE object_id = ANY (made::int[]);
+            CONTINUE;
+        END IF;
         DELETE FROM emulator.objects o USING pg_class c
         WHERE c.oid = ANY (made) AND o.database_id = wanted AND o.schema_id = home.schema_id AND o.name = c.relname;
         INSERT INTO emulator.objects (object_id, database_id, schema_id, name, type, postgres_name, is_ms_shipped, is_system)
         SELECT c.oid::int, wanted, home.schema_id, c.relname, 'V', c.relname, true, true FROM pg_class c WHERE c.oid = ANY (made);
         PERFORM emulator.register_columns(made);
-        IF NOT is_spare THEN
-            EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO PUBLIC', home.postgres_name);
-        END IF;
+        EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO PUBLIC', home.postgres_name);
     END LOOP;
     WITH added AS (
         INSERT INTO emulator.objects (database_id, schema_id, name, type, is_ms_shipped, is_system)
