@@ -105,3 +105,52 @@ def test_session_that_ends_in_the_middle_of_a_result_leaves_nothing_to_read(conn
     other = connect()
     assert other.value(PROCESS) == process
     assert other.rows("SELECT 41 + 1") == [(42,)]
+
+
+DECLARED = "DECLARE @t TABLE (a int PRIMARY KEY, b dbo.short); INSERT @t VALUES (1, 'x'); SELECT * FROM @t"
+
+
+def test_table_variables_of_the_same_declaration_are_empty_for_the_next_session(
+    watcher: Client, connect: Callable[..., Client], reopened: Callable[[Client], Client]
+) -> None:
+    watcher.run("CREATE TYPE dbo.short FROM varchar(1)")
+    client = connect()
+    for _ in range(3):
+        assert client.rows(DECLARED) == [(1, "x")]
+        client = reopened(client)
+    watcher.run("DROP TYPE dbo.short; CREATE TYPE dbo.short FROM int")
+    assert client.error(DECLARED).number == 245
+    assert reopened(client).rows(DECLARED.replace("'x'", "2")) == [(1, 2)]
+
+
+def test_statements_of_before_find_a_table_as_it_is_now(
+    watcher: Client, connect: Callable[..., Client], reopened: Callable[[Client], Client]
+) -> None:
+    watcher.run("CREATE TABLE dbo.changed (a int); INSERT dbo.changed VALUES (1)")
+    client = connect()
+    for _ in range(3):
+        assert client.rows("SELECT * FROM dbo.changed WHERE a = '1'") == [(1,)]
+        client = reopened(client)
+    watcher.run("DROP TABLE dbo.changed; CREATE TABLE dbo.changed (a varchar(5), b int)")
+    watcher.run("INSERT dbo.changed VALUES ('1', 2)")
+    assert client.rows("SELECT * FROM dbo.changed WHERE a = '1'") == [("1", 2)]
+
+
+def test_rights_of_another_login_are_its_own(
+    watcher: Client, connect: Callable[..., Client], reopened: Callable[[Client], Client]
+) -> None:
+    watcher.run("CREATE TABLE dbo.hidden (a int); INSERT dbo.hidden VALUES (1)")
+    watcher.run("CREATE LOGIN pool_reader WITH PASSWORD = 'a long Secret 1'")
+    watcher.run("CREATE USER pool_reader FOR LOGIN pool_reader")
+    client = connect()
+    process = client.value(PROCESS)
+    for _ in range(3):
+        assert client.rows("SELECT a FROM dbo.hidden") == [(1,)]
+        client = reopened(client)
+    client.session.close()
+    other = connect(login="pool_reader", password="a long Secret 1")
+    assert other.error("SELECT a FROM dbo.hidden").number == 229
+    other.session.close()
+    again = connect()
+    assert again.value(PROCESS) == process
+    assert again.rows("SELECT a FROM dbo.hidden") == [(1,)]

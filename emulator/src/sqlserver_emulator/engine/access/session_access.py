@@ -10,7 +10,8 @@ from psycopg.pq.abc import PGresult
 
 from sqlserver_emulator.engine.access.open_sessions import OpenSessions
 from sqlserver_emulator.engine.access.security import SessionSecurity
-from sqlserver_emulator.engine.access.table_variables import TableVariables
+from sqlserver_emulator.engine.access.table_variables import Remains, TableVariables
+from sqlserver_emulator.engine.catalog.cache import Relation
 from sqlserver_emulator.engine.catalog.session_catalog import SessionCatalog, SharedCatalog
 from sqlserver_emulator.engine.connection.arrow_database import ArrowDatabase
 from sqlserver_emulator.engine.connection.reader import ArrowReader
@@ -40,19 +41,40 @@ class SessionAccess:
         self.own_types = own_types
         self._sessions = sessions
         self._session_id = session_id
+        self._login = login
         self._rows = RowReader(self.connection.pipeline.psycopg, own_types)
         # A read-only session has a state of its own, so that no other session's catalog is right for it.
         self._shared = shared.own_of(self.fetch) if connection.is_read_only else shared
         self.catalog = SessionCatalog(self._shared, self.fetch)
+        self.prepared_version = self.catalog.shared_version
+        """The version of the catalog that prepared statements are of."""
+        self.table_variables = TableVariables(self, self._take_remains())
         self.security = SessionSecurity(self, login)
         self.catalog.hidden.is_sysadmin = self.security.is_sysadmin
-        self.table_variables = TableVariables(self)
         self.was_in_transaction = False
         """Whether the running ``atomic`` is part of the client's transaction."""
 
+    def _take_remains(self) -> dict[tuple[str, str, int, int], Relation]:
+        """Return the tables that an earlier session has left; discard all that it has left if it is of no use."""
+        pipeline = self.connection.pipeline
+        remains, pipeline.remains = pipeline.remains, None
+        if not isinstance(remains, Remains):
+            return {}
+        if (remains.login, remains.version) == (self._login, self.prepared_version):
+            return remains.tables
+        pipeline.discard()
+        return {}
+
     def close(self) -> None:
         self.arrow.close()
-        self.connection.close()
+        self.connection.close(self._remains())
+
+    def _remains(self) -> Remains | None:
+        # A #table of the same name may have other columns next time, and versions of a read-only catalog are its own.
+        if self.catalog.has_made_temporary or self.catalog.temporary_tables or self.connection.is_read_only:
+            return None
+        left = {key: table for key, table in self.table_variables.left.items() if key[-1] == self.prepared_version}
+        return Remains(self._login, self.prepared_version, left)
 
     def rows(self, result: PGresult) -> list[Row]:
         return self._rows.rows(result)

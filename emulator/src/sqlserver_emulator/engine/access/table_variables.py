@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from sqlserver_emulator.engine.catalog.cache import Relation
@@ -22,6 +23,16 @@ _DROPPED: Final = re.compile(r"DROP TABLE IF EXISTS (@\S+)")
 _KEPT_MAX: Final = 100
 
 _Key = tuple[str, str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """Prepared statements, and tables of table variables: a session leaves them for the next one of its login on its
+    connection, while the catalog is the same."""
+
+    login: str
+    version: int
+    tables: dict[_Key, Relation]
 
 
 def variable_name(name: str, depth: int, declaration: str) -> str:
@@ -45,9 +56,10 @@ class TableVariables:
     Statements are those that the interpreter makes of DECLARE and of a scope's end.
     """
 
-    def __init__(self, access: CatalogAccess) -> None:
+    def __init__(self, access: CatalogAccess, left: dict[_Key, Relation]) -> None:
+        """left: tables that are there already, and not in use."""
         self._access = access
-        self._left: dict[_Key, Relation] = {}
+        self.left = left
         self._used: dict[tuple[str, int], _Key] = {}
 
     def take(self, statement: str, database: str) -> bool:
@@ -59,7 +71,7 @@ class TableVariables:
         # The version is part of the key: an alias type in the declaration may have changed since.
         key = (statement, database, catalog.scope_depth, catalog.shared_version)
         self._used[declared[1].lower(), catalog.scope_depth] = key
-        relation = self._left.pop(key, None)
+        relation = self.left.pop(key, None)
         table = relation.table if relation is not None else None
         if table is None or relation is None or not self._emptied(table):
             name = variable_name(declared[1], catalog.scope_depth, statement)
@@ -77,9 +89,9 @@ class TableVariables:
         key = self._used.pop((dropped[1].lower(), catalog.scope_depth), None)
         relation = catalog.temporary(dropped[1])
         # Beyond the limit the table is dropped as the statement says.
-        if key is None or relation is None or len(self._left) >= _KEPT_MAX:
+        if key is None or relation is None or len(self.left) >= _KEPT_MAX:
             return False
-        self._left[key] = relation
+        self.left[key] = relation
         catalog.drop_temporary(dropped[1])
         return True
 

@@ -83,6 +83,8 @@ class SessionCatalog:
         self._own = CatalogCache(fetch)
         self._own_version: int | None = None
         self._temporary: dict[str, Relation] = {}
+        self.has_made_temporary = False
+        """Whether the session has made a #table, which may be gone meanwhile."""
         self._own_names: tuple[Hashable, ...] | None = None
         """What distinguishes the session's own tables from other ones; None: to be made."""
         self._versions: dict[Hashable, int] = {}
@@ -239,6 +241,7 @@ class SessionCatalog:
 
     def add_temporary(self, relation: Relation) -> None:
         self._temporary[relation.table.name.lower()] = relation
+        self.has_made_temporary = self.has_made_temporary or relation.table.name.startswith("#")
         # The version is computed again at its next use.
         self._own_names = None
 

@@ -34,11 +34,13 @@ _SEEN_MAX = 2000
 # PostgreSQL has no SQLSTATE of its own for a stale plan, so the message text decides as well.
 _NOT_SUPPORTED = "0A000"
 _STALE_PLAN = "cached plan must not change result type"
-_FORGET = """
-CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; DEALLOCATE ALL; UNLISTEN *; SELECT pg_advisory_unlock_all();
-DISCARD SEQUENCES; DISCARD TEMP
-"""
-"""DISCARD ALL without DISCARD PLANS, after which the next session plans each statement of each function once more."""
+_RESET = (
+    "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all();"
+    " DISCARD SEQUENCES"
+)
+"""DISCARD ALL without _DISCARD, and without DISCARD PLANS, after which the next session plans each statement of each
+function once more."""
+_DISCARD = "DEALLOCATE ALL; DISCARD TEMP"
 _FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED, pq.ExecStatus.BAD_RESPONSE)
 
 
@@ -117,6 +119,8 @@ class PipelinedConnection:
         self._to_forget: list[bytes] = []
         self._unconfirmed: list[str] = []
         """Prepared in the running round trip; not there if it fails."""
+        self.remains: object | None = None
+        """What a session that has ended says of its prepared statements and temporary tables, which are still there."""
 
     @property
     def backend_pid(self) -> int:
@@ -237,19 +241,27 @@ class PipelinedConnection:
         return True
 
     def reset(self, *statements: str) -> bool:
-        """Make the connection as good as new, and run statements. Return False for one that is of no use any more."""
+        """Make the connection as good as new but for what ``remains``, and run statements. Return False for one that is
+        of no use any more."""
         pgconn = self._pgconn
         if self._busy or pgconn.status != pq.ConnStatus.OK or pgconn.pipeline_status:
             return False
         in_transaction = pgconn.transaction_status != pq.TransactionStatus.IDLE
         try:
-            for statement in ("ROLLBACK",) * in_transaction + (_FORGET, *statements):
+            for statement in ("ROLLBACK",) * in_transaction + (_RESET, *statements):
                 self.script(statement)
+            if self.remains is None:
+                self.discard()
         except (StatementFailedError, psycopg.Error):
             return False
-        for known in (self._uses, self._prepared, self._to_forget, self._unconfirmed):
-            known.clear()
+        self._unconfirmed.clear()
         return True
+
+    def discard(self) -> None:
+        """Drop all prepared statements and temporary tables, outside of a transaction."""
+        self.script(_DISCARD)
+        for known in (self._uses, self._prepared, self._to_forget):
+            known.clear()
 
     def close(self) -> None:
         self.psycopg.close()

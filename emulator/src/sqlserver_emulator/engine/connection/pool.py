@@ -16,7 +16,7 @@ _UNLIST = "DELETE FROM emulator.sessions WHERE backend_pid = pg_backend_pid()"
 
 
 class ConnectionPool:
-    """Thread-safe. An idle connection has nothing left of its session: ``PipelinedConnection.reset``."""
+    """Thread-safe. An idle connection has nothing left of its session but what ``remains``."""
 
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
@@ -25,7 +25,7 @@ class ConnectionPool:
         self._is_closed = False
 
     def take(self) -> PipelinedConnection:
-        """Return a connection that is as good as new. Raises psycopg.OperationalError."""
+        """Return a connection that is as good as new but for what ``remains``. Raises psycopg.OperationalError."""
         while (known := self._pop()) is not None:
             # Its process may have been killed, or the whole server.
             if known.answers():

@@ -241,10 +241,11 @@ class TransactionalConnection:
         self._guarded = self._guard_is_clean = False
         self._applied.clear()
 
-    def close(self) -> None:
-        """End the session. Repeatable: the connection may be another session's by then."""
+    def close(self, remains: object | None = None) -> None:
+        """End the session, of which ``remains`` stays. Repeatable: the connection may be another session's by then."""
         if not self._is_closed:
             self._is_closed = True
+            self.pipeline.remains = remains
             self._connections.give_back(self.pipeline)
 
     def cancel(self) -> None:

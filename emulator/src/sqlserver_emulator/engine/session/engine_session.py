@@ -88,7 +88,6 @@ class PostgresEngineSession:
         self._queries = QueryResults(access, self._errors)
         self.triggers = SessionTriggers(access)
         self.values = SessionValues(access.connection)
-        self._seen_version = self._catalog.shared_version
         self._connection.set_context("emulator.session_id", str(session_id))
         self._enter(database)
 
@@ -280,8 +279,8 @@ class PostgresEngineSession:
         return bind.to_parameters(self._values(translated, variables))
 
     def _notice_catalog_changes(self) -> None:
-        if self._catalog.shared_version != self._seen_version:
-            self._seen_version = self._catalog.shared_version
+        if self._catalog.shared_version != self._access.prepared_version:
+            self._access.prepared_version = self._catalog.shared_version
             # Prepared plans may refer to tables whose definition has changed.
             self._connection.pipeline.forget_prepared()
 
