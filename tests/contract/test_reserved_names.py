@@ -77,10 +77,10 @@ class AliasRig(SwitchRig):
                 f"CREATE TABLE dbo.[{name}] ([{name}] int NOT NULL PRIMARY KEY, [{lob}] nvarchar(max), {others})",
                 f"INSERT dbo.[{name}] ([{name}], [{lob}]) VALUES (1, N'a'), (2, N'b'), (3, N'c')",
             )
-            self.database.enable(name)
             rules = (Rule("small", f'"{name}" < 100 OR "{lob}" IS NULL', OnFailure.QUARANTINE),)
             table, target = TableName("dbo", name), TableName("shop", name)
             tables.append(TableSettings(table, target, deletes=deletes, rules=rules))
+        self.database.enable(*NAMES)
         self.pipelines, self.docs = [PipelineSettings("shop", tuple(tables))], docs
 
     def change_all(self, *statements: str) -> None:

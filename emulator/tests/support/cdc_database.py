@@ -9,7 +9,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -42,8 +42,13 @@ class CdcDatabase:
     def scalar(self, expression: str) -> Any:
         return self.query(f"SELECT {expression} AS value")[0]["value"]
 
-    def enable(self, table: str, **options: str) -> None:
-        """sp_cdc_enable_table of a dbo table; option values are T-SQL text."""
+    def enable(self, *tables: str, **options: str) -> None:
+        """sp_cdc_enable_table of dbo tables; option values are T-SQL text."""
+        for table in tables:
+            self._enable(table, options)
+        self.scan()
+
+    def _enable(self, table: str, options: Mapping[str, str]) -> None:
         arguments = "".join(f", @{name} = {value}" for name, value in options.items())
         enabling = (
             f"EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{table}', @role_name = NULL"
@@ -52,7 +57,6 @@ class CdcDatabase:
         # In one transaction: the Agent starts no process for a job that is stopped already.
         self.run(enabling if self.is_job_stopped else f"BEGIN TRAN; {enabling}; EXEC sys.sp_cdc_stop_job; COMMIT")
         self.is_job_stopped = True
-        self.scan()
 
     def scan(self) -> None:
         self.run("EXEC sys.sp_cdc_scan")

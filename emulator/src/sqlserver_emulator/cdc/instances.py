@@ -113,39 +113,46 @@ def read_nulls_in_deletes(run: Run) -> list[tuple[int, int]]:
 
 def read_instances(run: Run, database: CdcDatabase) -> dict[int, TrackedTable]:
     """Return the tracked tables with their instances, by the source's object id."""
+    columns, keys = _read_columns(run, database), _read_keys(run, database)
     instances: dict[int, list[CaptureInstance]] = {}
     for object_id, name, source_id, enabled_at, relation in run(database.sql(_INSTANCES), ()):
-        columns, stored = _read_columns(run, database, object_id, source_id)
         table, position = f"{quote(database.schema)}.{quote(relation)}", parse_position(enabled_at)
+        captured = tuple(column for column, _ in columns.get(object_id, ()))
+        stored = tuple(column for _, column in columns.get(object_id, ()))
         instances.setdefault(source_id, []).append(
-            CaptureInstance(object_id, name, source_id, position, table, columns, stored)
+            CaptureInstance(object_id, name, source_id, position, table, captured, stored)
         )
     return {
-        source_id: TrackedTable(source_id, tuple(found), *_read_keys(run, source_id))
-        for source_id, found in instances.items()
+        source_id: TrackedTable(
+            source_id,
+            tuple(made),
+            frozenset(name for names, _ in keys.get(source_id, ()) for name in names),
+            tuple(tuple(names) for names, is_unique in keys.get(source_id, ()) if is_unique),
+        )
+        for source_id, made in instances.items()
     }
 
 
-def _read_columns(
-    run: Run, database: CdcDatabase, object_id: int, source_id: int
-) -> tuple[tuple[CapturedColumn, ...], tuple[ChangeTableColumn, ...]]:
-    rows = run(database.sql(_COLUMNS), (object_id, source_id))
-    columns, stored = [], []
-    for name, column_id, ordinal, type_name, computed, dropped, is_max, source_name, is_null, attname, *place in rows:
+def _read_columns(run: Run, database: CdcDatabase) -> dict[int, list[tuple[CapturedColumn, ChangeTableColumn]]]:
+    """Return the captured columns of each instance in their order, with the change table's."""
+    read: dict[int, list[tuple[CapturedColumn, ChangeTableColumn]]] = {}
+    for object_id, name, column_id, ordinal, type_name, computed, dropped, is_max, source_name, is_null, *stored in run(
+        database.sql(_COLUMNS), ()
+    ):
         # docs/reference/sqlserver_cdc.md, "Types" and "DDL": a computed column is always NULL, a dropped one from the
         # drop on.
-        gone = computed or dropped
-        origin = None if gone else source_name
-        columns.append(CapturedColumn(name, column_id, ordinal, type_name, bool(is_max), origin, is_null))
-        stored.append(ChangeTableColumn(attname, *place))
-    return tuple(columns), tuple(stored)
+        origin = None if computed or dropped else source_name
+        column = CapturedColumn(name, column_id, ordinal, type_name, bool(is_max), origin, is_null)
+        read.setdefault(object_id, []).append((column, ChangeTableColumn(*stored)))
+    return read
 
 
-def _read_keys(run: Run, source_id: int) -> tuple[frozenset[str], tuple[tuple[str, ...], ...]]:
-    """``key_columns`` and ``unique_keys`` of a tracked table."""
-    rows = run(_KEYS, (source_id,))
-    columns = frozenset(name for names, _ in rows for name in names)
-    return columns, tuple(tuple(names) for names, is_unique in rows if is_unique)
+def _read_keys(run: Run, database: CdcDatabase) -> dict[int, list[tuple[list[str], bool]]]:
+    """Return the columns of each unique or clustered index of tracked tables, and whether it is unique."""
+    keys: dict[int, list[tuple[list[str], bool]]] = {}
+    for source_id, names, is_unique in run(database.sql(_KEYS), ()):
+        keys.setdefault(source_id, []).append((names, is_unique))
+    return keys
 
 
 _INSTANCES = """
@@ -157,21 +164,24 @@ ORDER BY i.enabled_at
 """
 # The captured columns follow the five of CHANGE_TABLE_START, hence the ordinal + 5.
 _COLUMNS = """
-SELECT k.column_name::text, k.column_id, k.column_ordinal, k.column_type::text, k.is_computed = 1,
+SELECT k.object_id, k.column_name::text, k.column_id, k.column_ordinal, k.column_type::text, k.is_computed = 1,
        d.column_id IS NOT NULL, own.length = -1, coalesce(source.postgres_name, own.postgres_name),
-       EXISTS (SELECT FROM emulator.nulls_in_deletes n WHERE n.object_id = $2::int AND n.column_id = k.column_id),
+       EXISTS (SELECT FROM emulator.nulls_in_deletes n
+               WHERE n.object_id = t.source_object_id AND n.column_id = k.column_id),
        a.attname::text, a.attnum, a.atttypid::bigint, a.atttypmod
 FROM :cdc.captured_columns k
+JOIN :cdc.change_tables t USING (object_id)
 JOIN emulator.columns own ON own.object_id = k.object_id AND own.column_id = k.column_ordinal + 5
 JOIN pg_attribute a ON a.attrelid = k.object_id::oid AND a.attnum = own.attnum
-LEFT JOIN emulator.columns source ON source.object_id = $2::int AND source.column_id = k.column_id
+LEFT JOIN emulator.columns source ON source.object_id = t.source_object_id AND source.column_id = k.column_id
 LEFT JOIN emulator.cdc_dropped_columns d ON d.object_id = k.object_id AND d.column_id = k.column_id
-WHERE k.object_id = $1::int ORDER BY k.column_ordinal
+ORDER BY k.object_id, k.column_ordinal
 """
 _KEYS = """
-SELECT array_agg(c.postgres_name::text ORDER BY ic.key_ordinal), i.is_unique FROM emulator.indexes i
+SELECT i.object_id, array_agg(c.postgres_name::text ORDER BY ic.key_ordinal), i.is_unique FROM emulator.indexes i
 JOIN emulator.index_columns ic USING (object_id, index_id)
 JOIN emulator.columns c ON c.object_id = i.object_id AND c.column_id = ic.column_id
-WHERE i.object_id = $1::int AND (i.is_unique OR i.is_clustered) AND NOT ic.is_included_column
-GROUP BY i.index_id, i.is_unique ORDER BY i.index_id
+WHERE i.object_id IN (SELECT source_object_id FROM :cdc.change_tables)
+  AND (i.is_unique OR i.is_clustered) AND NOT ic.is_included_column
+GROUP BY i.object_id, i.index_id, i.is_unique ORDER BY i.object_id, i.index_id
 """
