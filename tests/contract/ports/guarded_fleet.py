@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from guarded_pipeline import PIPELINE, GuardedPipeline
+from guarded_servers import Elsewhere
 
 from compact_tracking import ChangeTracking
 from emulator_process import Emulator
@@ -127,5 +128,7 @@ class FleetPipeline(GuardedPipeline):
 
 
 @contextmanager
-def fleet_pipeline(emulator: Emulator, warehouse: WarehouseConnection, folder: Path) -> Iterator[FleetPipeline]:
+def fleet_pipeline(
+    emulator: Emulator, warehouse: WarehouseConnection, folder: Path, elsewhere: Elsewhere
+) -> Iterator[FleetPipeline]:
     yield FleetPipeline(warehouse, folder)

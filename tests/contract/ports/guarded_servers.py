@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,7 +30,7 @@ from floodmark.sources.sqlserver.driver import SqlServerConnection
 from floodmark.sync.ports import OpenReader, PlanReads
 from floodmark.sync.replay import Replay
 from sql_client import SqlClient
-from stream_rig import COLUMNS, StreamRig, stream_rig
+from stream_rig import COLUMNS, TABLE, StreamRig, stream_rig
 from tracking_rig import tracking_database
 
 _ORDERS = "dbo.Orders (Id int NOT NULL{}, Amount decimal(9,2), Note nvarchar(max))"
@@ -305,40 +305,71 @@ class StreamPipeline(_OnServer):
         self.rig.log = replace(self.rig.log, began_at=self.rig.log.began_at + time)
 
 
+_OTHERS = "CREATE TABLE dbo.Others (Id int NOT NULL PRIMARY KEY)"
+_TRACKED = (
+    f"CREATE TABLE {_ORDERS.format(' PRIMARY KEY')}",
+    _OTHERS,
+    "ALTER TABLE dbo.Orders ENABLE CHANGE_TRACKING",
+    "ALTER TABLE dbo.Others ENABLE CHANGE_TRACKING",
+    "INSERT dbo.Others VALUES (0)",
+)
+
+
+class Elsewhere:
+    """The databases to which a connection leads by mistake, or that lag behind: one of each kind for all tests, of
+    which none writes to it."""
+
+    def __init__(self, emulator: Emulator, stack: ExitStack) -> None:
+        """Each is made when it is needed. stack: ends them."""
+        self._emulator = emulator
+        self._stack = stack
+
+    @cached_property
+    def cdc(self) -> CdcDatabase:
+        return self._stack.enter_context(_captured_database(self._emulator))
+
+    @cached_property
+    def tracked(self) -> SqlServerConnection:
+        return self._stack.enter_context(tracking_database(self._emulator, _TRACKED))[1]
+
+    @cached_property
+    def streamed(self) -> SqlServerConnection:
+        return self._stack.enter_context(tracking_database(self._emulator, (TABLE, _OTHERS)))[1]
+
+
 @contextmanager
-def cdc_pipeline(emulator: Emulator, warehouse: WarehouseConnection, folder: Path) -> Iterator[CdcPipeline]:
-    with ExitStack() as stack:
-        other, own = (stack.enter_context(cdc_database(emulator)) for _ in range(2))
-        for database in (other, own):
-            database.run(f"CREATE TABLE {_ORDERS.format('')}", "CREATE TABLE dbo.Others (Id int NOT NULL PRIMARY KEY)")
-            database.enable("Orders")
-            database.enable("Others")
-            database.run("INSERT dbo.Others VALUES (0)")
-            database.scan()
+def _captured_database(emulator: Emulator) -> Iterator[CdcDatabase]:
+    with cdc_database(emulator) as database:
+        database.run(f"CREATE TABLE {_ORDERS.format('')}", _OTHERS)
+        database.enable("Orders", "Others")
+        database.run("INSERT dbo.Others VALUES (0)")
+        database.scan()
+        yield database
+
+
+@contextmanager
+def cdc_pipeline(
+    emulator: Emulator, warehouse: WarehouseConnection, folder: Path, elsewhere: Elsewhere
+) -> Iterator[CdcPipeline]:
+    other = elsewhere.cdc
+    with _captured_database(emulator) as own:
         yield CdcPipeline(warehouse, emulator, own, other)
 
 
 @contextmanager
-def tracking_pipeline(emulator: Emulator, warehouse: WarehouseConnection, folder: Path) -> Iterator[TrackingPipeline]:
-    tables = (
-        f"CREATE TABLE {_ORDERS.format(' PRIMARY KEY')}",
-        "CREATE TABLE dbo.Others (Id int NOT NULL PRIMARY KEY)",
-        "ALTER TABLE dbo.Orders ENABLE CHANGE_TRACKING",
-        "ALTER TABLE dbo.Others ENABLE CHANGE_TRACKING",
-        "INSERT dbo.Others VALUES (0)",
-    )
-    with tracking_database(emulator, tables) as (_, other), tracking_database(emulator, tables) as (client, at):
-        yield TrackingPipeline(warehouse, client, at, other)
+def tracking_pipeline(
+    emulator: Emulator, warehouse: WarehouseConnection, folder: Path, elsewhere: Elsewhere
+) -> Iterator[TrackingPipeline]:
+    with tracking_database(emulator, _TRACKED) as (client, at):
+        yield TrackingPipeline(warehouse, client, at, elsewhere.tracked)
 
 
 @contextmanager
-def stream_pipeline(emulator: Emulator, warehouse: WarehouseConnection, folder: Path) -> Iterator[StreamPipeline]:
-    with (
-        stream_rig(emulator, warehouse, folder / "other") as elsewhere,
-        stream_rig(emulator, warehouse, folder / "own") as rig,
-    ):
-        for each in (elsewhere, rig):
-            each.client.run("CREATE TABLE dbo.Others (Id int NOT NULL PRIMARY KEY)")
-        made = StreamPipeline(rig, elsewhere.at)
+def stream_pipeline(
+    emulator: Emulator, warehouse: WarehouseConnection, folder: Path, elsewhere: Elsewhere
+) -> Iterator[StreamPipeline]:
+    with stream_rig(emulator, warehouse, folder) as rig:
+        rig.client.run(_OTHERS)
+        made = StreamPipeline(rig, elsewhere.streamed)
         rig.settings = made.settings
         yield made

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from guarded_fleet import fleet_pipeline
 from guarded_pipeline import GuardedPipeline
-from guarded_servers import cdc_pipeline, stream_pipeline, tracking_pipeline
+from guarded_servers import Elsewhere, cdc_pipeline, stream_pipeline, tracking_pipeline
 from source_contract import KINDS, SafeguardContract
 
 from emulator_process import Emulator, running_emulator
@@ -32,11 +33,21 @@ def group(open_dir: Path) -> Iterator[Emulator]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def elsewhere(group: Emulator) -> Iterator[Elsewhere]:
+    with ExitStack() as stack:
+        yield Elsewhere(group, stack)
+
+
 @pytest.fixture
 def guarded(
-    request: pytest.FixtureRequest, group: Emulator, database: WarehouseConnection, tmp_path: Path
+    request: pytest.FixtureRequest,
+    group: Emulator,
+    database: WarehouseConnection,
+    tmp_path: Path,
+    elsewhere: Elsewhere,
 ) -> Iterator[GuardedPipeline]:
-    with PIPELINES[request.param](group, database, tmp_path) as made:
+    with PIPELINES[request.param](group, database, tmp_path, elsewhere) as made:
         yield made
 
 
