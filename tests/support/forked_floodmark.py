@@ -35,8 +35,6 @@ _IMPORTED = (
     "floodmark.cli.main",
     "floodmark.postgres.ledger.status",
     "floodmark.postgres.ledger.drift",
-    "floodmark.postgres.ledger.drift",
-    "floodmark.postgres.ledger.status",
     "floodmark.spark.job",
     "floodmark.spark.stage",
     "floodmark.postgres.warehouse.sink",
@@ -45,6 +43,12 @@ _IMPORTED = (
     "floodmark.sources.cdc.operations",
     "floodmark.sources.cdc.reader",
     "floodmark.sources.cdc.source",
+    "floodmark.sources.change_tracking.reader",
+    "floodmark.sources.change_tracking.source",
+    "floodmark.sources.compact.reader",
+    "floodmark.sources.compact.source",
+    "floodmark.sources.event_stream.reader",
+    "floodmark.sources.event_stream.source",
     "mssql_python",
 )
 
