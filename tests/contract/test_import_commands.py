@@ -343,6 +343,7 @@ def test_unknown_pipeline_table_and_file_are_refused(old: OldWarehouse, tmp_path
         ((*SSIS, "shop", "--table", "dbo.None"), "it has no table dbo.None"),
         ((*SSIS, "shop", str(tmp_path / "none")), "it cannot be read"),
         ((*SSIS, "shop", "none", "--state-table", "dbo.cdc_states"), "not both"),
+        ((*SSIS, "shop", "--state-name", "CDC_State"), "--state-name is the name of a state in --state-table"),
     ):
         done = call(*arguments, text=state)
         assert (done.exit_code, words in done.stderr) == (2, True), done.stderr

@@ -89,6 +89,8 @@ def import_tool_state(
         ):
             if value is not None and tool is not owner:
                 raise ConfigError(str(context.info_name), f"{option} is for a state of {owner.value} only.")
+        if state_name is not None and state_table is None:
+            raise ConfigError(str(context.info_name), "--state-name is the name of a state in --state-table.")
         if state_table is None:
             text = _read_text(file)
         elif file is None:
