@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -18,6 +19,9 @@ from embedded_postgres.parent_death import end_with_parent
 
 MARK = "FLOODMARK_STACK"
 """The environment variable of every process of a stack, with the stack's state folder as its value."""
+
+_SERVER_PORTS = range(10_000, 32_768)
+"""Above those of most servers, and below those that Linux gives to connections."""
 
 
 class LaptopError(Exception):
@@ -102,11 +106,15 @@ def end_session(leader_pid: int) -> None:
 
 
 def free_port() -> int:
-    """Return a free TCP port on 127.0.0.1."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """Return a free TCP port on 127.0.0.1, for a server that is started on it later, or again.
+
+    No connection is given such a port for its own end. It could take one of the others before the server does.
+    """
+    while True:
+        port = secrets.choice(_SERVER_PORTS)  # not of a seed that a test has set
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def tail(log_file: Path, lines: int = 8) -> str:

@@ -23,7 +23,7 @@ from floodmark.spark import connect
 from floodmark.spark.connect import ConnectEngine, open_connect_engine
 from floodmark.spark.errors import recover
 from floodmark.spark.launch.processes import REQUIRED_SETTINGS
-from spark_cluster import free_port
+from floodmark_laptop.processes import free_port
 from task_work import is_beating, refuse
 
 TOKEN, VALUE = "t0ken-of-the-server", "value-of-a-row"

@@ -15,7 +15,8 @@ import psutil
 from command_line import FLOODMARK
 from floodmark.spark.launch.command import job_environment, job_settings
 from floodmark.spark.launch.target import SparkTarget
-from spark_cluster import FRUGAL_JAVA, free_port, is_connected, kill_tree
+from floodmark_laptop.processes import free_port
+from spark_cluster import FRUGAL_JAVA, is_connected, kill_tree
 
 _READY_SECONDS = 120
 _TARGET = SparkTarget("local[2]")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -33,6 +32,7 @@ from confluent_kafka.admin import (
 
 from benchmarks.java_packages import Packages
 from floodmark.spark.launch.java import JAVA_VARIABLE, java_environment
+from floodmark_laptop.processes import free_port
 from sqlserver_emulator.server.certificate import provide_certificate
 
 KAFKA = Packages("Kafka", "4.1.0", (("org.apache.kafka", "kafka_2.13", "4.1.0"),))
@@ -237,17 +237,10 @@ def kafka_broker(folder: Path) -> Iterator[KafkaBroker]:
     java = Path(java_environment()[JAVA_VARIABLE]) / "bin" / "java"
     jars = KAFKA.fetch(java)
     folder.mkdir(parents=True)
-    broker = KafkaBroker(folder, java, jars, _free_port(), _free_port())
-    broker.format(_free_port())
+    broker = KafkaBroker(folder, java, jars, free_port(), free_port())
+    broker.format(free_port())
     broker.start()
     try:
         yield broker
     finally:
         broker.kill()
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port

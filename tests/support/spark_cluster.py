@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from floodmark.spark.launch.standalone import node_command, node_environment
+from floodmark_laptop.processes import free_port
 from hidden_folders import hidden
 
 _MASTER = "org.apache.spark.deploy.master.Master"
@@ -128,14 +128,6 @@ class SparkCluster:
             assert self._processes[name].poll() is None, self._log(name).read_text(errors="replace")
             assert time.monotonic() < deadline, self._log(name).read_text(errors="replace")
             time.sleep(0.2)
-
-
-def free_port() -> int:
-    """Return a port of loopback that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def _descendants(pid: int) -> list[psutil.Process]:

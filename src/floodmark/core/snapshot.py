@@ -546,7 +546,8 @@ def explain_behind(needed: LogEntry, snapshot: SourceSnapshot) -> str | None:
     if not snapshot.is_replica or (isinstance(snapshot.newest, Position) and snapshot.newest >= needed.position):
         return None
     newest = snapshot.newest if isinstance(snapshot.newest, Position) else "none"
-    cause = f"a readable replica answered whose newest {needed.position.noun} is {newest}, and {needed.position} was read before"
+    noun = needed.position.noun
+    cause = f"a readable replica answered whose newest {noun} is {newest}, and {needed.position} was read before"
     if needed.committed_at is None:
         return f"{cause}."
     age = (snapshot.taken_at - needed.committed_at).total_seconds()
