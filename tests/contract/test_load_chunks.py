@@ -23,6 +23,7 @@ from floodmark.core.errors import ConfigError, DataQualityError, SourceUnavailab
 from floodmark.core.plan import Bound, LoadChunk, LoadProgress, WindowPlan, plan_chunks, staging_table
 from floodmark.core.schema import TableName, quote_table
 from floodmark.core.settings import OnFailure, Rule
+from floodmark.core.snapshot import Validity
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.cdc.reader import CdcReader
@@ -206,6 +207,27 @@ def test_rows_that_a_rule_refused_are_read_again_so_that_they_can_be_fixed(shop:
     source.write(6, 66)
     load_window(window_id, shop.ledger, shop.warehouse, source, SmallStager(shop, source))
     assert shop.target()[6][0] == 66
+
+
+@pytest.mark.parametrize("is_begun_again", [False, True])
+def test_refusal_is_what_a_load_reports_though_another_run_has_its_window_meanwhile(
+    shop: Shop, source: SmallSource, monkeypatch: pytest.MonkeyPatch, is_begun_again: bool
+) -> None:
+    refuse_tables = PostgresLedger.refuse_tables
+
+    def refuse_and_be_overtaken(ledger: PostgresLedger, plan: WindowPlan, refused: Sequence[Validity]) -> Any:
+        left = refuse_tables(ledger, plan, refused)
+        if is_begun_again:
+            next_attempt(shop, plan)
+        else:
+            shop.warehouse.drop_staging(plan.window_id)
+        return left
+
+    monkeypatch.setattr(PostgresLedger, "refuse_tables", refuse_and_be_overtaken)
+    strict = (Rule("small", "Amount < 10", OnFailure.STOP),)
+    window_id = shop.ledger.open_window(PIPELINE, lsn(11), [first_load(rules=strict)]).window_id
+    with pytest.raises(DataQualityError, match="broke rule small"):
+        load_window(window_id, shop.ledger, shop.warehouse, source, SmallStager(shop, source))
 
 
 def test_progress_is_logged_while_it_changes(shop: Shop, source: SmallSource, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -141,12 +141,16 @@ def _stored_chunks(
 
 
 def forget_first_loads(plan: WindowPlan, ledger: PostgresLedger, warehouse: Warehouse) -> None:
-    """Discard the staged chunks, so that the next attempt reads all chunks again."""
-    for index, table in enumerate(plan.tables):
-        if table.kind is LoadKind.FIRST_LOAD:
-            numbers = [each.chunk.number for each in ledger.list_chunks(plan.window_id, table.source)]
-            warehouse.clear_parts(plan, index, numbers)
-            ledger.reset_chunks(plan, table.source, numbers)
+    """Discard the staged chunks, so that the next attempt reads all chunks again.
+
+    Nothing is left to discard where another run has ended the window, or begun it again, meanwhile.
+    """
+    with suppress(WatermarkConflictError):
+        for index, table in enumerate(plan.tables):
+            if table.kind is LoadKind.FIRST_LOAD:
+                numbers = [each.chunk.number for each in ledger.list_chunks(plan.window_id, table.source)]
+                warehouse.clear_parts(plan, index, numbers)
+                ledger.reset_chunks(plan, table.source, numbers)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -346,7 +346,7 @@ class Warehouse(Protocol):
         """
 
     def clear_parts(self, plan: WindowPlan, index: int, numbers: Collection[int]) -> None:
-        """Remove the rows of parts from staging."""
+        """Remove the rows of parts from staging. Do nothing where the staging of this attempt is gone."""
 
     def drop_duplicates(self, plan: WindowPlan, index: int) -> int:
         """Keep one row per key in the staging of table ``index``. Return the number of removed rows."""

@@ -292,6 +292,13 @@ class WarehouseContract:
         rig.finish(plan)
         assert list(rig.visible()) == [3]
 
+    def test_parts_are_cleared_where_another_run_has_dropped_the_staging(self, rig: WarehouseRig) -> None:
+        plan = rig.open(first_load(), to=10)
+        rig.stage(plan, one())
+        rig.warehouse.drop_staging(plan.window_id)
+        rig.warehouse.clear_parts(plan, 0, [0])
+        assert rig.visible() == {}
+
     def test_staging_of_a_window_that_is_given_up_is_dropped_again_and_again(self, rig: WarehouseRig) -> None:
         plan, second = rig.open(first_load(), to=10), rig.fresh()
         rig.stage(plan, one())

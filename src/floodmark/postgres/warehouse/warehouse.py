@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -285,7 +286,10 @@ class PostgresWarehouse:
         return {names[staging]: StagedNow(*rows) for staging, rows in found.items()}
 
     def clear_parts(self, plan: WindowPlan, index: int, numbers: Collection[int]) -> None:
-        with open_transaction(self._at, str(plan.tables[index].source)) as session:
+        with (
+            open_transaction(self._at, str(plan.tables[index].source)) as session,
+            suppress(psycopg.errors.UndefinedTable),  # nothing else is in the transaction
+        ):
             session.execute(delete_parts(plan, index), {"numbers": list(numbers)})
 
     def drop_duplicates(self, plan: WindowPlan, index: int) -> int:
