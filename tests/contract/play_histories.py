@@ -40,6 +40,7 @@ def play(seed: int, warehouse: FastWarehouse) -> Failure | None:
         history.end()
         check_end(history)
     except Exception:  # noqa: BLE001  (whatever it is, its seed repeats it)
+        history.kill_actors()
         story = "\n".join(history.story[-_LINES:])
         return Failure(seed, f"seed {seed}: {history}\n{story}\n{traceback.format_exc(limit=-4)}")
     return None
