@@ -13,6 +13,7 @@ import pymssql
 
 from cdc_database import wait_until
 from floodmark_laptop import shop
+from torture_command import RunningCommand
 from torture_rig import CDC, Recording, TortureRig
 
 NAMESPACE, HUB = "floods", "shop"
@@ -31,6 +32,8 @@ _LARGE = """
 UPDATE dbo.Customers SET Notes = REPLICATE(CAST(N'"é' AS nvarchar(max)), {characters} / 2)
 WHERE CustomerID = (SELECT MAX(CustomerID) FROM dbo.Customers)
 """
+_LARGE_PER_COMMAND = 3
+"""On a slow machine a command takes minutes. Its captures do not grow with them."""
 _FAULTS = ("lost session", "lost session", "unreachable")
 
 
@@ -43,6 +46,7 @@ class StreamTortureRig(TortureRig):
         self._chance = random.Random(seed)
         self._failing = threading.Event()
         self._catching_up = threading.Event()
+        self._large_left = 0
         super().__init__(folder, seed, with_spark=with_spark, recording=recording)
 
     @contextlib.contextmanager
@@ -61,6 +65,10 @@ class StreamTortureRig(TortureRig):
     def _wait_for_hub(self) -> None:
         """A hub is there before its first message, but its folder is not: a run before that is rightly an error."""
         wait_until(self._hub.is_dir)
+
+    def begin(self, *arguments: str) -> RunningCommand:
+        self._large_left = _LARGE_PER_COMMAND
+        return super().begin(*arguments)
 
     def end_workload(self) -> None:
         self._failing.clear()
@@ -95,8 +103,10 @@ class StreamTortureRig(TortureRig):
 
     def _fail_next_delivery(self) -> None:
         self.run_at_source(f"EXEC emulator.fail_event_stream N'{self._chance.choice(_FAULTS)}'")
-        # Events of several messages each, which are dealt to partitions.
-        self.run_at_source(_LARGE.format(characters=self._chance.choice([40_000, 200_000])))
+        if self._large_left:
+            self._large_left -= 1
+            # Events of several messages each, which are dealt to partitions.
+            self.run_at_source(_LARGE.format(characters=self._chance.choice([40_000, 200_000])))
 
     def _connections(self) -> dict[str, str]:
         return super()._connections() | {"AIRFLOW_CONN_SHOP_HUB": self._hub_connection()}
