@@ -10,9 +10,7 @@ import pytest
 
 from floodmark.config import dump_config, load_config
 from floodmark.config.models import SourceConfig
-from floodmark.core.capture import HeartbeatSettings
 from floodmark.core.errors import ConfigError
-from floodmark.core.schema import TableName
 from floodmark.core.settings import ALLOWED, DriftClass, DriftPolicy, KeySpelling, NetSource
 from floodmark.sources.kind import KINDS, find_kind
 
@@ -102,29 +100,12 @@ def test_every_kind_has_its_rules_and_its_adapters() -> None:
     assert {name: find_kind(name).name for name in KINDS} == {name: name for name in KINDS}
 
 
-def test_event_stream_needs_the_connection_of_its_stream_and_no_other_kind_has_one(write: Write) -> None:
-    [problem] = problems(write("event_stream"))
-    assert problem == ("sources.shop: a source of kind event_stream needs stream_conn_id, the connection of the stream")
-    [problem] = problems(write("cdc", source=", stream_conn_id: hub"))
-    assert problem.startswith("sources.shop.stream_conn_id: does not apply to a source of kind cdc")
-
-
 def test_unknown_kind_is_one_problem(write: Write) -> None:
     [problem] = problems(write("compact_disc", source=", capture: {}"))
     assert problem.startswith("sources.shop.kind: input should be ")
 
 
-def test_heartbeat_is_a_table_of_a_pipeline_of_a_stream(write: Write) -> None:
-    stream = ", stream_conn_id: hub, heartbeat: {table: dbo.Beat}"
-    words = "no pipeline of the source has the table dbo.Beat: add it to one, with the same spelling"
-    assert problems(write("event_stream", source=stream)) == [f"sources.shop.heartbeat.table: {words}"]
-    more = "}\n      - {source: dbo.Beat, target: shop.beat"
-    config = load_config(write("event_stream", source=stream, table=more))
-    assert config.heartbeat_of("shop") == HeartbeatSettings(TableName("dbo", "Beat"), 900.0)
-    assert load_config(write("event_stream", source=", stream_conn_id: hub")).heartbeat_of("shop") is None
-
-
-@pytest.mark.parametrize("kind", ["cdc", "change_tracking", "compact"])
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"event_stream"}))
 def test_heartbeat_of_another_kind_is_refused(write: Write, kind: str) -> None:
     path = write(kind, source=", heartbeat: {table: dbo.Orders}")
     assert problems(path)[0].startswith(f"sources.shop.heartbeat: does not apply to a source of kind {kind}: ")

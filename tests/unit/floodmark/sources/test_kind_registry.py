@@ -15,7 +15,8 @@ import floodmark
 from floodmark.sources.kind import KINDS
 
 PACKAGE = Path(floodmark.__file__).parent
-OPTIONAL = ("compact", "event_stream")
+OPTIONAL = tuple(kind for kind in ("compact", "event_stream") if kind in KINDS)
+"""Of ``bin/check-kinds``: it runs the tests without them."""
 USE_THE_REST = """
 import sys
 from pathlib import Path

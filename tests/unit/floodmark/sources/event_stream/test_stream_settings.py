@@ -1,0 +1,56 @@
+"""The keys of a source of kind ``event_stream``: its stream's connection, and its heartbeat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from floodmark.config import load_config
+from floodmark.config.models import Config
+from floodmark.core.capture import HeartbeatSettings
+from floodmark.core.errors import ConfigError
+from floodmark.core.schema import TableName
+
+PIPELINE = """
+warehouse: {conn_id: warehouse}
+pipelines:
+  shop:
+    source: shop
+    tables:
+      - {source: dbo.Orders, target: shop.orders}
+"""
+SECOND = "      - {source: dbo.Beat, target: shop.beat}\n"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "pipelines.yaml"
+
+
+def load(path: Path, source: str, tables: str = "") -> Config:
+    path.write_text(f"sources: {{shop: {{conn_id: shop_mssql, {source}}}}}\n{PIPELINE}{tables}", encoding="utf-8")
+    return load_config(path)
+
+
+def problem(path: Path, source: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        load(path, source)
+    [line] = str(raised.value).splitlines()[1:]
+    return line.strip()
+
+
+def test_event_stream_needs_the_connection_of_its_stream_and_no_other_kind_has_one(path: Path) -> None:
+    needs = "sources.shop: a source of kind event_stream needs stream_conn_id, the connection of the stream"
+    assert problem(path, "kind: event_stream") == needs
+    other = "sources.shop.stream_conn_id: does not apply to a source of kind cdc"
+    assert problem(path, "kind: cdc, stream_conn_id: hub").startswith(other)
+
+
+def test_heartbeat_is_a_table_of_a_pipeline_of_a_stream(path: Path) -> None:
+    stream = "kind: event_stream, stream_conn_id: hub"
+    beat = f"{stream}, heartbeat: {{table: dbo.Beat}}"
+    words = "no pipeline of the source has the table dbo.Beat: add it to one, with the same spelling"
+    assert problem(path, beat) == f"sources.shop.heartbeat.table: {words}"
+    assert load(path, beat, SECOND).heartbeat_of("shop") == HeartbeatSettings(TableName("dbo", "Beat"), 900.0)
+    assert load(path, stream).heartbeat_of("shop") is None
