@@ -237,14 +237,16 @@ def decide(
 
     plans: of the tables that can be planned. Those with another verdict than ``PLANNED`` by now are not used.
 
-    Tables whose verdict is in ``LEFT_OUT`` are left out, and must be reported when the others have been published.
+    Tables whose verdict is in ``LEFT_OUT`` are left out, and must be reported when the others have been published. That
+    capture is stopped for some tables ends the run that has nothing else to read.
     """
     incidents = incident(settings.name, validities)
-    if incidents and any(each.verdict in INCIDENTS and each.verdict not in LEFT_OUT for each in validities):
+    ends = {each.verdict for each in validities if each.verdict in INCIDENTS and each.verdict not in LEFT_OUT}
+    if incidents and ends - {Verdict.CAPTURE_STOPPED}:
         return Fail(incidents)
     verdicts = {validity.table: validity.verdict for validity in validities}
     chosen = [plans[table.source] for table in settings.tables if verdicts[table.source] in PLANNED]
-    if not chosen and incidents:
+    if incidents and (not chosen or (ends and all(table.quiet for table in chosen))):
         return Fail(incidents)
     if not chosen or not isinstance(snapshot.newest, Position):
         return Skip(_reason(validities))

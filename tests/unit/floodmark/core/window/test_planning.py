@@ -4,7 +4,6 @@ from typing import Any
 import pytest
 
 from floodmark.core.errors import (
-    CaptureStoppedError,
     ConfigError,
     NoKeyError,
     SourcePermissionError,
@@ -134,11 +133,19 @@ def test_table_that_cannot_be_read_is_left_out_and_the_others_go_on(hidden: dict
     assert [table.source for table in window.tables] == [ORDERS]
 
 
-def test_capture_that_does_not_run_plans_nothing_for_any_table() -> None:
+def test_table_that_is_behind_is_read_though_capture_does_not_run() -> None:
     source = snapshot(table_seen(ORDERS), table_seen(ITEMS), capture_running=False)
+    window = decided(settings(ORDERS, ITEMS), source, state(50), state(100, ITEMS))
+    assert isinstance(window, Open)
+    assert [table.source for table in window.tables] == [ORDERS]
+
+
+@pytest.mark.parametrize("without_rows", [{"last_change": lsn(50)}, {"permitted": False}])
+def test_capture_that_does_not_run_ends_a_run_that_has_nothing_else_to_read(without_rows: dict[str, Any]) -> None:
+    source = snapshot(replace(table_seen(ORDERS), **without_rows), table_seen(ITEMS), capture_running=False)
     failed = decided(settings(ORDERS, ITEMS), source, state(50), state(100, ITEMS))
     assert isinstance(failed, Fail)
-    assert isinstance(failed.error, CaptureStoppedError)
+    assert "dbo.Items: capture_stopped" in str(failed.error)
 
 
 def test_error_about_several_tables_that_are_left_out_names_all() -> None:
