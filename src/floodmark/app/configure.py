@@ -7,8 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from floodmark.config.first import first_config
-from floodmark.config.loading import load_config
+from floodmark.config.loading import first_config, load_config
 from floodmark.core.capture import enable_table
 from floodmark.core.errors import ConfigError
 from floodmark.core.snapshot import Survey, SurveyedTable

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from floodmark.config import load_config
-from floodmark.config.first import first_config
+from floodmark.config.loading import first_config
 from floodmark.core.schema import IDENTIFIER_MAX_BYTES, TableName
 from floodmark.core.snapshot import SurveyedTable
 
