@@ -14,7 +14,7 @@ from shop_connections import set_connections
 from alert_receivers import Posts, http_receiver
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.app.metrics import measure_run
+from floodmark.app.alerts import measure_run
 from floodmark.app.pipeline import App
 from floodmark.app.run import close_run
 from floodmark.config import Config, load_config

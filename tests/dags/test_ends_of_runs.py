@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from floodmark.app import metrics, run
+from floodmark.app import alerts as app_alerts
+from floodmark.app import run
 from floodmark.app.pipeline import App, Pipeline
 from floodmark.config.loading import load_config
 from floodmark.core.alert import Alert
@@ -129,7 +130,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     monkeypatch.setattr(App, "ledger", property(lambda _: made.ledger()))
     monkeypatch.setattr(App, "warehouse", None)
     monkeypatch.setattr(Pipeline, "kept_sessions", lambda _: nullcontext())
-    for module in (run, metrics):
+    for module in (run, app_alerts):
         monkeypatch.setattr(module, "measure_run", measure)
     return made
 
@@ -257,7 +258,7 @@ def test_load_that_was_published_long_ago_ends_alerts_only_where_no_other_load_g
 def test_step_that_fails_reports_how_late_the_data_are_and_fails_as_before(
     world: World, error: FloodmarkError, count: int
 ) -> None:
-    with pytest.raises(type(error)) as raised, metrics.measured(world.pipeline):
+    with pytest.raises(type(error)) as raised, app_alerts.measured(world.pipeline):
         raise error
     assert raised.value is error
     assert world.measured == count
@@ -267,8 +268,8 @@ def test_measure_that_fails_hides_no_error(world: World, monkeypatch: pytest.Mon
     def broken(*_: Any) -> None:
         raise ValueError("a bug")
 
-    monkeypatch.setattr(metrics, "measure_run", broken)
-    with pytest.raises(DataQualityError), metrics.measured(world.pipeline):
+    monkeypatch.setattr(app_alerts, "measure_run", broken)
+    with pytest.raises(DataQualityError), app_alerts.measured(world.pipeline):
         raise DataQualityError("dbo.Orders", "a rule is broken.")
 
 

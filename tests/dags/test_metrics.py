@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from dag_process import DagProcess
 
-from floodmark.app.metrics import AirflowMetrics
+from floodmark.app.alerts import AirflowMetrics
 
 SEND = """
 from airflow.sdk.configuration import conf
@@ -20,7 +20,7 @@ from floodmark.core.position import Lsn
 from floodmark.core.status import TableMeasure
 from floodmark.core.schema import TableName
 from floodmark.core.plan import LoadKind, TableCounts
-from floodmark.app.metrics import AirflowMetrics
+from floodmark.app.alerts import AirflowMetrics
 from floodmark.core.plan import AdvanceResult, PublishedTable
 
 # As Airflow does before it runs a task.

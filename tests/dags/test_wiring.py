@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.app.connections import spark_target, warehouse_connection
-from floodmark.app.pipeline import App, config_path, data_docs_dir
+from floodmark.app.pipeline import App, config_path, data_docs_dir, spark_target, warehouse_connection
 from floodmark.config import Config, load_config
 from floodmark.core.errors import ConfigError
 from floodmark.core.settings import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE

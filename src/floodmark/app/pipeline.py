@@ -1,9 +1,9 @@
 """The composition: a configuration and its pipelines, with the adapters for Airflow's connections and the environment.
 
-Only this module, ``app.connections`` and the load job's entry point name adapters. A module of adapters takes from 0.1
-to 7 seconds to import (psycopg, pyarrow, mssql-python; Great Expectations is the slowest), and every DAG file and every
-command imports this module: adapters are imported in the property that creates them. The same is true of Airflow's SDK
-(two seconds), which is needed when a connection is read.
+Only this module and the load job's entry point name adapters. A module of adapters takes from 0.1 to 7 seconds to
+import (psycopg, pyarrow, mssql-python; Great Expectations is the slowest), and every DAG file and every command imports
+this module: adapters are imported in the property that creates them. The same is true of Airflow's SDK (two seconds),
+which is needed when a connection is read.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import floodmark
+from floodmark.airflow_connections import OF_HOOKS, read_connection, read_extras, required_field
 from floodmark.app.alerts import ConnectedChannel
-from floodmark.app.connections import warehouse_connection
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName, table_dataset
 from floodmark.core.settings import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from floodmark.config.models import Config, PipelineConfig
     from floodmark.core.schema import Dataset
     from floodmark.core.settings import PipelineSettings, TableSettings
+    from floodmark.core.snapshot import Survey
     from floodmark.core.types import WarehouseType
     from floodmark.postgres.ledger.drift import PostgresDriftLedger
     from floodmark.postgres.ledger.ledger import PostgresLedger, PostgresUpkeepLedger
@@ -40,9 +41,9 @@ if TYPE_CHECKING:
     from floodmark.postgres.warehouse.release import PostgresQuarantine
     from floodmark.postgres.warehouse.targets import PostgresAdoption, PostgresTargets
     from floodmark.postgres.warehouse.verify import PostgresRowComparer
+    from floodmark.spark.launch.target import SparkTarget
     from floodmark.sync.alerts import AlertNotes, Alerts, Channel
     from floodmark.sync.ports import Quality, Warehouse
-
 
 # --------------------------------------------------------------------------------------------------------------------
 # ``App``: the configuration of one command or task, and what its pipelines share.
@@ -323,3 +324,71 @@ def data_docs_dir() -> Path:
     chosen = os.environ.get(DATA_DOCS_VARIABLE)
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(chosen).resolve() if chosen else Path(state) / "floodmark" / "data_docs"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Airflow's connections as adapters take them, and the survey of a source.
+
+
+POSTGRES_PORT = 5432
+
+_WAREHOUSE_EXTRAS = ("sslmode", "sslrootcert")
+_SSLMODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+_OF_PSYCOPG = OF_HOOKS | {
+    "cursor", "application_name", "connect_timeout", "client_encoding", "keepalives", "keepalives_idle",
+    "keepalives_interval", "keepalives_count", "aws_conn_id", "azure_conn_id", "cluster-identifier", "workgroup-name",
+}  # fmt: skip
+"""Extras for the client of Airflow's hook for PostgreSQL: Floodmark has its own values, or no use for them."""
+_LOGINS = frozenset({"iam", "redshift", "redshift-serverless"})
+"""Extras by which that hook logs in to a service. Floodmark cannot, and takes only ``false``."""
+
+
+def warehouse_connection(conn_id: str) -> WarehouseConnection:
+    """Return an Airflow connection of type postgres; its schema is the database.
+
+    Extras: sslmode, sslrootcert. Without sslmode, the certificate is verified, except on this machine. Raises
+    ConfigError.
+    """
+    from floodmark.postgres.session import WarehouseConnection, default_sslmode
+
+    found = read_connection(conn_id, "postgres")
+    extras = read_extras(found, conn_id, _WAREHOUSE_EXTRAS, _OF_PSYCOPG, _LOGINS)
+    host = required_field(found.host, conn_id, "host")
+    sslmode = extras.get("sslmode") or default_sslmode(host)
+    if sslmode not in _SSLMODES:
+        raise ConfigError(f"connection {conn_id}", f"sslmode is {sslmode!r}, expected one of {', '.join(_SSLMODES)}.")
+    return WarehouseConnection(
+        host=host,
+        port=found.port or POSTGRES_PORT,
+        database=required_field(found.schema, conn_id, "schema (the name of the database)"),
+        user=required_field(found.login, conn_id, "login"),
+        password=found.password or "",
+        sslmode=sslmode,
+        sslrootcert=extras.get("sslrootcert", ""),
+    )
+
+
+def spark_target(conn_id: str = "spark_default") -> SparkTarget:
+    """Return the cluster that an Airflow connection names; this machine where it is not defined. Raises ConfigError."""
+    from airflow.sdk import BaseHook
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    from floodmark.spark.launch.target import SparkTarget, target_of
+
+    try:
+        found = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        return SparkTarget()
+    # As Airflow's provider composes it, so that both ways to start a load reach the same cluster.
+    is_whole = found.conn_type == "spark" and found.host and ("://" in found.host or not found.port)
+    host = found.host if is_whole else f"{found.conn_type}://{found.host or ''}"
+    master = f"{host}:{found.port}" if found.port else host
+    return target_of(conn_id, master, found.extra_dejson, found.login, found.password)
+
+
+def survey(conn_id: str) -> Survey:
+    """Return the tables of the database behind a connection of type mssql. Raises ConfigError."""
+    from floodmark.sources.cdc.kind import CdcKind
+    from floodmark.sources.sqlserver.driver import survey_database
+
+    return survey_database(CdcKind(conn_id).database())

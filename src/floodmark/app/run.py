@@ -7,8 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from floodmark.app.alerts import reported_failure
-from floodmark.app.metrics import measure_run
+from floodmark.app.alerts import measure_run, reported_failure
 from floodmark.app.upkeep import current_stop
 from floodmark.core.alerts import LAG, LOAD_RUN_FAILED, RUN_FAILED, RUN_LATE
 from floodmark.core.errors import FloodmarkError

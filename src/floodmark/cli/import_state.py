@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 from typer.core import TyperGroup
 
-from floodmark.app.configure import import_state, read_state_table
+from floodmark.app.operate import import_state, read_state_table
 from floodmark.app.status import json_text
 from floodmark.cli.process import EXIT_FAILED, AsJson, ConfigFile, PipelineName, Wide, explained, open_app, out
 from floodmark.cli.tables import print_line, print_table

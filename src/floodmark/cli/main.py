@@ -16,10 +16,9 @@ from typing import Annotated
 import typer
 
 from floodmark.app.alerts import list_open_alerts, send_test_message
-from floodmark.app.configure import chosen_tables, enabling_script, write_config
-from floodmark.app.connections import survey
-from floodmark.app.doctor import confirm_database, reload_member, rename_pipeline, rename_target
-from floodmark.app.pipeline import config_path
+from floodmark.app.operate import chosen_tables, enabling_script, write_config
+from floodmark.app.pipeline import config_path, survey
+from floodmark.app.status import confirm_database, reload_member, rename_pipeline, rename_target
 from floodmark.cli import drift, import_state, quarantine, runs
 from floodmark.cli.process import (
     EXIT_FAILED,

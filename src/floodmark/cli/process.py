@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.file_proxy import FileProxy
 
-from floodmark.app.metrics import AirflowMetrics
+from floodmark.app.alerts import AirflowMetrics
 from floodmark.app.pipeline import App, config_path
 from floodmark.cli.tables import print_line
 from floodmark.config.loading import load_config

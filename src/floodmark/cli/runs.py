@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from floodmark.app.connections import spark_target
-from floodmark.app.doctor import examine_source, write_grants
 from floodmark.app.operate import end_failed_replays, replay_of
-from floodmark.app.pipeline import config_path
+from floodmark.app.pipeline import config_path, spark_target
 from floodmark.app.run import StartLoad, end_load, finish_window, give_up_load, open_reload, run_pipeline
-from floodmark.app.status import read_status, status_json, verify_pipeline
+from floodmark.app.status import examine_source, read_status, status_json, verify_pipeline, write_grants
 from floodmark.cli.process import EXIT_FAILED, AsJson, ConfigFile, PipelineName, Wide, explained, open_app, out
 from floodmark.cli.progress import drawn_progress
 from floodmark.cli.tables import (

@@ -16,8 +16,7 @@ from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError, AirflowSkipException
 
-from floodmark.app.alerts import report_tables
-from floodmark.app.metrics import AirflowMetrics, measured
+from floodmark.app.alerts import AirflowMetrics, measured, report_tables
 from floodmark.app.operate import replay_of
 from floodmark.app.pipeline import App, Pipeline
 from floodmark.app.run import (

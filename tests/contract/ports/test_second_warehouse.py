@@ -6,7 +6,7 @@ change:
 * its package ``src/floodmark/<name>/``: a class that implements ``sync.ports.Warehouse``, and a picklable
   ``StagingSink``;
 * ``config/models.py``: its kind and settings under ``warehouse:``;
-* ``app/pipeline.py`` (and ``app/connections.py`` for its Airflow connection) and the load job's entry point,
+* ``app/pipeline.py`` and the load job's entry point,
   ``spark/job.py``: how it is made;
 * ``pyproject.toml``: the extra with its client, and the package's layer in the import contracts;
 * ``tests/contract/ports/conftest.py``: one entry in ``WAREHOUSES``, so that every contract runs on it;

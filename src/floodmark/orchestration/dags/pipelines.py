@@ -12,7 +12,7 @@ from urllib.parse import quote
 from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, CronTriggerTimetable, Param, get_parsing_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 
-from floodmark.app.metrics import measured
+from floodmark.app.alerts import measured
 from floodmark.app.run import is_merged
 from floodmark.core.alerts import LOAD_RUN_FAILED, RUN_FAILED
 from floodmark.core.schema import TableName

@@ -21,7 +21,7 @@ USE_THE_REST = """
 import sys
 from pathlib import Path
 
-import floodmark.app.doctor, floodmark.app.operate, floodmark.app.run, floodmark.app.status
+import floodmark.app.operate, floodmark.app.run, floodmark.app.status
 import floodmark.cli.main, floodmark.spark.job, floodmark.spark.tasks
 from floodmark.config import load_config
 from floodmark.core.errors import ConfigError
