@@ -14,7 +14,7 @@ from rich.console import Console
 
 from floodmark.app.pipeline import App
 from floodmark.app.status import read_status, status_json
-from floodmark.cli.tables import print_status
+from floodmark.cli.process import print_status
 from floodmark.config.loading import load_config
 from floodmark.core.drift.proposals import PlannedSwitch
 from floodmark.core.plan import LoadKind, TablePlan

@@ -1,25 +1,40 @@
-"""The common parts of all commands: options, errors as one message and an exit status, and a plain log."""
+"""The common parts of all commands: options, errors as one message, a plain log, and the tables that they print.
+
+Names and texts are never markup.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.file_proxy import FileProxy
+from rich.table import Table
+from rich.text import Text
 
 from floodmark.app.alerts import AirflowMetrics
 from floodmark.app.pipeline import App, config_path
-from floodmark.cli.tables import print_line
+from floodmark.app.status import remarks, table_texts, title
 from floodmark.config.loading import load_config
 from floodmark.core.errors import ConfigError, FloodmarkError
+from floodmark.core.plan import AdvanceResult
+from floodmark.core.status import PipelineStatus
 from floodmark.sync.ports import LoggedProgress, Progress
+from floodmark.sync.replay import ReplayCount
+
+if TYPE_CHECKING:
+    from floodmark.core.status import TableVerification
+    from floodmark.sync.alerts import OpenAlert
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
@@ -77,3 +92,226 @@ def has_airflow_database() -> bool:
     if any(name.startswith("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN") for name in os.environ):
         return True
     return (Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "airflow.cfg").is_file()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Tables and lines. On a terminal they have its width; elsewhere (a pipe, a file) each row is one line however long.
+
+
+_ENDLESS = 100_000
+"""A width that no row has."""
+
+
+def print_table(
+    console: Console,
+    title: str,
+    headings: Sequence[str],
+    rows: Sequence[tuple[str, Sequence[str]]],
+    *,
+    numbers: Collection[str] = (),
+    optional: Sequence[str] = (),
+    wide: bool = False,
+) -> None:
+    """Print a table.
+
+    rows: the style and the cells of each. numbers: the headings of columns of numbers, which are never divided.
+    optional: the headings of columns that are left out until a row fits the terminal, the first one first. wide: with
+    all columns and each row on one line, also where it becomes longer than the terminal.
+    """
+    room = console.width if console.file.isatty() and not wide else _ENDLESS
+    endless = console.options.update(max_width=_ENDLESS)
+    for count in range(len(optional) + 1):
+        left_out = optional[:count]
+        table = _table([heading for heading in headings if heading not in left_out], numbers)
+        for style, cells in rows:
+            shown = (Text(cell) for heading, cell in zip(headings, cells, strict=True) if heading not in left_out)
+            table.add_row(*shown, style=style)
+        width = console.measure(table, options=endless).maximum
+        if width <= room:
+            table.width = width
+            break
+    if title:
+        print_line(console, title, "bold")
+    console.print(table, crop=False)
+    if left_out:
+        print_line(console, f"Not shown: {', '.join(left_out)}. --wide and --json show all.", "dim")
+
+
+def _table(headings: Sequence[str], numbers: Collection[str]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for heading in headings:
+        is_number = heading in numbers
+        table.add_column(Text(heading), justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+    return table
+
+
+def print_line(console: Console, text: str, style: str = "", indent: str = "") -> None:
+    """Print a text: wrapped between words on a terminal, as one line elsewhere. A longer word stays whole."""
+    for line in text.splitlines():
+        width = console.width - len(indent) if console.file.isatty() else _ENDLESS
+        for part in textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]:
+            console.print(Text(indent + part, style=style), soft_wrap=True)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The tables of ``run``, ``replay`` and ``verify``, and data of commands as JSON.
+
+
+def print_verification(console: Console, results: Sequence[TableVerification], *, wide: bool) -> None:
+    """Print one row per verified table, the recorded differing keys, and a possible cause."""
+    numbers = ("rows in source", "live rows in target", "differing keys")
+    rows = []
+    for each in results:
+        counts = (f"{number:,}" for number in (each.source_rows, each.target_rows, each.different_keys))
+        style, outcome = ("", "equal") if each.equal else ("red", "DIFFERENT")
+        rows.append((style, (str(each.source), outcome, *counts, str(each.target))))
+    headings = ("source", "", *numbers, "target")
+    optional = ("target", "live rows in target", "rows in source")
+    title = "source and warehouse, row by row"
+    print_table(console, title, headings, rows, numbers=numbers, optional=optional, wide=wide)
+    for line in verification_remarks(results):
+        print_line(console, line)
+
+
+def verification_remarks(results: Sequence[TableVerification]) -> list[str]:
+    """Return the recorded differing keys, and a possible cause."""
+    lines = []
+    for each in results:
+        lines += [f"{each.source}: {difference}" for difference in each.differences]
+        more = each.different_keys - len(each.differences)
+        lines += [f"{each.source}: and {more:,} more keys"] if each.differences and more else []
+    if not all(each.equal for each in results):
+        lines.append(
+            "Rows that the source wrote after the watermarks differ as well. For a definite result, stop all writers, "
+            "run the pipeline (with change data capture, when the capture job has caught up), and verify again."
+        )
+    return lines
+
+
+def verification_json(results: Sequence[TableVerification]) -> str:
+    """Return the results of a comparison as JSON."""
+    return json.dumps(
+        [
+            asdict(each) | {"source": str(each.source), "target": str(each.target), "equal": each.equal}
+            for each in results
+        ],
+        indent=2,
+    )
+
+
+def print_replay(console: Console, counts: Sequence[ReplayCount]) -> None:
+    """Print the change rows that a replay would read, per table."""
+    rows = [("", (str(each.table), f"{each.rows:,}", str(each.interval))) for each in counts]
+    headings = ("table", "change rows", "interval")
+    print_table(console, "a replay would read", headings, rows, numbers={"change rows"})
+
+
+def print_run(console: Console, result: AdvanceResult) -> None:
+    """Print the row counts of a window, per table."""
+    numbers = ("read", "inserted", "updated", "deleted", "unchanged", "quarantined")
+    rows = []
+    for each in result.tables:
+        counts = (f"{getattr(each.counts, f'{name}_rows'):,}" for name in numbers)
+        rows.append(("", (str(each.target), *counts, each.kind.value.replace("_", " "))))
+    title = f"window {result.window_id} of {result.pipeline}, up to {result.to}"
+    optional = ("unchanged", "kind", "quarantined", "deleted", "updated")
+    print_table(console, title, ("table", *numbers, "kind"), rows, numbers=numbers, optional=optional)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The status of a pipeline on a terminal: a line for each table, and remarks on what needs attention below.
+
+
+_STYLES = {"fine": "", "attention": "yellow", "incident": "red"}
+_COLUMNS = {
+    "table": "source",
+    "verdict": "verdict",
+    "drift": "drift",
+    "state": "state",
+    "lag": "lag",
+    "headroom": "headroom",
+    "behind": "behind",
+    "read": "read",
+    "+ins ~upd -del": "changed",
+    "quarantined": "quarantined",
+    "watermark at": "watermark_at",
+    "target": "target",
+    "watermark": "watermark",
+    "change table": "change_tables",
+}
+"""The field of ``TableTexts`` for each heading."""
+_ONLY_FILLED = ("drift", "quarantined", "change table")
+"""The columns that are shown only where they have something to show."""
+_OPTIONAL = (
+    "change table",
+    "watermark",
+    "behind",
+    "target",
+    "watermark at",
+    "state",
+    "headroom",
+    "read",
+    "+ins ~upd -del",
+    "lag",
+)
+
+
+def print_status(console: Console, status: PipelineStatus, *, wide: bool) -> None:
+    """Print a pipeline. ``wide``: with all columns."""
+    found = [table_texts(each) for each in status.tables]
+    columns = {
+        heading: field
+        for heading, field in _COLUMNS.items()
+        if heading not in _ONLY_FILLED or any(getattr(each, field) for each in found)
+    }
+    rows = [(_STYLES[each.standing], [_cell(getattr(each, field)) for field in columns.values()]) for each in found]
+    optional = [heading for heading in _OPTIONAL if heading in columns]
+    numbers = ("lag", "headroom", "behind", "read", "+ins ~upd -del", "quarantined")
+    print_table(console, title(status), list(columns), rows, numbers=numbers, optional=optional, wide=wide)
+    for remark in remarks(status):
+        print_line(console, remark)
+
+
+def _cell(text: str) -> str:
+    """Return a text without the sign that a pipe may not be able to encode."""
+    return text.replace("\N{MINUS SIGN}", "-") or "-"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Open alerts as text and as JSON.
+
+
+_INDENT = "  "
+
+
+def print_alerts(console: Console, alerts: Sequence[OpenAlert]) -> None:
+    """Print a paragraph for each alert."""
+    if not alerts:
+        print_line(console, "There is no open alert.")
+    for each in alerts:
+        alert = each.alert
+        table = f", {alert.table}" if alert.table else ""
+        heading = f"{alert.kind}: {alert.subject}{table}, since {each.raised_at:%Y-%m-%d %H:%M:%S %Z}"
+        print_line(console, heading, "bold red")
+        for text in (alert.what, alert.means, f"What to do: {alert.do}"):
+            print_line(console, text, indent=_INDENT)
+
+
+def alerts_json(alerts: Sequence[OpenAlert]) -> str:
+    """Return the alerts as JSON."""
+    return json.dumps([_document(each) for each in alerts], indent=2)
+
+
+def _document(each: OpenAlert) -> dict[str, Any]:
+    alert = each.alert
+    return {
+        "kind": alert.kind,
+        "subject": alert.subject,
+        "table": str(alert.table) if alert.table else None,
+        "what": alert.what,
+        "means": alert.means,
+        "do": alert.do,
+        "raised_at": each.raised_at.isoformat(),
+        "seen_at": each.seen_at.isoformat(),
+        "times": each.times,
+    }

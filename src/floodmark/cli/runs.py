@@ -1,35 +1,53 @@
-"""The commands that move rows, and those that answer questions: ``status``, ``doctor``, ``verify``."""
+"""The commands that move rows, with their progress, and those that answer: ``status``, ``doctor``, ``verify``."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import signal
+import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
-from floodmark.app.operate import end_failed_replays, replay_of
+from floodmark.app.operate import discard_rows, end_failed_replays, release_rows, replay_of
 from floodmark.app.pipeline import config_path, spark_target
 from floodmark.app.run import StartLoad, end_load, finish_window, give_up_load, open_reload, run_pipeline
-from floodmark.app.status import examine_source, read_status, status_json, verify_pipeline, write_grants
-from floodmark.cli.process import EXIT_FAILED, AsJson, ConfigFile, PipelineName, Wide, explained, open_app, out
-from floodmark.cli.progress import drawn_progress
-from floodmark.cli.tables import (
+from floodmark.app.status import examine_source, json_text, read_status, status_json, verify_pipeline, write_grants
+from floodmark.cli.process import (
+    EXIT_FAILED,
+    AsJson,
+    ConfigFile,
+    PipelineName,
+    Wide,
+    err,
+    explained,
+    open_app,
+    out,
     print_line,
     print_replay,
     print_run,
     print_status,
+    print_table,
     print_verification,
     verification_json,
 )
 from floodmark.core.doctor import Finding, Grade, worst
 from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
-from floodmark.core.recovery import NoInterval, parse_bounds
+from floodmark.core.progress import ReadProgress, StepProgress
+from floodmark.core.recovery import NoInterval, Release, parse_bounds
+from floodmark.core.schema import TableName
 from floodmark.core.status import PipelineStatus
 from floodmark.spark.launch.processes import run_load
 
@@ -37,7 +55,6 @@ if TYPE_CHECKING:
     from floodmark.app.pipeline import Pipeline
     from floodmark.core.plan import AdvanceResult
     from floodmark.core.position import Interval
-
 
 # --------------------------------------------------------------------------------------------------------------------
 # ``floodmark run``, ``replay`` and ``reload``: the commands that move rows, without a scheduler.
@@ -275,3 +292,183 @@ def verify(pipeline: PipelineName, as_json: AsJson = False, wide: Wide = False, 
         print_verification(out, results, wide=wide)
     if not all(result.equal for result in results):
         raise typer.Exit(EXIT_FAILED)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``floodmark quarantine``: the rows that broke a rule and are not in the targets, and what becomes of them.
+
+
+quarantine_app = typer.Typer(no_args_is_help=True, help="Rows that broke a rule.")
+Table = Annotated[str, typer.Argument(help="schema.table at the source.")]
+_COLUMNS = ("table", "rule", "rows", "last (UTC)", "pipeline")
+
+
+@quarantine_app.command("list")
+def list_rules(
+    pipeline: Annotated[str | None, typer.Argument(help="One pipeline (default: all).")] = None,
+    as_json: AsJson = False,
+    wide: Wide = False,
+    config: ConfigFile = None,
+) -> None:
+    """Count the rows that wait in quarantine, by table and rule. Keys and values are in floodmark.quarantine of the
+    warehouse."""
+    with explained():
+        app = open_app(config)
+        names = [app.pipeline(pipeline).name] if pipeline else list(app.pipelines)
+        found = [(name, each) for name in names for each in app.status_ledger.list_quarantined(name)]
+    if as_json:
+        keys = ("table", "rule", "rows", "last_at")
+        typer.echo(json_text([{"pipeline": name} | {key: getattr(each, key) for key in keys} for name, each in found]))
+        return
+    if not found:
+        print_line(out, "There is no row in quarantine.")
+        return
+    rows = [
+        ("", (each.table, each.rule, f"{each.rows:,}", f"{each.last_at:%Y-%m-%d %H:%M}", name)) for name, each in found
+    ]
+    print_table(out, "quarantine", _COLUMNS, rows, numbers=("rows",), optional=("pipeline", "last (UTC)"), wide=wide)
+
+
+@quarantine_app.command("release")
+def release(pipeline: PipelineName, table: Table, as_json: AsJson = False, config: ConfigFile = None) -> None:
+    """Merge the rows of TABLE that break no rule any more, because the rule or the row was corrected.
+
+    The other rows stay in quarantine. A row that has a later change in the target is overtaken, and needs nothing.
+    """
+    with explained():
+        found = release_rows(open_app(config).pipeline(pipeline), table)
+    if as_json:
+        typer.echo(json_text(asdict(found)))
+        return
+    for line in _release_lines(pipeline, table, found):
+        print_line(out, line)
+
+
+@quarantine_app.command("discard")
+def discard(
+    pipeline: PipelineName,
+    table: Table,
+    rule: Annotated[str | None, typer.Option(help="Only the rows that broke this rule.")] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Settle the rows of TABLE without a merge. The target stays as it is; later changes of the rows are loaded."""
+    with explained():
+        count = discard_rows(open_app(config).pipeline(pipeline), table, rule)
+    which = f" of rule {rule}" if rule else ""
+    print_line(out, f"{table}: entries{which} discarded: {count:,}.")
+
+
+def _release_lines(pipeline: str, table: str, found: Release) -> list[str]:
+    remaining = sum(found.remaining.values())
+    if not (found.released or found.overtaken or remaining):
+        return [f"{table}: there is no row in quarantine."]
+    lines = [f"{table}: entries released: {found.released:,}; overtaken by later changes: {found.overtaken:,}."]
+    if found.window_id is not None:
+        counts = f"rows inserted: {found.inserted_rows:,}; updated: {found.updated_rows:,}"
+        lines.append(f"Window {found.window_id}: {counts}.")
+    if remaining:
+        rules = ", ".join(f"{rule}: {count:,}" for rule, count in found.remaining.items())
+        lines.append(f"Entries that stay: {remaining:,} ({rules}).")
+    if found.unfit:
+        lines.append(
+            f"Rows that break no rule and cannot be merged: {found.unfit:,}. They lack a column or a LOB, or their key "
+            f"was changed. Load them from the source: floodmark reload {pipeline} {table} --where ..."
+        )
+    return lines
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The progress of a command: bars on a terminal, lines elsewhere.
+
+
+_LEAST_WIDTH_FOR_BARS = 80
+
+
+class DrawnProgress(Progress):
+    """``sync.ports.Progress`` on a terminal, for use in a ``with`` block: the step, and each table that is read.
+
+    They are on standard error, as the log is, and go when the work ends, however it ends: what stays is the log, and
+    the result or the message of the error.
+    """
+
+    every_seconds = 1.0
+
+    def __init__(self, console: Console) -> None:
+        columns: list[ProgressColumn] = [_text("{task.description}")]
+        if console.width >= _LEAST_WIDTH_FOR_BARS:
+            columns.append(BarColumn(console.width // 5))
+        columns += [TaskProgressColumn(), TimeElapsedColumn(), _text("{task.fields[numbers]}")]
+        self._room = console.height
+        # Standard output may be a file.
+        super().__init__(*columns, console=console, transient=True, redirect_stdout=False, refresh_per_second=4)
+        self._step = self.add_task("", total=None, visible=False, numbers="")
+        self._reads: dict[TableName, TaskID] = {}
+        # Not rich's own lock: to hold it while rich draws is a deadlock with the thread that refreshes.
+        self._reporting = threading.Lock()
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """Yield the rows for which the terminal may have room: the step, then the tables, the finished ones last."""
+        yield self.make_tasks_table(sorted(self.tasks, key=lambda task: task.finished)[: self._room])
+
+    def stop(self) -> None:
+        """Remove all rows, also those that the terminal has no room for. Repeatable."""
+        for task in self.task_ids:
+            self.update(task, visible=False)
+        super().stop()
+
+    def report(self, read: ReadProgress) -> None:
+        of = f" of ~{read.total_rows:,}" if read.rows_left else ""
+        numbers = f"{read.rows:,}{of} rows{read.pace.describe(read.rows_left)}"
+        total = None if read.percent is None else 100
+        with self._reporting:
+            if read.table not in self._reads:
+                self._reads[read.table] = self.add_task(str(read.table), total=None, numbers=numbers)
+            task = self._reads[read.table]
+            self._tasks[task].start_time = self.get_time() - read.seconds
+            self.update(task, total=total, completed=read.percent, numbers=numbers)
+
+    def report_step(self, step: StepProgress) -> None:
+        with self._reporting:
+            if self._tasks[self._step].description != step.what:
+                self.reset(self._step, description=step.what, visible=True)
+            done = f"{step.done_tables} of {step.tables} tables done" if step.tables else ""
+            self.update(self._step, numbers=done)
+
+
+def _text(template: str) -> TextColumn:
+    """Return a column whose texts are wrapped where the terminal is narrow. Brackets in names are no markup."""
+    return TextColumn(template, markup=False, table_column=Column(overflow="fold"))
+
+
+@contextmanager
+def drawn_progress(console: Console = err) -> Iterator[DrawnProgress | None]:
+    """Draw the progress on standard error while the block runs; None where it is no terminal that can be drawn on.
+
+    What the block writes to standard error or logs is printed above the bars.
+    """
+    # A variable that forces colours makes no pipe a terminal.
+    if not console.file.isatty() or not console.is_interactive or console.is_dumb_terminal:
+        yield None
+        return
+    with DrawnProgress(console) as progress, _ended_by_signal(progress.stop):
+        try:
+            yield progress
+        finally:
+            # The last line may have no end.
+            sys.stderr.flush()
+
+
+@contextmanager
+def _ended_by_signal(stop: Callable[[], None]) -> Iterator[None]:
+    """Remove the bars, which hide the cursor, before SIGTERM does what it always does."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        stop()
+        signal.signal(number, before)
+        signal.raise_signal(number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

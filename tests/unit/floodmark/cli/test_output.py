@@ -10,8 +10,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from floodmark.cli.runs import print_findings
-from floodmark.cli.tables import (
+from floodmark.cli.process import (
     print_alerts,
     print_line,
     print_run,
@@ -20,6 +19,7 @@ from floodmark.cli.tables import (
     print_verification,
     verification_remarks,
 )
+from floodmark.cli.runs import print_findings
 from floodmark.core.alert import Alert
 from floodmark.core.doctor import Finding, Grade
 from floodmark.core.plan import AdvanceResult, LoadKind, PublishedTable, TableCounts

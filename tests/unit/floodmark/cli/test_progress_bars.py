@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from floodmark.cli.process import explained, log_plainly
-from floodmark.cli.progress import DrawnProgress, drawn_progress
+from floodmark.cli.runs import DrawnProgress, drawn_progress
 from floodmark.core.errors import OperatorError
 from floodmark.core.progress import ReadKind, ReadProgress, StepProgress
 from floodmark.core.schema import TableName
@@ -29,7 +29,7 @@ READING = StepProgress("window 12: reading", 35.0, 8, 2)
 ENDED = """
 import os, signal, sys
 from rich.console import Console
-from floodmark.cli.progress import drawn_progress
+from floodmark.cli.runs import drawn_progress
 from floodmark.core.schema import TableName
 from floodmark.core.progress import ReadKind, ReadProgress
 
