@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from documents.situations import SERVER, TABLE, Kind, Situation
 from floodmark.core.position import Version
 from floodmark.core.snapshot import Validity
+from floodmark.sources.event_stream.envelope import StreamOptions
 from floodmark.sources.event_stream.epochs import Epoch, PartitionMark
-from floodmark.sources.event_stream.options import StreamOptions
 from floodmark.sources.event_stream.source import NOT_IN_SIGHT, STREAM_WORDS, find_faults, missed_fault
 from floodmark.sources.event_stream.transport import PartitionEnds
 

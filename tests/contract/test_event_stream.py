@@ -19,7 +19,7 @@ from floodmark.core.settings import OnGap, PipelineSettings, SecurityFiltered
 from floodmark.core.snapshot import Verdict
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.event_stream import epochs, kafka, source, stream_pass
-from floodmark.sources.event_stream.options import StreamOptions
+from floodmark.sources.event_stream.envelope import StreamOptions
 from floodmark.sources.event_stream.transport import KafkaTopic
 from floodmark.sources.sqlserver.driver import SourceSession
 from floodmark.sources.sqlserver.tables import read_sql

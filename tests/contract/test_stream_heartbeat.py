@@ -18,7 +18,7 @@ from floodmark.core.errors import ConfigError, FloodmarkError
 from floodmark.core.schema import TableName
 from floodmark.core.settings import TableSettings
 from floodmark.postgres.session import WarehouseConnection
-from floodmark.sources.event_stream.beats import StreamBeats, grant_beats, keep_heartbeat, make_beats
+from floodmark.sources.event_stream.doctor import StreamBeats, grant_beats, keep_heartbeat, make_beats
 from open_alerts import OpenAlerts
 from stream_rig import PIPELINE
 

@@ -128,8 +128,7 @@ class CompactKind(SourceKind):
         return SourceProgress({}, None)
 
     def diagnose(self, examined: DiagnosisInput, read_marks: Callable[[], Marks]) -> tuple[Finding, ...]:
-        from floodmark.sources.compact.doctor import diagnose_fleet
-        from floodmark.sources.compact.source import read_fleet_facts
+        from floodmark.sources.compact.source import diagnose_fleet, read_fleet_facts
 
         return diagnose_fleet(examined, read_fleet_facts(self.connection(), examined.settings.sources))
 

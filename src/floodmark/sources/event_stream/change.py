@@ -22,12 +22,12 @@ from floodmark.sources.event_stream.envelope import (
     Envelope,
     EventOperation,
     LogicalId,
+    PoisonError,
     load_exact_json,
     load_json,
     parse_lsn,
     read_avro_data,
 )
-from floodmark.sources.event_stream.options import PoisonError
 
 # --------------------------------------------------------------------------------------------------------------------
 # Declared types of an event's columns (``datetime2(7)``, ``nvarchar(max)``) as columns of Floodmark.

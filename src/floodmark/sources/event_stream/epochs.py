@@ -24,8 +24,13 @@ from floodmark.sources.event_stream.change import (
     table_form,
 )
 from floodmark.sources.event_stream.defaults import EPOCH_SLACK
-from floodmark.sources.event_stream.envelope import Envelope, parse_envelope
-from floodmark.sources.event_stream.options import EventFaultError, PoisonError, UnknownVersionError
+from floodmark.sources.event_stream.envelope import (
+    Envelope,
+    EventFaultError,
+    PoisonError,
+    UnknownVersionError,
+    parse_envelope,
+)
 from floodmark.sources.event_stream.rows import is_whole
 from floodmark.sources.event_stream.transport import EventStream, PartitionEnds, RawMessage, StreamGapError
 from floodmark.sources.event_stream.usual_form import UNUSUAL, USUAL_BYTES, UsualMessages

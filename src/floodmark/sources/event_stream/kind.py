@@ -131,7 +131,7 @@ class EventStreamKind(SqlServerKind):
         return diagnose_stream(examined, read_stream_facts(self.connection(), tables, read_marks()))
 
     def examine_heartbeat(self, source: str, table: TableName | None) -> Iterable[Finding]:
-        from floodmark.sources.event_stream.beats import StreamBeats, examine_beats
+        from floodmark.sources.event_stream.doctor import StreamBeats, examine_beats
 
         return examine_beats(StreamBeats(self.database()), source, table)
 
@@ -139,7 +139,7 @@ class EventStreamKind(SqlServerKind):
         self, pipeline: str, settings: HeartbeatSettings | None, ledger: Callable[[], PostgresLedger], alerts: Alerts
     ) -> None:
         from floodmark.core.alerts import HEARTBEAT_MISSING
-        from floodmark.sources.event_stream.beats import StreamBeats, keep_heartbeat
+        from floodmark.sources.event_stream.doctor import StreamBeats, keep_heartbeat
 
         if settings is None:
             alerts.end_alerts(HEARTBEAT_MISSING, pipeline)

@@ -25,8 +25,15 @@ from floodmark.sources.event_stream.change import (
     read_event_columns,
     read_object,
 )
-from floodmark.sources.event_stream.envelope import Data, Envelope, EventOperation, Segment, Split, is_alone
-from floodmark.sources.event_stream.options import PoisonError
+from floodmark.sources.event_stream.envelope import (
+    Data,
+    Envelope,
+    EventOperation,
+    PoisonError,
+    Segment,
+    Split,
+    is_alone,
+)
 from floodmark.sources.event_stream.usual_form import read_plain_texts
 from floodmark.sources.event_stream.values import has_form_of, value_reader
 from floodmark.sync.arrow import arrow_type

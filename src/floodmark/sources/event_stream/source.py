@@ -37,6 +37,7 @@ from floodmark.sources.event_stream.doctor import (
     StreamRetention,
     UnreadMessages,
 )
+from floodmark.sources.event_stream.envelope import WHOLE, StreamOptions, read_options
 from floodmark.sources.event_stream.epochs import (
     Epoch,
     LoadedCommit,
@@ -49,7 +50,6 @@ from floodmark.sources.event_stream.epochs import (
     read_tail,
     unread_ranges,
 )
-from floodmark.sources.event_stream.options import WHOLE, StreamOptions, read_options
 from floodmark.sources.event_stream.stream_pass import SEGMENTS_WITHIN
 from floodmark.sources.event_stream.transport import CaptureFolder, EventStream, KafkaTopic, PartitionEnds, Place
 from floodmark.sources.sqlserver.driver import (

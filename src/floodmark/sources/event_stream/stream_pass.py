@@ -19,7 +19,7 @@ from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
 from floodmark.core.plan import MemberRead, QuarantinedMessage, TablePlan
 from floodmark.core.snapshot import Verdict
 from floodmark.sources.event_stream.change import EventRow, TableForm, event_row, find_names, parse_change, table_form
-from floodmark.sources.event_stream.envelope import parse_envelope
+from floodmark.sources.event_stream.envelope import PoisonError, UnknownVersionError, parse_envelope
 from floodmark.sources.event_stream.epochs import (
     MOST_CARRIED_BYTES,
     BatchDecoder,
@@ -32,7 +32,6 @@ from floodmark.sources.event_stream.epochs import (
     epochs_of_partitions,
     newest_of,
 )
-from floodmark.sources.event_stream.options import PoisonError, UnknownVersionError
 from floodmark.sources.event_stream.rows import (
     BadRow,
     FaultyGroup,

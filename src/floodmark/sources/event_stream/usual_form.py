@@ -23,8 +23,14 @@ from floodmark.core.schema import SourceColumn
 from floodmark.core.types import MICROSECOND_DIGITS, Kind, WarehouseType
 from floodmark.sources.event_stream.change import EventRow, TableForm, Values, read_event_columns, read_name
 from floodmark.sources.event_stream.defaults import CUT_LENGTH, HEX_PREFIX
-from floodmark.sources.event_stream.envelope import CONTENT_TYPES, SPEC_VERSION, TYPE_PREFIX, VERSION, EventOperation
-from floodmark.sources.event_stream.options import PoisonError
+from floodmark.sources.event_stream.envelope import (
+    CONTENT_TYPES,
+    SPEC_VERSION,
+    TYPE_PREFIX,
+    VERSION,
+    EventOperation,
+    PoisonError,
+)
 from floodmark.sync.arrow import arrow_type
 
 UNUSUAL = (LookupError, ValueError, TypeError, AttributeError)

@@ -18,7 +18,7 @@ from floodmark.core.schema import SourceColumn
 from floodmark.core.settings import TemporalPolicy
 from floodmark.core.types import Kind, WarehouseType
 from floodmark.sources.event_stream.defaults import BIT_TEXTS, HEX_PREFIX
-from floodmark.sources.event_stream.options import PoisonError
+from floodmark.sources.event_stream.envelope import PoisonError
 
 # --------------------------------------------------------------------------------------------------------------------
 # Dates and times of events: they have seven digits of a second, which ``datetime`` cannot hold.

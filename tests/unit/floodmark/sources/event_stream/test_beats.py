@@ -6,7 +6,7 @@ import pytest
 
 from floodmark.core.capture import HeartbeatSettings
 from floodmark.core.schema import TableName
-from floodmark.sources.event_stream.beats import Beat, Pulse, grant_beats, judge_beat, make_beats
+from floodmark.sources.event_stream.doctor import Beat, Pulse, grant_beats, judge_beat, make_beats
 
 TABLE = TableName("dbo", "Beat's]")
 SETTINGS = HeartbeatSettings(TABLE, 900)

@@ -20,8 +20,7 @@ from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.settings import TemporalPolicy
 from floodmark.core.types import WarehouseType, warehouse_type
 from floodmark.sources.event_stream.change import EventColumn, EventRow, TableForm, parse_column
-from floodmark.sources.event_stream.envelope import EventOperation
-from floodmark.sources.event_stream.options import PoisonError
+from floodmark.sources.event_stream.envelope import EventOperation, PoisonError
 from floodmark.sources.event_stream.rows import FEWEST_IN_BULK, BadRow, TableRows, build_array
 from floodmark.sources.event_stream.usual_form import read_plain_texts
 from floodmark.sources.event_stream.values import value_reader

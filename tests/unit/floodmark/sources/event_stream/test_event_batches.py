@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from event_strategies import FORMS, message_form, numbered_ids, outgoing_changes
 from floodmark.sources.event_stream.change import find_names, parse_change
-from floodmark.sources.event_stream.envelope import parse_envelope
+from floodmark.sources.event_stream.envelope import PoisonError, parse_envelope
 from floodmark.sources.event_stream.epochs import BatchDecoder, DecodedBatch
-from floodmark.sources.event_stream.options import PoisonError
 from floodmark.sources.event_stream.rows import is_whole
 from floodmark.sources.event_stream.usual_form import UNUSUAL, UsualMessages
 from sqlserver_emulator.event_stream.encoding import Generation, MessageForm, OutgoingChange, encode_change

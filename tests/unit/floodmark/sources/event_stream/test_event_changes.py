@@ -14,13 +14,16 @@ from fastavro.schema import to_parsing_canonical_form
 
 from floodmark.core.position import Lsn
 from floodmark.sources.event_stream.change import ChangeEvent, parse_change
-from floodmark.sources.event_stream.envelope import EventOperation, Segment, Split, parse_envelope
-from floodmark.sources.event_stream.options import (
+from floodmark.sources.event_stream.envelope import (
     DATA_SCHEMA,
     ENVELOPE_SCHEMA,
     PREVIEW_DATA_SCHEMA,
+    EventOperation,
     PoisonError,
+    Segment,
+    Split,
     UnknownVersionError,
+    parse_envelope,
 )
 
 EXAMPLES = Path(__file__).parent / "examples"

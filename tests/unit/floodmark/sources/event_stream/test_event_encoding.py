@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from event_strategies import FORMS, HALVES, as_messages, message_form, numbered_ids, outgoing_changes
 from floodmark.sources.event_stream.change import ChangeEvent, parse_change
-from floodmark.sources.event_stream.envelope import parse_envelope
-from floodmark.sources.event_stream.options import (
+from floodmark.sources.event_stream.envelope import (
     DATA_SCHEMA,
     ENVELOPE_SCHEMA,
     PREVIEW_DATA_SCHEMA,
     EventFaultError,
     PoisonError,
+    parse_envelope,
 )
 from floodmark.sources.event_stream.rows import FaultyGroup, JoinedEvent, SegmentJoiner
 from sqlserver_emulator.event_stream.encoding import (

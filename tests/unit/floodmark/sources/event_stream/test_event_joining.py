@@ -12,8 +12,7 @@ import pytest
 from fastavro import schemaless_writer
 
 from floodmark.sources.event_stream.change import parse_change
-from floodmark.sources.event_stream.envelope import Segment, parse_envelope, read_avro_data
-from floodmark.sources.event_stream.options import DATA_SCHEMA
+from floodmark.sources.event_stream.envelope import DATA_SCHEMA, Segment, parse_envelope, read_avro_data
 from floodmark.sources.event_stream.rows import FaultyGroup, JoinedEvent, SegmentJoiner, StreamMessage
 
 WHOLE = json.loads((Path(__file__).parent / "examples" / "update.json").read_bytes())

@@ -16,7 +16,7 @@ from floodmark.core.schema import SourceTable, TableName
 from floodmark.core.settings import TemporalPolicy
 from floodmark.core.types import warehouse_type
 from floodmark.sources.event_stream.change import parse_column
-from floodmark.sources.event_stream.options import PoisonError
+from floodmark.sources.event_stream.envelope import PoisonError
 from floodmark.sources.event_stream.values import FORMS, value_reader, write_value
 from floodmark.sync.arrow import arrow_type
 
