@@ -16,8 +16,7 @@ from benchmarks.emulator import drain, source_connection
 from benchmarks.measuring import Report, create_database, seconds
 from benchmarks.window import FLOOR_TABLE, configure, create_staged, last_window, run, warehouse_connection
 from floodmark.core.plan import LoadChunk, TablePlan, WindowPlan, plan_chunks, value_columns
-from floodmark.postgres.warehouse.arrow_session import ArrowSession
-from floodmark.postgres.warehouse.sink import TextCheck, staging_batch, staging_schema
+from floodmark.postgres.warehouse.sink import ArrowSession, TextCheck, staging_batch, staging_schema
 from floodmark.sources.cdc.reader import CdcReader
 from floodmark.sources.sqlserver import rows
 from floodmark.sources.sqlserver.driver import SqlServerConnection

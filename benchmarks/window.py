@@ -25,8 +25,7 @@ from floodmark.core.plan import WindowPlan, value_columns
 from floodmark.core.schema import TableName
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
-from floodmark.postgres.warehouse.arrow_session import ArrowSession
-from floodmark.postgres.warehouse.sink import TextCheck, staging_batch, staging_schema
+from floodmark.postgres.warehouse.sink import ArrowSession, TextCheck, staging_batch, staging_schema
 from floodmark.sources.cdc.reader import CdcReader, select_changes
 from floodmark.spark.net import collapse_changes
 from floodmark_laptop.stack import Stack

@@ -21,8 +21,8 @@ from floodmark.core.position import Interval
 from floodmark.core.schema import TableName, quote
 from floodmark.core.settings import Deletes, FirstLoad, OnFailure, PipelineSettings, Rule, TableSettings, TemporalPolicy
 from floodmark.postgres.session import WarehouseConnection
-from floodmark.postgres.warehouse.arrow_session import ArrowSession
 from floodmark.postgres.warehouse.release import PostgresQuarantine
+from floodmark.postgres.warehouse.sink import ArrowSession
 from floodmark.sources.cdc.operations import SqlServerReplaySource
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sync.replay import Replay

@@ -26,6 +26,7 @@ import pyarrow as pa
 from psycopg.pq import TransactionStatus
 from sqlglot import exp
 
+import floodmark.postgres.warehouse.verify  # noqa: F401  (before the patch below: it reads by a session of its own)
 from embedded_postgres import EmbeddedPostgres
 from floodmark.core.schema import STAGING_SCHEMA, TableName, quote, quote_table
 from floodmark.postgres.ledger.ledger import PostgresLedger

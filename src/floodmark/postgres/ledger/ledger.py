@@ -26,8 +26,8 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import Rule
 from floodmark.core.snapshot import DatabaseIdentity, FeedIdentity, LogEntry, TableState, Verdict
 from floodmark.core.status import TableMark
-from floodmark.postgres.ledger.members import MemberRecords, with_marks
 from floodmark.postgres.ledger.schema import (
+    MemberRecords,
     ensure_schema,
     find_readable_fault,
     lock_watermarks,
@@ -35,6 +35,7 @@ from floodmark.postgres.ledger.schema import (
     opened_window,
     refuse_left_instances,
     refuse_other_lanes,
+    with_marks,
 )
 from floodmark.postgres.ledger.steps import (
     LoadRecords,

@@ -34,11 +34,12 @@ from floodmark.core.recovery import Gap, WholeLoad
 from floodmark.core.schema import TableName
 from floodmark.core.snapshot import LogEntry, Validity, Verdict
 from floodmark.core.verdicts import LEFT_OUT
-from floodmark.postgres.ledger.members import advance_members, record_members
 from floodmark.postgres.ledger.schema import (
+    advance_members,
     claim_table,
     describe_watermark,
     one_window,
+    record_members,
     refuse_left_instances,
     refuse_loads,
     refuse_other_lanes,

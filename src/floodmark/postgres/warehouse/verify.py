@@ -17,8 +17,7 @@ from floodmark.core.schema import DELETED_COLUMN, TableName, quote, quote_table
 from floodmark.core.status import RowDifference, TableVerification
 from floodmark.postgres.session import WarehouseConnection, open_transaction
 from floodmark.postgres.sql import read_sql
-from floodmark.postgres.warehouse.arrow_session import ArrowSession
-from floodmark.postgres.warehouse.sink import replace_unstorable
+from floodmark.postgres.warehouse.sink import ArrowSession, replace_unstorable
 from floodmark.postgres.warehouse.staging import staging_type, to_staging
 from floodmark.postgres.warehouse.targets import column_types
 from floodmark.sync.ports import DEFAULT_LISTED_KEYS
