@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.drivers import Address
-from floodmark.spark.launch.java import java_environment
+from floodmark.spark.launch.target import java_environment
 
 _HERE = Path(__file__).parent
 _NODE_FOLDER = _HERE.parent / "emulator" / "tests" / "clients_external" / "node"

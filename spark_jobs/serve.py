@@ -7,7 +7,7 @@ import sys
 from floodmark.spark.engine import open_classic_engine, silence
 from floodmark.spark.launch.command import end_with_parent
 from floodmark.spark.launch.processes import ADDRESS_SETTING, CLIENT_ERRORS, PORT_SETTING
-from floodmark.spark.warm_up import run_both_kinds
+from floodmark.spark.stage import run_both_kinds
 
 if __name__ == "__main__":
     end_with_parent()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.java_packages import BUILD, MissingPackagesError, Packages
-from floodmark.spark.launch.java import JAVA_VARIABLE, java_environment
+from floodmark.spark.launch.target import JAVA_VARIABLE, java_environment
 
 VERSION = "3.5.0.Final"
 _DEBEZIUM = Packages(

@@ -21,8 +21,8 @@ from floodmark.core.errors import ConfigError, DataQualityError, LoadKilledError
 from floodmark.core.settings import REMOTE_VARIABLE
 from floodmark.spark import connect
 from floodmark.spark.connect import ConnectEngine, open_connect_engine
-from floodmark.spark.errors import recover
 from floodmark.spark.launch.processes import REQUIRED_SETTINGS
+from floodmark.spark.stage import recover
 from floodmark_laptop.processes import free_port
 from task_work import is_beating, refuse
 

@@ -31,7 +31,7 @@ from confluent_kafka.admin import (
 )
 
 from benchmarks.java_packages import Packages
-from floodmark.spark.launch.java import JAVA_VARIABLE, java_environment
+from floodmark.spark.launch.target import JAVA_VARIABLE, java_environment
 from floodmark_laptop.processes import free_port
 from sqlserver_emulator.server.certificate import provide_certificate
 

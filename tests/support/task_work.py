@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from floodmark.core.errors import DataQualityError
-from floodmark.spark.errors import transported_errors
+from floodmark.spark.stage import transported_errors
 
 _BEATS = 600
 PAUSE_SECONDS = 0.2

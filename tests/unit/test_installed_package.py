@@ -16,7 +16,7 @@ from floodmark.postgres.sql import read_sql
 from floodmark.quality import great_expectations as data_docs
 from floodmark.sources.sqlserver import tables as sql_files
 from floodmark.spark.launch.command import application
-from floodmark.spark.launch.java import _JAVA_HOME
+from floodmark.spark.launch.target import _JAVA_HOME
 from floodmark.app.pipeline import config_path
 
 assert floodmark.__file__.startswith({folder!r}), floodmark.__file__

@@ -21,7 +21,7 @@ from benchmarks.peers.debezium_jars import (
     find_java,
     missing_modules,
 )
-from floodmark.spark.launch.java import JAVA_VARIABLE
+from floodmark.spark.launch.target import JAVA_VARIABLE
 from floodmark_laptop.stack import EmulatorAddress
 
 PASSWORD = "p:w=1"

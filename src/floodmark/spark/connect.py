@@ -26,9 +26,8 @@ from pyspark.sql.connect.session import SparkSession as RemoteSession
 from floodmark.core.errors import ConfigError, LoadKilledError, LoadStartError
 from floodmark.core.settings import REMOTE_VARIABLE
 from floodmark.spark.engine import SESSION_SETTINGS, OpeningEngine
-from floodmark.spark.errors import recover
 from floodmark.spark.launch.processes import REQUIRED_SETTINGS
-from floodmark.spark.stage import LOADED_VERSION, VERSION_SCHEMA, report_version
+from floodmark.spark.stage import LOADED_VERSION, VERSION_SCHEMA, recover, report_version
 
 _LOG = logging.getLogger(__name__)
 _START = "Start the server with 'floodmark spark-server', from the same version of Floodmark."

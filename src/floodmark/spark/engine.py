@@ -18,7 +18,7 @@ from typing import Protocol
 from pyspark.sql import SparkSession
 
 from floodmark.spark.launch.command import WORKER_DAEMON
-from floodmark.spark.launch.java import java_environment
+from floodmark.spark.launch.target import java_environment
 
 _LOG = logging.getLogger(__name__)
 

@@ -29,8 +29,8 @@ from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.kind import PortableConnection, find_kind
 from floodmark.spark.engine import Engine, OpeningEngine
-from floodmark.spark.errors import recover
 from floodmark.spark.launch.target import SparkTarget
+from floodmark.spark.stage import recover
 from floodmark.spark.stager import SparkStager
 from floodmark.sync.load import load_window
 from floodmark.sync.ports import LoggedProgress

@@ -18,7 +18,6 @@ from floodmark.core.errors import FloodmarkBugError, FloodmarkError
 from floodmark.core.plan import Bound, LoadChunk, LoadKind, WindowPlan
 from floodmark.core.types import list_losses
 from floodmark.spark.engine import Engine
-from floodmark.spark.errors import recover
 from floodmark.spark.net import PACKED_SCHEMA, gather_changes
 from floodmark.spark.stage import (
     RESULTS_SCHEMA,
@@ -29,6 +28,7 @@ from floodmark.spark.stage import (
     deal_in_turn,
     join_results,
     pack_changes,
+    recover,
     run_tasks,
     stage_directly,
     write_chunks,

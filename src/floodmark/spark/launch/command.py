@@ -18,8 +18,7 @@ from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
 from floodmark.core.planning import STARTED, LoadResult, parse_load_result
 from floodmark.core.progress import ReadProgress, parse_progress_line
 from floodmark.core.settings import REMOTE_VARIABLE
-from floodmark.spark.launch.java import java_environment
-from floodmark.spark.launch.target import SparkTarget
+from floodmark.spark.launch.target import SparkTarget, java_environment
 from floodmark.sync.ports import Progress
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -26,8 +26,7 @@ from floodmark.spark.launch.command import (
     job_settings,
     start_failure,
 )
-from floodmark.spark.launch.java import ARCHIVES_VARIABLE, JAVA_VARIABLE, QUIET, archive_path
-from floodmark.spark.launch.target import SparkTarget
+from floodmark.spark.launch.target import ARCHIVES_VARIABLE, JAVA_VARIABLE, QUIET, SparkTarget, archive_path
 from floodmark.sync.ports import Progress
 
 # --------------------------------------------------------------------------------------------------------------------

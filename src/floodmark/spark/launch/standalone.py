@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from floodmark.spark.launch.java import java_environment
+from floodmark.spark.launch.target import java_environment
 
 
 def node_environment() -> dict[str, str]:

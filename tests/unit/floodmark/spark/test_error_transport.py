@@ -4,7 +4,7 @@ import pytest
 
 from floodmark.core.errors import LoadKilledError, LoadStartError, SourceUnavailableError
 from floodmark.core.planning import LoadResult, format_load_result
-from floodmark.spark.errors import recover
+from floodmark.spark.stage import recover
 
 _KILLED_WORKER = """An error occurred while calling o158.collectToPython.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 9.0 failed 1 times, most recent \

@@ -10,7 +10,7 @@ from floodmark.core.settings import LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.sqlserver.driver import SqlServerConnection
 from floodmark.spark import job
-from floodmark.spark.errors import recover, transported_errors
+from floodmark.spark.stage import recover, transported_errors
 from load_without_spark import no_session
 
 ERROR = CdcNotEnabledError("dbo.Orders", 'error 208: "dbo.Orders" {ä}', "Enable it.")

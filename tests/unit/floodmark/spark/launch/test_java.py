@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.spark.launch.java import (
+from floodmark.spark.launch.target import (
     ARCHIVES_VARIABLE,
     JAVA_VARIABLE,
     archive_path,
