@@ -44,7 +44,7 @@ def dags_page() -> str:
 def _page(folder: Path) -> str:
     # Imported here: Airflow reads its settings when it is imported.
     from floodmark.config.loading import load_config  # noqa: PLC0415
-    from floodmark.orchestration.dags.every import build_every_dag  # noqa: PLC0415
+    from floodmark.orchestration.dags import build_every_dag  # noqa: PLC0415
 
     path = folder / "pipelines.yaml"
     path.write_text(_CONFIG, encoding="utf-8")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from floodmark.app.pipeline import config_path
 from floodmark.config.loading import load_config
 from floodmark.core.errors import FloodmarkBugError
-from floodmark.orchestration.dags.every import build_every_dag
+from floodmark.orchestration.dags import build_every_dag
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG

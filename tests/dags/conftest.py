@@ -12,7 +12,7 @@ from dag_process import DagProcess
 
 from alert_receivers import Posts, http_receiver
 from floodmark.config.loading import load_config
-from floodmark.orchestration.dags.every import build_every_dag
+from floodmark.orchestration.dags import build_every_dag
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ import sys
 if "scheduler" in sys.argv:
     import airflow.providers.microsoft.mssql.hooks.mssql
     import airflow.providers.postgres.hooks.postgres
-    import floodmark.orchestration.dags.every
+    import floodmark.orchestration.dags
     import floodmark.orchestration.tasks
     import floodmark.postgres.ledger.ledger
     import floodmark.postgres.warehouse.warehouse

@@ -10,7 +10,7 @@ from __future__ import annotations
 from airflow.plugins_manager import AirflowPlugin
 
 import floodmark.orchestration.asset_lineage
-import floodmark.orchestration.dags.every  # noqa: F401  (see above)
+import floodmark.orchestration.dags  # noqa: F401  (see above)
 from floodmark.orchestration import pools
 from floodmark.orchestration.pages.routes import PAGES_PREFIX, STATUS_PATH, external_views, status_app
 from floodmark.sources.kind import KINDS, find_kind
