@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from floodmark.core.drift.proposals import describe_hold
-from floodmark.core.drift.shapes import Difference
+from floodmark.core.drift import describe_hold
 from floodmark.core.position import NoPosition, Position
 from floodmark.core.recovery import repairing
 from floodmark.core.schema import SourceTable, TableName
 from floodmark.core.settings import DriftClass
+from floodmark.core.shapes import Difference
 from floodmark.core.snapshot import (
     DatabaseIdentity,
     Feed,

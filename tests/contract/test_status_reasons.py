@@ -16,7 +16,7 @@ from floodmark.app.pipeline import App
 from floodmark.app.status import read_status, status_json
 from floodmark.cli.process import print_status
 from floodmark.config.loading import load_config
-from floodmark.core.drift.proposals import PlannedSwitch
+from floodmark.core.drift import PlannedSwitch
 from floodmark.core.plan import LoadKind, TablePlan
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.settings import TableSettings

@@ -10,7 +10,7 @@ from switch_rig import ORDERS, SwitchRig
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.core.drift.proposals import SwitchState
+from floodmark.core.drift import SwitchState
 from floodmark.core.errors import OperatorError, TableHeldError, WatermarkConflictError
 from floodmark.core.plan import replay_lane
 from floodmark.core.position import Lsn

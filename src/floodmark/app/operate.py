@@ -15,7 +15,7 @@ from floodmark.app.run import load_planner
 from floodmark.config.loading import first_config, load_config
 from floodmark.core.alerts import REPLAY_FAILED, parse_data_interval
 from floodmark.core.capture import enable_table
-from floodmark.core.drift.proposals import describe_added
+from floodmark.core.drift import describe_added
 from floodmark.core.errors import ConfigError, FloodmarkError
 from floodmark.core.position import Interval
 from floodmark.core.snapshot import Survey, SurveyedTable
@@ -25,7 +25,7 @@ from floodmark.sync.switch import Switches
 
 if TYPE_CHECKING:
     from floodmark.app.pipeline import App, Pipeline
-    from floodmark.core.drift.proposals import InstanceSwitch, Proposal
+    from floodmark.core.drift import InstanceSwitch, Proposal
     from floodmark.core.imported import TableImport, ToolState
     from floodmark.core.recovery import Release
     from floodmark.core.schema import TableName

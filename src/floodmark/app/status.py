@@ -15,7 +15,7 @@ from croniter import croniter  # type: ignore[import-untyped]
 from floodmark.app.pipeline import spark_target
 from floodmark.app.upkeep import current_stop, likely_stop, list_drift
 from floodmark.core.doctor import DiagnosisInput, Finding, examine_encoding, examine_engine, examine_server
-from floodmark.core.drift.proposals import describe
+from floodmark.core.drift import describe
 from floodmark.core.errors import ConfigError, FloodmarkError, OperatorError
 from floodmark.core.planning import classify_tables, known_positions, pinned_feeds
 from floodmark.core.status import DriftNote, PipelineStatus, TableHistory, TableStatus

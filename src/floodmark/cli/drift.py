@@ -13,11 +13,11 @@ from rich.console import Console
 from floodmark.app.operate import approve_switch, is_proposal, list_switches, reject_switch, run_switches
 from floodmark.app.upkeep import approve_drift, list_drift, release_table
 from floodmark.cli.process import AsJson, ConfigFile, PipelineName, Wide, explained, open_app, out, print_table
-from floodmark.core.drift.proposals import describe, describe_ddl, describe_effect
+from floodmark.core.drift import describe, describe_ddl, describe_effect
 from floodmark.sync.drift_watch import describe_shared_proposal, proposed_with
 
 if TYPE_CHECKING:
-    from floodmark.core.drift.proposals import DriftWords, InstanceSwitch
+    from floodmark.core.drift import DriftWords, InstanceSwitch
     from floodmark.sync.records import DriftEvent
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from floodmark.core.alert import Alert
 from floodmark.core.capture import HeartbeatSettings, PlannedStop
-from floodmark.core.drift.proposals import INSTANCE_SWITCH, SCHEMA_DRIFT
+from floodmark.core.drift import INSTANCE_SWITCH, SCHEMA_DRIFT
 from floodmark.core.errors import (
     FloodmarkError,
     InstanceReplacedError,

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from floodmark.core.capture import PlannedStop
-from floodmark.core.drift.proposals import InstanceSwitch, next_step
+from floodmark.core.drift import InstanceSwitch, next_step
 from floodmark.core.position import Position
 from floodmark.core.progress import SourceProgress, Standing, headroom_seconds, lag_seconds
 from floodmark.core.schema import TableName

@@ -18,7 +18,7 @@ from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
 if TYPE_CHECKING:
     from floodmark.core.capture import HeartbeatSettings
     from floodmark.core.doctor import DiagnosisInput, Finding
-    from floodmark.core.drift.proposals import DriftWords
+    from floodmark.core.drift import DriftWords
     from floodmark.core.plan import TablePlan
     from floodmark.core.position import Position
     from floodmark.core.progress import SourceProgress

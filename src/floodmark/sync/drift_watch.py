@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.core.alert import Alert
 from floodmark.core.alerts import COLUMNS_LEFT_OUT, columns_left_out, columns_left_out_key
-from floodmark.core.drift.proposals import (
+from floodmark.core.drift import (
     CDC_DRIFT_WORDS,
     SCHEMA_DRIFT,
     DriftWords,
@@ -23,7 +23,11 @@ from floodmark.core.drift.proposals import (
     describe_effect,
     takes_along,
 )
-from floodmark.core.drift.shapes import (
+from floodmark.core.errors import FloodmarkError
+from floodmark.core.planning import pinned_feeds
+from floodmark.core.schema import TableName
+from floodmark.core.settings import DriftClass, DriftPolicy, PipelineSettings, TableSettings, TemporalPolicy
+from floodmark.core.shapes import (
     Absence,
     DdlEntry,
     Difference,
@@ -43,10 +47,6 @@ from floodmark.core.drift.shapes import (
     stored,
     unsupported_reason,
 )
-from floodmark.core.errors import FloodmarkError
-from floodmark.core.planning import pinned_feeds
-from floodmark.core.schema import TableName
-from floodmark.core.settings import DriftClass, DriftPolicy, PipelineSettings, TableSettings, TemporalPolicy
 from floodmark.core.snapshot import (
     SourceSnapshot,
     SourceWords,
@@ -326,7 +326,7 @@ class TableDiff:
 
     table_snapshot: TableSnapshot
     table: TableName
-    """See ``core.drift.shapes``."""
+    """See ``core.shapes``."""
     name: str
     """The name of its capture instance."""
     known: KnownTable | None

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from floodmark.core.drift.proposals import InstanceSwitch, LivingInstance, RowsAtRisk
-from floodmark.core.drift.shapes import DdlEntry, Difference, Explained, TableShape
+from floodmark.core.drift import InstanceSwitch, LivingInstance, RowsAtRisk
 from floodmark.core.plan import MemberRead, QuarantinedMessage, WindowPlan, WindowState
 from floodmark.core.position import Position
 from floodmark.core.schema import SourceColumn, TableName
 from floodmark.core.settings import DriftPolicy, PipelineSettings
+from floodmark.core.shapes import DdlEntry, Difference, Explained, TableShape
 from floodmark.core.snapshot import FeedIdentity, SourceSnapshot, TableState, Verdict
 from floodmark.core.status import LastWindow
 from floodmark.sync.alerts import OpenAlert

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.core.alerts import standing_of
 from floodmark.core.capture import PlannedStop
-from floodmark.core.drift.proposals import describe, describe_hold
+from floodmark.core.drift import describe, describe_hold
 from floodmark.core.errors import NotCapturedYetError
 from floodmark.core.plan import MAIN_LANE, LoadChunk, TablePlan, is_load_lane
 from floodmark.core.planning import classify_tables, pinned_feeds, plan_table

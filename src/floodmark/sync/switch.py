@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from floodmark.core.capture import TOUCHED, disable_instance, filled_rows
-from floodmark.core.drift.proposals import (
+from floodmark.core.drift import (
     InstanceSwitch,
     LivingInstance,
     PlannedSwitch,
@@ -21,7 +21,6 @@ from floodmark.core.drift.proposals import (
     spelled_by_server,
     switch_key,
 )
-from floodmark.core.drift.shapes import stored, unsupported_reason
 from floodmark.core.errors import (
     ConfigError,
     FloodmarkError,
@@ -35,6 +34,7 @@ from floodmark.core.planning import pinned_feeds, plan_table
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import Backfill, DriftClass, DriftPolicy, PipelineSettings, TableSettings
+from floodmark.core.shapes import stored, unsupported_reason
 from floodmark.core.snapshot import Feed, FeedIdentity, SourceSnapshot, TableSnapshot, TableState
 from floodmark.sync.drift_watch import WatchedSource, alert_key
 from floodmark.sync.ports import Source

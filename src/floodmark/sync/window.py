@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from floodmark.core.drift.proposals import describe_hold
+from floodmark.core.drift import describe_hold
 from floodmark.core.errors import WatermarkConflictError
 from floodmark.core.plan import LoadKind, WindowPlan, WindowState
 from floodmark.core.planning import check_readers_view, classify_tables

@@ -19,13 +19,13 @@ import psycopg
 from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
-from floodmark.core.drift.proposals import InstanceSwitch, PlannedSwitch, SwitchedPipeline, SwitchState
-from floodmark.core.drift.shapes import DdlEntry, Difference, Explained, is_behind, shape_from_json, shape_to_json
+from floodmark.core.drift import InstanceSwitch, PlannedSwitch, SwitchedPipeline, SwitchState
 from floodmark.core.errors import OperatorError
 from floodmark.core.plan import WindowState
 from floodmark.core.position import Position, parse_position, read_position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import GONE, DriftClass, DriftPolicy
+from floodmark.core.shapes import DdlEntry, Difference, Explained, is_behind, shape_from_json, shape_to_json
 from floodmark.core.snapshot import FeedIdentity
 from floodmark.postgres.ledger.schema import ensure_schema
 from floodmark.postgres.session import open_session, open_transaction, query, source_parameters
@@ -47,7 +47,7 @@ class PostgresDriftLedger:
         self._at = connection
 
     def read_known(self, source: str) -> Mapping[tuple[TableName, str], KnownTable]:
-        """Return the recorded tables, by table (see ``core.drift.shapes``) and name of the capture instance."""
+        """Return the recorded tables, by table (see ``core.shapes``) and name of the capture instance."""
         ensure_schema(self._at)
         with open_transaction(self._at, source) as session:
             rows = query(session, "read_known_shapes", source=source)

@@ -11,10 +11,10 @@ import psycopg
 from psycopg.rows import DictRow, dict_row
 
 from floodmark.core.alert import Alert
-from floodmark.core.drift.shapes import Difference
 from floodmark.core.position import read_position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import DriftClass
+from floodmark.core.shapes import Difference
 from floodmark.core.snapshot import Verdict
 from floodmark.core.status import LastWindow, QuarantinedKey, RuleCount, TableGap, TableHistory, TableWindow
 from floodmark.core.upkeep import PACE_SECONDS, Mark, pace_of

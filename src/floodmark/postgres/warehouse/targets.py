@@ -14,7 +14,6 @@ from zlib import crc32
 
 import psycopg
 
-from floodmark.core.drift.shapes import why_not_named
 from floodmark.core.errors import (
     ConfigError,
     FloodmarkBugError,
@@ -35,6 +34,7 @@ from floodmark.core.schema import (
     quote,
     quote_table,
 )
+from floodmark.core.shapes import why_not_named
 from floodmark.core.types import Kind, WarehouseType, warehouse_type
 from floodmark.postgres.ledger.schema import record_target
 from floodmark.postgres.ledger.steps import finish_table, insert_window, mark_merged

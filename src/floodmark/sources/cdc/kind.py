@@ -12,7 +12,7 @@ from floodmark.sources.sqlserver.kind import SqlServerKind
 if TYPE_CHECKING:
     from floodmark.core.capture import HeartbeatSettings
     from floodmark.core.doctor import DiagnosisInput, Finding
-    from floodmark.core.drift.proposals import DriftWords
+    from floodmark.core.drift import DriftWords
     from floodmark.core.position import Position
     from floodmark.core.progress import SourceProgress
     from floodmark.core.schema import TableName
@@ -70,7 +70,7 @@ class CdcKind(SqlServerKind):
         return SqlServerDriftSource(self.database())
 
     def drift_words(self) -> DriftWords:
-        from floodmark.core.drift.proposals import CDC_DRIFT_WORDS
+        from floodmark.core.drift import CDC_DRIFT_WORDS
 
         return CDC_DRIFT_WORDS
 

@@ -15,8 +15,7 @@ from floodmark.core.capture import (
     insert_heartbeat,
     make_heartbeat,
 )
-from floodmark.core.drift.proposals import COUNTED_CHANGES, LivingInstance, RowsAtRisk
-from floodmark.core.drift.shapes import DdlEntry, TypeChange, classify_type
+from floodmark.core.drift import COUNTED_CHANGES, LivingInstance, RowsAtRisk
 from floodmark.core.errors import (
     CdcNotEnabledError,
     FloodmarkError,
@@ -28,6 +27,7 @@ from floodmark.core.position import Interval, Lsn, Position, read_lsn
 from floodmark.core.recovery import LocalSpan, MappedTimes, local_span
 from floodmark.core.schema import Operation, SourceColumn, TableName
 from floodmark.core.settings import TemporalPolicy
+from floodmark.core.shapes import DdlEntry, TypeChange, classify_type
 from floodmark.core.snapshot import FeedIdentity
 from floodmark.core.upkeep import ChangeTableSize, RetentionStatus
 from floodmark.core.verdicts import Heartbeat

@@ -13,7 +13,7 @@ from floodmark.sources.sqlserver.kind import SqlServerKind
 if TYPE_CHECKING:
     from floodmark.core.capture import HeartbeatSettings
     from floodmark.core.doctor import DiagnosisInput, Finding
-    from floodmark.core.drift.proposals import DriftWords
+    from floodmark.core.drift import DriftWords
     from floodmark.core.position import Position
     from floodmark.core.progress import SourceProgress
     from floodmark.core.settings import PipelineSettings

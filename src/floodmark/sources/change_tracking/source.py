@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
-from floodmark.core.drift.proposals import CDC_DRIFT_WORDS, DriftWords, LivingInstance, RowsAtRisk
+from floodmark.core.drift import CDC_DRIFT_WORDS, DriftWords, LivingInstance, RowsAtRisk
 from floodmark.core.position import NoPosition, Position, Version
 from floodmark.core.progress import SourceProgress
 from floodmark.core.schema import SourceColumn, SourceTable, TableName

@@ -15,7 +15,7 @@ from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_STREAM, KindRules, L
 if TYPE_CHECKING:
     from floodmark.core.capture import HeartbeatSettings
     from floodmark.core.doctor import DiagnosisInput, Finding
-    from floodmark.core.drift.proposals import DriftWords
+    from floodmark.core.drift import DriftWords
     from floodmark.core.plan import TablePlan
     from floodmark.core.position import Position
     from floodmark.core.progress import SourceProgress
@@ -111,7 +111,7 @@ class CompactKind(SourceKind):
 
     def drift(self) -> DriftSource:
         """Return no rows at risk: every column of every device is read."""
-        from floodmark.core.drift.proposals import RowsAtRisk
+        from floodmark.core.drift import RowsAtRisk
         from floodmark.sync.records import SnapshotDrift
 
         return SnapshotDrift(RowsAtRisk(0, 0))

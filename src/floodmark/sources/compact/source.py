@@ -24,7 +24,7 @@ from floodmark.core.doctor import (
     examine_types,
     examine_verdict,
 )
-from floodmark.core.drift.proposals import CDC_DRIFT_WORDS, DriftWords
+from floodmark.core.drift import CDC_DRIFT_WORDS, DriftWords
 from floodmark.core.position import NoPosition, Position, Version
 from floodmark.core.schema import TableName
 from floodmark.core.settings import DriftClass

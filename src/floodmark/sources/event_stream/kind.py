@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from floodmark.core.capture import HeartbeatSettings
     from floodmark.core.doctor import DiagnosisInput, Finding
-    from floodmark.core.drift.proposals import DriftWords
+    from floodmark.core.drift import DriftWords
     from floodmark.core.plan import TablePlan
     from floodmark.core.position import Position
     from floodmark.core.progress import SourceProgress
@@ -105,7 +105,7 @@ class EventStreamKind(SqlServerKind):
 
     def drift(self) -> DriftSource:
         """Return an unknown number of rows at risk: a value by a default does not differ from another."""
-        from floodmark.core.drift.proposals import RowsAtRisk
+        from floodmark.core.drift import RowsAtRisk
         from floodmark.sync.records import SnapshotDrift
 
         return SnapshotDrift(RowsAtRisk(None))

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from floodmark.core.drift.proposals import CDC_DRIFT_WORDS, DriftWords
+from floodmark.core.drift import CDC_DRIFT_WORDS, DriftWords
 from floodmark.core.errors import ConfigError
 from floodmark.core.position import NoPosition, Position, Version
 from floodmark.core.schema import SourceColumn, SourceTable, TableName

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from floodmark.core.drift.proposals import COUNTED_CHANGES, RowsAtRisk
+from floodmark.core.drift import COUNTED_CHANGES, RowsAtRisk
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodmark.core.drift.proposals import LivingInstance, advise, build_proposal, describe, describe_effect
-from floodmark.core.drift.shapes import (
+from floodmark.core.drift import LivingInstance, advise, build_proposal, describe, describe_effect
+from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
+from floodmark.core.settings import ALLOWED, DriftClass, DriftPolicies, DriftPolicy, TemporalPolicy
+from floodmark.core.shapes import (
     Absence,
     DdlEntry,
     Difference,
@@ -28,8 +30,6 @@ from floodmark.core.drift.shapes import (
     shape_from_json,
     shape_to_json,
 )
-from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
-from floodmark.core.settings import ALLOWED, DriftClass, DriftPolicies, DriftPolicy, TemporalPolicy
 from floodmark.core.snapshot import Feed, FeedIdentity, TableSnapshot
 from floodmark.core.types import Kind, WarehouseType
 from floodmark.postgres.warehouse.targets import postgres_type, type_holds

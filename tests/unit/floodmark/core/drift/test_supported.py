@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from floodmark.core.drift.shapes import unsupported_reason, why_not_named
 from floodmark.core.schema import OPERATION_COLUMN, PART_COLUMN, SourceColumn, keep_column
+from floodmark.core.shapes import unsupported_reason, why_not_named
 
 
 @pytest.mark.parametrize("name", ["__lsn", "__deleted", OPERATION_COLUMN, PART_COLUMN, keep_column("Notes"), "CTID"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from floodmark.core.drift.proposals import InstanceSwitch, SwitchState, rows_to_fill
+from floodmark.core.drift import InstanceSwitch, SwitchState, rows_to_fill
 from floodmark.core.position import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.settings import Backfill

@@ -6,9 +6,9 @@ from datetime import datetime
 
 import pytest
 
-from floodmark.core.drift.shapes import TableShape, is_named, known_as
 from floodmark.core.position import NoPosition
 from floodmark.core.schema import TableName
+from floodmark.core.shapes import TableShape, is_named, known_as
 from floodmark.core.snapshot import FeedIdentity
 from source_snapshots import ORDERS, instance, table_seen
 

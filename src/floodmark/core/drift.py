@@ -9,11 +9,11 @@ from enum import Enum
 
 from floodmark.core.alert import Alert
 from floodmark.core.capture import EVERY_ROW, bracket, filled_rows, literal, touched_rows
-from floodmark.core.drift.shapes import DdlEntry, Difference, Explained
 from floodmark.core.plan import WindowState
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import GONE, Backfill, DriftClass, DriftPolicy
+from floodmark.core.shapes import DdlEntry, Difference, Explained
 from floodmark.core.snapshot import FeedIdentity
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -1,1 +1,0 @@
-"""Schema drift: shapes of tables, their differences, proposals and switches of capture instances."""
