@@ -40,7 +40,7 @@ from floodmark.postgres.ledger.status import PostgresMarkLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.release import PostgresQuarantine
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sync.alerts import NoAlerts, find_stopped
+from floodmark.sync.alerts import Alerts, find_stopped
 from floodmark.sync.finish import advance_window, check_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
@@ -322,7 +322,7 @@ class RandomHistory:
             {PIPELINE: self.settings.sources},
             control=actor.port(self.source),
             ledger=actor.port(PostgresMarkLedger(self.connection)),
-            alerts=NoAlerts(),
+            alerts=Alerts(),
         )
 
     def forget_windows(self, actor: Actor) -> None:

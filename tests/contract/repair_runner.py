@@ -14,6 +14,7 @@ from floodmark.core.alert import Alert
 from floodmark.core.settings import OnGap
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
+from floodmark.sync.alerts import Alerts
 from floodmark.sync.finish import advance_window, check_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
@@ -25,7 +26,7 @@ REPAIR = {"on_gap": OnGap.REPAIR}
 
 
 @dataclass
-class RememberedAlerts:
+class RememberedAlerts(Alerts):
     """``Alerts`` that only remember."""
 
     open: dict[str, Alert] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from floodmark.core.errors import AlertNotSentError, WarehouseUnavailableError
 from floodmark.core.schema import TableName
 from floodmark.postgres.ledger.status import PostgresAlertLedger
 from floodmark.postgres.session import WarehouseConnection
-from floodmark.sync.alerts import AlertService, Delivery
+from floodmark.sync.alerts import AlertNotes, AlertService, Delivery
 
 ALERT = Alert(
     kind="run_failed",
@@ -261,7 +261,7 @@ def test_alert_is_sent_once_although_the_ledger_fails_after_it(
 
 
 @dataclass
-class DictNotes:
+class DictNotes(AlertNotes):
     """``AlertNotes`` in memory."""
 
     kept: dict[str, Delivery] = field(default_factory=dict)

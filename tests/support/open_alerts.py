@@ -6,10 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from floodmark.core.alert import Alert
+from floodmark.sync.alerts import Alerts
 
 
 @dataclass
-class OpenAlerts:
+class OpenAlerts(Alerts):
     """open: by event key. outcomes: what was said at the end of those that had something to say, by the same key."""
 
     open: dict[str, Alert] = field(default_factory=dict)

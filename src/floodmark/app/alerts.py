@@ -29,6 +29,7 @@ from floodmark.core.progress import SourceProgress
 from floodmark.core.status import measure_tables
 from floodmark.core.upkeep import table_sizes
 from floodmark.sync.alerts import report_left_out
+from floodmark.sync.ports import Metrics
 
 if TYPE_CHECKING:
     from floodmark.app.pipeline import App, Pipeline
@@ -281,7 +282,7 @@ WINDOW_METRIC = "floodmark.window.duration"
 """The timer: the time from the planning of a window to its publication, failed runs in between included."""
 
 
-class AirflowMetrics:
+class AirflowMetrics(Metrics):
     """``sync.ports.Metrics``."""
 
     def are_on(self) -> bool:

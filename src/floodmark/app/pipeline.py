@@ -22,9 +22,9 @@ from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName, table_dataset
 from floodmark.core.settings import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
 from floodmark.sources.kind import SourceKind, find_kind
-from floodmark.sync.alerts import AlertService, NoNotes
+from floodmark.sync.alerts import AlertNotes, AlertService
 from floodmark.sync.drift_watch import DriftWatch, WatchedSource
-from floodmark.sync.ports import LoggedProgress, Metrics, NoMetrics, Progress
+from floodmark.sync.ports import LoggedProgress, Metrics, Progress
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -59,9 +59,9 @@ class App:
     """
 
     config: Config
-    notes: AlertNotes = field(default_factory=NoNotes)
+    notes: AlertNotes = field(default_factory=AlertNotes)
     """Records which channels were notified while the ledger cannot be reached."""
-    metrics: Metrics = field(default_factory=NoMetrics)
+    metrics: Metrics = field(default_factory=Metrics)
     progress: Progress = field(default_factory=LoggedProgress)
     """Receives the progress of reads that take long."""
 

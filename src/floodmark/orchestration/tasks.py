@@ -38,7 +38,7 @@ from floodmark.core.plan import WindowState
 from floodmark.core.position import Position
 from floodmark.core.recovery import NoInterval
 from floodmark.core.schema import TableName
-from floodmark.sync.alerts import Delivery, find_stopped
+from floodmark.sync.alerts import AlertNotes, Delivery, find_stopped
 
 if TYPE_CHECKING:
     from floodmark.core.plan import PublishedTable
@@ -63,7 +63,7 @@ AIRFLOW_ERRORS = (AirflowException, AirflowRuntimeError)
 VARIABLE = "floodmark_alerts_not_in_the_ledger"
 
 
-class VariableNotes:
+class VariableNotes(AlertNotes):
     """``sync.alerts.AlertNotes`` in an Airflow variable. Outside of Airflow's processes there are no notes.
 
     Two processes that write at the same time may lose a note. The cost is a message that is sent twice.

@@ -41,8 +41,8 @@ _PATIENCE = 3
 """The number of owed messages that a channel may refuse before it is skipped until the next time."""
 
 
-class Alerts(Protocol):
-    """The port for raising and ending alerts. No method raises from ``core.errors``."""
+class Alerts:
+    """The port for raising and ending alerts. This class notifies no channel. No method raises from ``core.errors``."""
 
     def raise_alert(self, alert: Alert) -> None:
         """Notify every channel that has not been notified yet. Repeat the call for as long as the event lasts."""
@@ -61,22 +61,6 @@ class Alerts(Protocol):
 
     def end_part(self, kind: str, subject: str, part: str) -> None:
         """End one part of the open alerts of a kind about a subject, and the alerts that have no part left."""
-
-
-class NoAlerts:
-    """``Alerts`` that notify no channel."""
-
-    def raise_alert(self, alert: Alert) -> None:
-        """Do nothing."""
-
-    def end_alert(self, event_key: str, outcome: str = "") -> None:
-        """Do nothing."""
-
-    def end_alerts(self, kind: str, subject: str, outcome: str = "", *, keep: Collection[str] = ()) -> None:
-        """Do nothing."""
-
-    def end_part(self, kind: str, subject: str, part: str) -> None:
-        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,24 +98,18 @@ class Delivery:
     """How the event ended."""
 
 
-class AlertNotes(Protocol):
-    """A record of the channels that were notified while the ledger could not be reached: few alerts, no history."""
+class AlertNotes:
+    """A record of the channels that were notified while the ledger could not be reached: few alerts, no history.
+
+    This class is for processes that cannot store notes.
+    """
 
     def read(self) -> dict[str, Delivery]:
         """Return the notes by event key. Empty where they cannot be read."""
-
-    def write(self, notes: Mapping[str, Delivery]) -> None:
-        """Replace all notes."""
-
-
-class NoNotes:
-    """``AlertNotes`` for processes that cannot store notes."""
-
-    def read(self) -> dict[str, Delivery]:
         return {}
 
     def write(self, notes: Mapping[str, Delivery]) -> None:
-        """Do nothing."""
+        """Replace all notes."""
 
 
 class Channel(Protocol):
@@ -154,7 +132,7 @@ class LogChannel:
         _LOG.log(logging.INFO if message.is_over else logging.ERROR, "%s", message)
 
 
-class AlertService:
+class AlertService(Alerts):
     """``Alerts`` over a ledger and channels.
 
     ledger: called when it is first needed, because connecting can fail. notes: used while the ledger cannot be reached.
@@ -170,7 +148,7 @@ class AlertService:
     ) -> None:
         self._ledger = ledger
         self._channels = (LogChannel(), *channels)
-        self._notes = notes or NoNotes()
+        self._notes = notes or AlertNotes()
         self._subjects = subjects
 
     def raise_alert(self, alert: Alert) -> None:

@@ -30,7 +30,7 @@ from floodmark.core.settings import PipelineSettings
 from floodmark.core.snapshot import SourceSnapshot, TableState, Validity, Verdict
 from floodmark.core.types import list_losses
 from floodmark.core.verdicts import GAPS, INCIDENTS, LEFT_OUT, incident
-from floodmark.sync.alerts import Alerts, NoAlerts
+from floodmark.sync.alerts import Alerts
 from floodmark.sync.ports import Source
 from floodmark.sync.records import DriftCheck, Examined, NoDriftCheck
 from floodmark.sync.repair import Repairs
@@ -245,7 +245,7 @@ def open_window(
     was faster, it begins again.
     """
     ledger.ensure_schema()
-    repairs = Repairs(settings, ledger, alerts or NoAlerts())
+    repairs = Repairs(settings, ledger, alerts or Alerts())
     opening = Opening(settings, source, ledger, drift or NoDriftCheck(), repairs)
     return retry_on_conflict(lambda: _open(opening, planned_stop))
 

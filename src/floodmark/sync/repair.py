@@ -35,7 +35,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import DriftClass, OnGap, PipelineSettings, TableSettings, WhenAdded
 from floodmark.core.snapshot import LogEntry, SourceSnapshot, TableSnapshot, TableState, Validity, Verdict
 from floodmark.core.verdicts import GAPS, classify, incident
-from floodmark.sync.alerts import Alerts, NoAlerts
+from floodmark.sync.alerts import Alerts
 from floodmark.sync.ports import RowsAge, Source, Warehouse
 from floodmark.sync.records import DriftCheck, NoDriftCheck, OpenedWindow
 from floodmark.sync.window import (
@@ -223,7 +223,7 @@ class LoadPlanner:
     ledger: PostgresLedger
     warehouse: Warehouse
     drift: DriftCheck = field(default_factory=NoDriftCheck)
-    alerts: Alerts = field(default_factory=NoAlerts)
+    alerts: Alerts = field(default_factory=Alerts)
 
     def open_pending(self) -> OpenResult:
         """Return an unfinished load: of several, the one with the fewest attempts, so that a load that always fails
