@@ -1,15 +1,21 @@
 """Airflow's connections, and their extras, for adapters of any kind.
 
-A password is masked in logs from the moment its connection is read. Airflow's SDK takes two seconds to import: it is
-imported when a connection is read.
+Airflow's SDK takes two seconds to import. It is imported for a connection that the environment does not have as JSON,
+and masks the password in its logs from then on.
 """
 
 from __future__ import annotations
 
+import configparser
 import difflib
 import json
+import os
 import re
+import sys
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from floodmark.core.errors import ConfigError
@@ -19,25 +25,92 @@ OF_HOOKS = frozenset({
     "replace_statement_format", "escape_word_format", "escape_column_names",
 })  # fmt: skip
 """Extras by which Airflow's hooks write their own SQL. They change nothing for Floodmark."""
+_BACKENDS = (("secrets", "backend"), ("workers", "secrets_backend"))
+"""Section and option of Airflow's settings, for servers and for workers."""
 
 
 def read_connection(conn_id: str, *conn_types: str) -> Any:
     """Return an Airflow connection of one of the types. Raises ConfigError."""
-    from airflow.sdk import BaseHook
-    from airflow.sdk.exceptions import AirflowNotFoundException
-
     expected = " or ".join(conn_types)
-    try:
-        found = BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException:
+    found = find_connection(conn_id)
+    if found is None:
         raise ConfigError(
             f"connection {conn_id}",
             "Airflow does not know it.",
             f"Add it in Airflow, or set AIRFLOW_CONN_{conn_id.upper()} (type {expected}).",
-        ) from None
+        )
     if found.conn_type not in conn_types:
         raise ConfigError(f"connection {conn_id}", f"its type is {found.conn_type}, expected {expected}.")
     return found
+
+
+def find_connection(conn_id: str) -> Any:
+    """Return an Airflow connection; None where Airflow does not know it."""
+    found = _of_environment(conn_id)
+    if found is not None:
+        return found
+    from airflow.sdk import BaseHook
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentConnection:
+    """A connection of the environment, with the attributes of Airflow's class."""
+
+    conn_type: str
+    host: str | None = None
+    port: int | None = None
+    login: str | None = None
+    password: str | None = field(default=None, repr=False)
+    schema: str | None = None
+    extra: str | None = field(default=None, repr=False)
+
+    @property
+    def extra_dejson(self) -> dict[str, Any]:
+        return dict(json.loads(self.extra)) if self.extra else {}
+
+
+def _of_environment(conn_id: str) -> EnvironmentConnection | None:
+    """Return a connection that the environment has as JSON, as Airflow would read it; None where Airflow has to.
+
+    Airflow asks a secrets backend first. A process that has imported its SDK has its masks too.
+    """
+    text = os.environ.get(f"AIRFLOW_CONN_{conn_id.upper()}", "").lstrip()
+    if not text.startswith("{") or "airflow.sdk" in sys.modules or _may_have_backend():
+        return None
+    try:
+        fields = json.loads(text)
+        extra = fields.pop("extra", None)
+        if extra and not isinstance(extra, str):
+            extra = json.dumps(extra)
+        conn_type = {"postgresql": "postgres"}.get(fields["conn_type"], fields["conn_type"].replace("-", "_"))
+        port = int(fields["port"]) if fields.get("port") else None
+        known = {name: fields.get(name) for name in ("host", "login", "password", "schema")}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None  # Airflow has its own words for it.
+    return EnvironmentConnection(conn_type, port=port, extra=extra or None, **known)
+
+
+@cache
+def _may_have_backend() -> bool:
+    """Return whether Airflow's settings name a secrets backend."""
+    if any(name.startswith(f"AIRFLOW__{at}__{option}".upper()) for at, option in _BACKENDS for name in os.environ):
+        return True
+    home = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
+    file = Path(os.environ.get("AIRFLOW_CONFIG", home / "airflow.cfg")).expanduser()
+    settings = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        settings.read(file, encoding="utf-8")
+    except (configparser.Error, OSError, ValueError):
+        return True
+    # An option may also be the output of a command, or a secret.
+    named = [(section, option + end) for section, option in _BACKENDS for end in ("", "_cmd", "_secret")]
+    return any(settings.get(section, option, fallback="") for section, option in named)
 
 
 def read_extras(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import floodmark
-from floodmark.airflow_connections import OF_HOOKS, read_connection, read_extras, required_field
+from floodmark.airflow_connections import OF_HOOKS, find_connection, read_connection, read_extras, required_field
 from floodmark.app.alerts import ConnectedChannel
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName, table_dataset
@@ -370,14 +370,10 @@ def warehouse_connection(conn_id: str) -> WarehouseConnection:
 
 def spark_target(conn_id: str = "spark_default") -> SparkTarget:
     """Return the cluster that an Airflow connection names; this machine where it is not defined. Raises ConfigError."""
-    from airflow.sdk import BaseHook
-    from airflow.sdk.exceptions import AirflowNotFoundException
-
     from floodmark.spark.launch.target import SparkTarget, target_of
 
-    try:
-        found = BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException:
+    found = find_connection(conn_id)
+    if found is None:
         return SparkTarget()
     # As Airflow's provider composes it, so that both ways to start a load reach the same cluster.
     is_whole = found.conn_type == "spark" and found.host and ("://" in found.host or not found.port)
