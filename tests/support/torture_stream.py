@@ -15,6 +15,7 @@ from cdc_database import wait_until
 from floodmark_laptop import shop
 from torture_command import RunningCommand
 from torture_rig import CDC, Recording, TortureRig
+from torture_troubles import OF_EVERY_SOURCE
 
 NAMESPACE, HUB = "floods", "shop"
 _LEAST_KB = 128
@@ -25,7 +26,12 @@ def enable_stream(connection: pymssql.Connection) -> None:
 
 
 STREAM = Recording(
-    "event_stream", CDC.tables, enable_stream, {"run": 6, "reload": 3}, more={"stream_conn_id": "shop_hub"}
+    "event_stream",
+    CDC.tables,
+    enable_stream,
+    {"run": 6, "reload": 3},
+    more={"stream_conn_id": "shop_hub"},
+    troubles=(*OF_EVERY_SOURCE, "clock set back"),
 )
 _ROUND_SECONDS = 0.4
 _LARGE = """

@@ -236,14 +236,22 @@ class DeferredRefusal(_Trigger):
 class ChangedClock(Trouble):
     """The clock of the source is set forward or back, and set right again."""
 
+    seconds: ClassVar[tuple[int, ...]] = (-5400, -600, 600, 5400)
+
     def begin(self) -> None:
-        seconds = self._chance.choice((-5400, -600, 600, 5400))
+        seconds = self._chance.choice(self.seconds)
         self._rig.run_at_source(
             f"DECLARE @now datetime2(6) = DATEADD(second, {seconds}, SYSDATETIME()); EXEC emulator.set_clock @now"
         )
 
     def end(self) -> None:
         self._rig.run_at_source("EXEC emulator.reset_clock")
+
+
+class ClockSetBack(ChangedClock):
+    """The clock is only set back: for a while, an event stream takes commits of the future for another stream."""
+
+    seconds = (-5400, -600)
 
 
 TROUBLES: Mapping[str, type[Trouble]] = {
@@ -261,8 +269,9 @@ TROUBLES: Mapping[str, type[Trouble]] = {
     "rows swallowed": SwallowedRows,
     "rows refused at commit": DeferredRefusal,
     "clock set": ChangedClock,
+    "clock set back": ClockSetBack,
 }
-OF_EVERY_SOURCE = tuple(name for name in TROUBLES if name not in ("source restored", "clock set"))
+OF_EVERY_SOURCE = tuple(name for name in TROUBLES if name not in ("source restored", "clock set", "clock set back"))
 
 
 def _copy(folder: Path, to: Path) -> None:
