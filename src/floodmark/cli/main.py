@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -353,22 +354,30 @@ def _fields(each: TableImport) -> dict[str, str | int | None]:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-app = typer.Typer(cls=ImportAliases, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
-for command in (runs.run, runs.replay, runs.reload, runs.status, runs.doctor, runs.verify):
-    app.command()(command)
-app.command("import-state")(import_tool_state)
-app.command()(init)
-app.command()(rename)
-app.command("rename-target")(rename_table)
-app.command()(archive_classes)
-app.command()(spark_server)
+def unwrap(text: str | None) -> str:
+    """Return a docstring with a line for each paragraph: typer would keep its line breaks and back-ticks."""
+    paragraphs = (text or "").replace("``", "").split("\n\n")
+    return "\n\n".join(" ".join(each.split()) for each in paragraphs)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"floodmark {version('floodmark')}")
+        raise typer.Exit
+
+
+app = typer.Typer(cls=ImportAliases, no_args_is_help=True, pretty_exceptions_enable=False)
 config_app = typer.Typer(no_args_is_help=True, help="The configuration.")
-app.add_typer(config_app, name="config")
-app.add_typer(drift.drift_app, name="drift")
-app.add_typer(source_app, name="source")
-app.add_typer(runs.quarantine_app, name="quarantine")
 alerts_app = typer.Typer(no_args_is_help=True, help="Alerts and their channels.")
-app.add_typer(alerts_app, name="alerts")
+
+
+@app.callback(help=unwrap(__doc__))
+def take_options(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options of every command."""
 
 
 @config_app.command("check")
@@ -413,6 +422,27 @@ def test_alerts(config: ConfigFile = None) -> None:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+# In the order in which a newcomer needs them.
+for command in (init, runs.doctor, runs.run, runs.status, runs.verify, runs.reload, runs.replay):
+    app.command()(command)
+for group, name in (
+    (drift.drift_app, "drift"),
+    (runs.quarantine_app, "quarantine"),
+    (alerts_app, "alerts"),
+    (config_app, "config"),
+    (source_app, "source"),
+):
+    app.add_typer(group, name=name)
+app.command()(rename)
+app.command("rename-target")(rename_table)
+app.command("import-state")(import_tool_state)
+app.command()(archive_classes)
+app.command()(spark_server)
+for each in (app, *(group.typer_instance for group in app.registered_groups)):
+    for registered in each.registered_commands if each else ():
+        registered.help = unwrap(registered.callback.__doc__ if registered.callback else "")
 
 
 def main() -> None:
