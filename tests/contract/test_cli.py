@@ -513,6 +513,7 @@ def test_a_warehouse_that_is_down_ends_with_75_and_shows_no_password(
     result = cli.invoke(app, ["status"])
     assert result.exit_code == 75
     assert "the warehouse cannot be reached" in result.stderr
+    assert result.stderr.rstrip().endswith("Run the command again.")
     assert "s3cret" not in result.output
 
 

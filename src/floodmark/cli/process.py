@@ -67,7 +67,7 @@ def explained() -> Iterator[None]:
     try:
         yield
     except FloodmarkError as error:
-        print_line(err, f"floodmark: {error.in_full}")
+        print_line(err, f"floodmark: {error.in_full}{' Run the command again.' if error.retryable else ''}")
         if isinstance(error, ConfigError):
             raise typer.Exit(EXIT_CONFIG) from None
         raise typer.Exit(EXIT_TRY_AGAIN if error.retryable else EXIT_FAILED) from None

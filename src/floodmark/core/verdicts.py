@@ -337,8 +337,7 @@ class TableCheck:
         return self._verdict(
             Verdict.REPLICA_BEHIND,
             cause,
-            "It is retried automatically. Where it persists, check the synchronisation of the replica, or name another "
-            "server in the connection.",
+            "If it persists, check the synchronisation of the replica, or name another server in the connection.",
         )
 
     def unreadable(self) -> Validity | None:

@@ -122,7 +122,7 @@ _LIMITS_HINT = (
 _UNAVAILABLE = ("08", "40001", "40P01", "53200", "53300", "55P03", "57P", "58")
 _CANCELED = "57014"
 CANCELED_HINT = (
-    "It is retried automatically. Floodmark's sessions have no statement_timeout: if it happens again, ask the DBA of "
+    "Floodmark's sessions have no statement_timeout: if it happens again, ask the DBA of "
     "the warehouse who ends long statements."
 )
 # libpq reports no SQLSTATE while it connects. A server that writes its messages in another language matches none of
@@ -263,9 +263,7 @@ def by_sqlstate(state: str | None, message: str, subject: str) -> FloodmarkError
     """
     words, detail = _one_line(message.strip().partition("\n")[0]), _one_line(message)
     if state is None or state.startswith(_UNAVAILABLE):
-        return WarehouseUnavailableError(
-            subject, f"the warehouse is not available: {words}.", "It is retried automatically.", detail
-        )
+        return WarehouseUnavailableError(subject, f"the warehouse is not available: {words}.", "", detail)
     if state == _CANCELED:
         return WarehouseUnavailableError(
             subject, f"the warehouse canceled a statement: {words}.", CANCELED_HINT, detail
@@ -290,9 +288,7 @@ def _connect_error(error: psycopg.Error, subject: str) -> FloodmarkError:
     if _REFUSED.search(words):
         hint = "Check user, password and database of the warehouse connection."
         return WarehouseAdminError(subject, f"the warehouse refused the login: {words}.", hint)
-    return WarehouseUnavailableError(
-        subject, f"the warehouse cannot be reached: {words}.", "It is retried automatically."
-    )
+    return WarehouseUnavailableError(subject, f"the warehouse cannot be reached: {words}.")
 
 
 def _one_line(message: str) -> str:

@@ -344,9 +344,7 @@ def find_failed(url: URL, batches: Sequence[Batch]) -> list[FailedCheck | Unansw
             return [] if _all_pass(plain, batches) else list(_ask_each(plain, batches))
     except SQLAlchemyError as error:
         words = " ".join(str(error).partition("\n")[0].split())
-        raise WarehouseUnavailableError(
-            "warehouse", "the connection was lost during the checks.", "It is retried automatically.", words
-        ) from error
+        raise WarehouseUnavailableError("warehouse", "the connection was lost during the checks.", "", words) from error
 
 
 def _all_pass(connection: Connection, batches: Sequence[Batch]) -> bool:

@@ -212,7 +212,7 @@ def refuse_other_lanes(session: psycopg.Connection, pipeline: str, lane: str, so
             raise WindowBusyError(
                 str(source),
                 f"window {row['window_id']}{where} is unfinished and holds the table.",
-                "It is retried automatically; the table is free when that window has been published.",
+                "The table is free when that window has been published.",
             )
 
 

@@ -451,7 +451,5 @@ def _translate(error: adbc.Error, subject: str) -> FloodmarkError:
         )
     if error.sqlstate is None:
         reason = " ".join(str(error).split()).rstrip(".")
-        return WarehouseUnavailableError(
-            subject, f"the warehouse is not available: {reason}.", "It is retried automatically."
-        )
+        return WarehouseUnavailableError(subject, f"the warehouse is not available: {reason}.")
     return by_sqlstate(error.sqlstate, str(error), subject)

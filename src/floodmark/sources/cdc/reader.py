@@ -131,7 +131,7 @@ def _select_list(plan: TablePlan, operation: str = bracket(OPERATION)) -> str:
 # SELECT on the same connection, it has during it as well (docs/reference/sqlserver_cdc.md, "Readable copies").
 
 
-_HINT = "It is retried automatically. Where it persists, name one copy in the connection, or repair the copy that lags."
+_HINT = "If it persists, name one copy in the connection, or repair the copy that lags."
 
 
 def require_entry(session: SourceSession, entry: LogEntry, subject: str) -> None:

@@ -102,7 +102,7 @@ def select_snapshot_state() -> str:
 # Versions, and the proof that the database behind a connection has the version at which a window ends.
 
 
-_HINT = "It is retried automatically. Where it persists, check whether the database was restored or failed over."
+_HINT = "If it persists, check whether the database was restored or failed over."
 
 
 def number_of(position: Position) -> int:

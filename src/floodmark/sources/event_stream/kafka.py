@@ -67,7 +67,7 @@ class BrokerReports:
         return self.refusal() or self.unavailable((self._reported or [error])[-1].str())
 
     def unavailable(self, cause: str) -> SourceUnavailableError:
-        hint = "Check the broker and the connection of the stream. It is retried automatically."
+        hint = "Check the broker and the connection of the stream."
         return SourceUnavailableError(str(self._at), f"the topic cannot be read: {cause}.", hint)
 
     def _refused_login(self, error: Any) -> SourceLoginError:

@@ -28,7 +28,7 @@ from floodmark.core.errors import (
 
 _LOGIN_HINT = "Check user, password and database of the connection, and that the login may open the database."
 _DATABASE_HINT = (
-    "It is retried automatically, as a database is away during a failover or a restore. If it remains so, check the"
+    "A database is away during a failover or a restore. If it remains so, check the"
     " database's name, that the login may open it, and that the connection leads to a readable copy."
 )
 _VALUE_HINT = "A computed column, or the condition of the load, fails on a value of a row; the log has the message."
@@ -42,7 +42,6 @@ _TRACKING_HINT = "Run ALTER TABLE ... ENABLE CHANGE_TRACKING for the table, or c
 _PRIMARY_HINT = "Change tracking is read from the primary: without application_intent ReadOnly in the connection."
 _EXPIRED_HINT = "Changes in this range have been cleaned up at the source, or are not captured yet; check the LSNs."
 _REPLACED_HINT = "The capture instance was created again with other columns; reload the table."
-_RETRY_HINT = "It is retried automatically."
 _ADMIN_HINT = "Ask the DBA of the source."
 _READ_ONLY_HINT = "Change the source over a connection to the primary: without application_intent ReadOnly."
 _BUG_HINT = "Please report it, with the server's message in the log."
@@ -56,7 +55,7 @@ _TRACKING: Outcome = (CdcNotEnabledError, _TRACKING_HINT)
 _PRIMARY: Outcome = (SourceAdminError, _PRIMARY_HINT)
 _EXPIRED: Outcome = (WindowExpiredError, _EXPIRED_HINT)
 _REPLACED: Outcome = (InstanceReplacedError, _REPLACED_HINT)
-_RETRY: Outcome = (SourceUnavailableError, _RETRY_HINT)
+_RETRY: Outcome = (SourceUnavailableError, "")
 _DATABASE: Outcome = (SourceUnavailableError, _DATABASE_HINT)
 _VALUE: Outcome = (DataQualityError, _VALUE_HINT)
 _ADMIN: Outcome = (SourceAdminError, _ADMIN_HINT)
@@ -234,7 +233,7 @@ def database_missing(subject: str, message: str) -> FloodmarkError:
 def one_of_several_addresses(subject: str, message: str, addresses: int) -> FloodmarkError:
     """Return the error for a server that was not reached, whose name leads to several addresses."""
     hint = (
-        f"{_RETRY_HINT} The host has {addresses} addresses, which are tried one after the other: if one of them does"
+        f"The host has {addresses} addresses, which are tried one after the other: if one of them does"
         " not answer, set multi_subnet_failover in the connection."
     )
     return SourceUnavailableError(subject, f"{message}.", hint)
@@ -255,7 +254,7 @@ def by_sqlstate(subject: str, sqlstate: str, message: str, outcomes: Mapping[str
 
 def cut_off(subject: str, message: str) -> FloodmarkError:
     """Return the error for a connection that is lost, whatever error it reported last."""
-    return SourceUnavailableError(subject, f"the connection to the source was cut off: {message}.", _RETRY_HINT)
+    return SourceUnavailableError(subject, f"the connection to the source was cut off: {message}.")
 
 
 def pymssql_number(error: BaseException) -> int | None:
