@@ -88,6 +88,8 @@ def _of_environment(conn_id: str) -> EnvironmentConnection | None:
         extra = fields.pop("extra", None)
         if extra and not isinstance(extra, str):
             extra = json.dumps(extra)
+        if extra and not isinstance(json.loads(extra), dict):
+            return None
         conn_type = {"postgresql": "postgres"}.get(fields["conn_type"], fields["conn_type"].replace("-", "_"))
         port = int(fields["port"]) if fields.get("port") else None
         known = {name: fields.get(name) for name in ("host", "login", "password", "schema")}

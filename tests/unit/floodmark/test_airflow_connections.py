@@ -68,7 +68,18 @@ def test_backend_of_the_environment_counts_too(monkeypatch: pytest.MonkeyPatch, 
     assert airflow_connections._of_environment("shop") is None
 
 
-@pytest.mark.parametrize("text", ["mssql://sa@db/Shop", '{"conn_type": "mssql"', '{"host": "db"}', '{"conn_type": 7}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mssql://sa@db/Shop",
+        '{"conn_type": "mssql"',
+        '{"host": "db"}',
+        '{"conn_type": 7}',
+        '{"conn_type": "mssql", "port": "x"}',
+        '{"conn_type": "mssql", "extra": "no JSON"}',
+        '{"conn_type": "mssql", "extra": [1]}',
+    ],
+)
 def test_airflow_reads_every_other_text(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv(VARIABLE, text)
     assert airflow_connections._of_environment("shop") is None
