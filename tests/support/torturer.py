@@ -43,10 +43,10 @@ _GAPS = ("target_lost", "ahead_of_source", "expired", "instance_replaced")
 _LOST = f"""
 SELECT pipeline, source_schema || '.' || source_name, '', verdict
 FROM floodmark.verdicts WHERE verdict IN {(*_GAPS, "repairing")} UNION ALL
-SELECT pipeline, source_schema || '.' || source_name, min(member), min(verdict)
-FROM floodmark.members WHERE verdict IN {_GAPS} GROUP BY 1, 2
+SELECT pipeline, source_schema || '.' || source_name, member, verdict
+FROM floodmark.members WHERE verdict IN {_GAPS}
 """
-"""Tables to be loaded again, and those of which a device is; one of them is loaded alone."""
+"""Tables to be loaded again, and devices or partitions of them."""
 _VERDICTS = re.compile(rf"\b({'|'.join(_GAPS)}|refused|instance_missing|not_plannable|no_permission|capture_stopped)\b")
 _REFUSALS = re.compile(r"\bof_the_torture\b|locked for more than|waited \d+ s for a lock|every_staged_row_merged")
 """What a load in parallel to windows says about a table that it refuses."""
@@ -397,7 +397,9 @@ class Torture:
                 assert verdict in {"repairing", *self._excused}, (table, member, verdict)
                 if member and self._rig.has_devices:
                     self._succeed(("source", "reload-device", pipeline, table, member))
-                self._succeed(("reload", pipeline, table))
+            # A load of the whole table does not bring back a device that was restored.
+            for table in sorted({tuple(each[:2]) for each in lost if not (each[2] and self._rig.has_devices)}):
+                self._succeed(("reload", *table))
             # A run that only finished a window has not seen what the source is now.
             if not lost and not any("floodmark: " in output or "is unfinished" in output for output in outputs):
                 self._excused = frozenset()
