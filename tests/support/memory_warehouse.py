@@ -128,8 +128,10 @@ class MemoryWarehouse:
             }
 
     def clear_parts(self, plan: WindowPlan, index: int, numbers: Collection[int]) -> None:
+        if _place(plan, index) not in self._parts:
+            return
         with self._fenced(plan):
-            parts = self._parts.get(_place(plan, index), {})
+            parts = self._parts[_place(plan, index)]
             for key in [key for key in parts if key[0] in numbers]:
                 del parts[key]
 
