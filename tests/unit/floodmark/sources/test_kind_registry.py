@@ -16,7 +16,7 @@ from floodmark.sources.kind import KINDS
 
 PACKAGE = Path(floodmark.__file__).parent
 OPTIONAL = tuple(kind for kind in ("compact", "event_stream") if kind in KINDS)
-"""Of ``bin/check-kinds``: it runs the tests without them."""
+"""The kinds without which ``bin/check-kinds`` runs the tests."""
 USE_THE_REST = """
 import sys
 from pathlib import Path
