@@ -1,11 +1,13 @@
 """The sample database ``Shop``: its tables, created and tracked through an ordinary driver.
 
-This module has the DDL; ``workload`` writes the rows. Nothing here is special to the emulator: the same statements run
-on SQL Server 2016 and later.
+``shop.sql`` has the DDL, and first rows for another server; ``workload`` writes the rows here. Nothing is special to
+the emulator: the same statements run on SQL Server 2016 and later.
 """
 
 from __future__ import annotations
 
+import re
+from importlib import resources
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,80 +15,31 @@ if TYPE_CHECKING:
 
 DATABASE = "Shop"
 
-TABLES: dict[str, str] = {
-    "Customers": """
-        CustomerID int IDENTITY(1,1) NOT NULL CONSTRAINT PK_Customers PRIMARY KEY,
-        Name nvarchar(100) NOT NULL,
-        Email nvarchar(200) NULL,
-        BirthDate date NULL,
-        IsActive bit NOT NULL,
-        Notes nvarchar(max) NULL,
-        CreatedAt datetime2(7) NOT NULL,
-        ExternalID uniqueidentifier NOT NULL,
-        Version rowversion""",
-    "Products": """
-        ProductCode nvarchar(20) NOT NULL CONSTRAINT PK_Products PRIMARY KEY,
-        Name nvarchar(100) NOT NULL,
-        Price money NOT NULL,
-        Weight decimal(9,3) NULL,
-        Picture varbinary(max) NULL,
-        Discontinued bit NOT NULL,
-        ModifiedAt datetime2(7) NOT NULL""",
-    "Orders": """
-        OrderID bigint IDENTITY(1000000000000,1) NOT NULL CONSTRAINT PK_Orders PRIMARY KEY,
-        CustomerID int NOT NULL,
-        OrderDate date NOT NULL,
-        Amount decimal(18,2) NOT NULL,
-        Status nvarchar(20) NOT NULL,
-        Remark nvarchar(max) NULL,
-        PlacedAt datetime2(7) NOT NULL,
-        Version rowversion""",
-    "OrderLines": """
-        OrderID bigint NOT NULL,
-        LineNumber int NOT NULL,
-        ProductCode nvarchar(20) NOT NULL,
-        Quantity int NOT NULL,
-        UnitPrice money NOT NULL,
-        Discount decimal(5,4) NULL,
-        CONSTRAINT PK_OrderLines PRIMARY KEY (OrderID, LineNumber)""",
-    "Payments": """
-        PaymentID uniqueidentifier NOT NULL CONSTRAINT PK_Payments PRIMARY KEY,
-        OrderID bigint NOT NULL,
-        Amount money NOT NULL,
-        Currency nchar(3) NOT NULL,
-        PaidAt datetime2(7) NOT NULL,
-        Receipt varbinary(max) NULL,
-        Note nvarchar(200) NULL""",
-}
-"""The text between the parentheses of CREATE TABLE, by table name in schema dbo."""
+_BATCHES = re.split(r"^GO$", resources.files(__package__).joinpath("shop.sql").read_text("utf-8"), flags=re.MULTILINE)
+TABLES = tuple(re.findall(r"CREATE TABLE dbo\.(\w+)", "".join(_BATCHES)))
+"""The names of the tables in schema dbo."""
 
 
 def create_database(connection: pymssql.Connection) -> None:
     """Create ``Shop`` if it does not exist. The connection is to ``master``, in autocommit."""
-    cursor = connection.cursor()
-    cursor.execute("SELECT COUNT(*) FROM sys.databases WHERE name = %s", (DATABASE,))
-    (found,) = cursor.fetchone() or (0,)
-    if not found:
-        cursor.execute(f"CREATE DATABASE [{DATABASE}]")
+    _run(connection, "CREATE DATABASE")
 
 
 def create_tables(connection: pymssql.Connection) -> None:
     """Create the tables in ``Shop``. The connection is in autocommit."""
-    cursor = connection.cursor()
-    for name, definition in TABLES.items():
-        cursor.execute(f"CREATE TABLE dbo.{name} ({definition})")
+    _run(connection, "CREATE TABLE")
 
 
 def enable_cdc(connection: pymssql.Connection) -> None:
     """Enable change data capture for the database and each table, without the net-changes index (field notes 30)."""
-    cursor = connection.cursor()
-    cursor.execute("EXEC sys.sp_cdc_enable_db")
-    for name in TABLES:
-        cursor.execute(
-            "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = %s, @role_name = NULL, "
-            "@supports_net_changes = 0",
-            (name,),
-        )
+    _run(connection, "sp_cdc_enable_db")
+    _run(connection, "sp_cdc_enable_table")
+
+
+def _run(connection: pymssql.Connection, words: str) -> None:
+    """Run the batch of the script that has the words."""
+    (batch,) = (batch for batch in _BATCHES if words in batch)
+    connection.cursor().execute(batch)
 
 
 def enable_event_stream(connection: pymssql.Connection, location: str, message_kb: int = 256) -> None:

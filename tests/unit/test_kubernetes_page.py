@@ -61,3 +61,39 @@ def test_each_volume_is_mounted_and_each_named_object_is_made() -> None:
     (mount,) = (each for each in chart["volumeMounts"] if each["name"] == "floodmark-config")
     (variable,) = chart["env"]
     assert variable == {"name": "FLOODMARK_CONFIG", "value": f"{mount['mountPath']}/pipelines.yaml"}
+
+
+def services() -> dict[str, Any]:
+    return dict(yaml.safe_load(COMPOSE)["services"])
+
+
+def test_services_of_compose_that_share_the_image_are_built_once() -> None:
+    of_image = {name: each for name, each in services().items() if each.get("image") == "floodmark"}
+    assert len(of_image) == 7
+    assert [name for name, each in of_image.items() if "build" in each] == ["airflow-init"]
+    assert {each["pull_policy"] for each in of_image.values()} == {"never"}
+
+
+def test_services_of_compose_wait_for_what_they_need_and_are_started_again() -> None:
+    found = services()
+    waits = [each["depends_on"] for each in found.values() if "depends_on" in each]
+    assert set().union(*waits) == {"airflow-init", "mssql", "mssql-init", "spark-master", "warehouse"}
+    conditions = [pair for each in waits if isinstance(each, dict) for pair in each.items()]
+    assert all("healthcheck" in found[name] for name, how in conditions if how["condition"] == "service_healthy")
+    for name, each in found.items():
+        if name.endswith("-init"):
+            assert each.get("restart") != "always"  # It would run again and again.
+        elif "profiles" not in each:
+            assert each["restart"] == "always"
+            assert "healthcheck" in each or name.startswith("spark")
+
+
+def test_files_that_compose_mounts_exist_and_its_secrets_are_written_by_the_first_service() -> None:
+    found = services()
+    for each in found.values():
+        for volume in each.get("volumes", ()):
+            at = volume.partition(":")[0]
+            assert not at.startswith(".") or (REPOSITORY / at).exists()
+    (script,) = found["airflow-init"]["command"]
+    needed = set(re.findall(r"/opt/floodmark-secrets/([\w.]+)", COMPOSE))
+    assert needed == set(re.findall(r'"((?:fernet|jwt|secret)_\w+|passwords\.json)"', script))
