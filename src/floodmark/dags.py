@@ -8,6 +8,8 @@
 Each such import reads the configuration again: a process that reads its DAG files twice has the DAGs as the
 configuration is then. In the process of a task there is only the DAG of the task.
 
+``FloodmarkTaskGroup`` puts the run of a pipeline into a DAG of your own.
+
 Raises ConfigError where the configuration is wrong.
 """
 
@@ -19,6 +21,7 @@ from floodmark.app.pipeline import config_path
 from floodmark.config.loading import load_config
 from floodmark.core.errors import FloodmarkBugError
 from floodmark.orchestration.dags import build_every_dag
+from floodmark.orchestration.dags.pipelines import FloodmarkTaskGroup  # noqa: F401  (for other DAG files)
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG

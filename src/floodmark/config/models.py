@@ -28,6 +28,7 @@ from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
 from floodmark.config.sections import (
+    AirflowConfig,
     CaptureConfig,
     ColumnName,
     ConnectionId,
@@ -275,6 +276,7 @@ class PipelineConfig(_Defaults):
     """How late runs and rows may be before an alert is raised; None for never."""
     keep_windows: KeptTime = timedelta(days=400)
     """How long the ledger keeps published windows, longer than the source keeps changes."""
+    airflow: AirflowConfig = AirflowConfig()
     # Read after the settings that it takes from the pipeline: as a positional argument, it would be the first.
     tables: tuple[TableConfig, ...] = Field(min_length=1, kw_only=True)
 
@@ -283,6 +285,13 @@ class PipelineConfig(_Defaults):
     def _fill_in(cls, tables: object, info: ValidationInfo) -> object:
         """Give each table the settings of the pipeline that it does not have itself."""
         return [_filled(table, info.data) for table in tables] if isinstance(tables, list) else tables
+
+    @field_validator("airflow")
+    @classmethod
+    def _check_schedule(cls, value: AirflowConfig, info: ValidationInfo) -> AirflowConfig:
+        if value.after_assets and info.data.get("schedule"):
+            raise ValueError("after_assets takes the place of schedule: remove one of the two")
+        return value
 
 
 def _filled(table: object, pipeline: Mapping[str, Any]) -> object:

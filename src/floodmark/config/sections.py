@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from croniter import croniter  # type: ignore[import-untyped]
@@ -16,6 +16,7 @@ from pydantic import (
     ByteSize,
     ConfigDict,
     Field,
+    NonNegativeInt,
     PlainSerializer,
     PositiveInt,
     ValidationInfo,
@@ -98,6 +99,8 @@ Duration = Annotated[
 ]
 RuleSql = Annotated[str, AfterValidator(_check_rule)]
 RuleName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
+AssetUri = Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*:.+$", max_length=1500)]
+TagName = Annotated[str, Field(min_length=1, max_length=100)]
 PipelineName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
 ConnectionId = Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=250)]
 ColumnName = Annotated[str, Field(min_length=1, max_length=128)]
@@ -366,3 +369,58 @@ def drift_policies(
     # The order is fixed, so that two configurations with the same policies are equal.
     kinds = [kind for kind in DriftClass if kind in chosen and chosen[kind] is not ALLOWED[kind][0]]
     return DriftPolicies(tuple((kind, chosen[kind]) for kind in kinds))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The part of ``pipelines.yaml`` about Airflow: how it runs the DAGs of a pipeline.
+
+
+class TaskArgs(_Frozen):
+    """Arguments of Airflow's tasks, by Airflow's names. None: Floodmark's own argument, or Airflow's."""
+
+    owner: str | None = Field(default=None, min_length=1)
+    """The owner that Airflow shows."""
+    retries: NonNegativeInt | None = None
+    """The number of attempts after the first one."""
+    retry_delay: Duration | None = None
+    """The time before the second attempt."""
+    retry_exponential_backoff: float | None = Field(default=None, ge=0)
+    """The factor by which the delay grows with each attempt; 0: it stays the same."""
+    max_retry_delay: Duration | None = None
+    """The longest delay."""
+    execution_timeout: Duration | None = None
+    """The longest time of one attempt. A task that takes longer fails, and is retried."""
+    queue: str | None = Field(default=None, min_length=1)
+    """The queue, where the executor has several."""
+    priority_weight: PositiveInt | None = None
+    """The weight against tasks of other DAGs in the same pool."""
+    executor: str | None = Field(default=None, min_length=1)
+    """The name or alias of one of Airflow's executors, where it has several."""
+    executor_config: dict[str, Any] | None = None
+    """Settings for that executor, as it documents them."""
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that are set."""
+        return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
+
+
+class LoadArgs(TaskArgs):
+    """Arguments of the task ``load`` alone; they have precedence over those of all tasks."""
+
+    conf: dict[str, str] | None = None
+    """Properties of Spark, in addition to those of the connection ``spark_default``."""
+
+
+class AirflowConfig(_Frozen):
+    """The section ``airflow``: how Airflow runs the DAGs of the pipeline."""
+
+    timezone: TimeZone = "UTC"
+    """The time zone of ``schedule``."""
+    after_assets: tuple[AssetUri, ...] = ()
+    """URIs of Airflow's assets, in place of ``schedule``: a run begins when each of them was updated."""
+    tags: tuple[TagName, ...] = ()
+    """Tags of the DAGs, in addition to Floodmark's."""
+    default_args: TaskArgs = TaskArgs()
+    """Arguments of all tasks."""
+    load_operator_args: LoadArgs = LoadArgs()
+    """Arguments of the task ``load``."""

@@ -57,6 +57,12 @@ class LoadHook(SparkSubmitHook):  # type: ignore[misc]
         self._target = target_of(
             self._conn_id, self._connection["master"], found.extra_dejson, found.login, found.password
         )
+        if self._target.server and arguments.get("conf"):
+            raise ConfigError(
+                f"connection {self._conn_id}",
+                "its host is a Spark Connect server, and conf of airflow.load_operator_args is for spark-submit.",
+                "Remove conf; the properties of Spark are those that the server was started with.",
+            )
         self._conf: dict[str, Any] = job_settings(self._target) | (arguments.get("conf") or {})
         # Not env_vars: on YARN and Kubernetes the provider puts them on the command line.
         self._env = job_environment(secrets, self._target)

@@ -9,24 +9,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, CronTriggerTimetable, Param, get_parsing_context, task
+from airflow.sdk import (
+    DAG,
+    Asset,
+    AssetAll,
+    CronDataIntervalTimetable,
+    CronTriggerTimetable,
+    Param,
+    TaskGroup,
+    get_parsing_context,
+    task,
+)
 from airflow.sdk.exceptions import AirflowSkipException
 
 from floodmark.app.alerts import measured
+from floodmark.app.pipeline import config_path
 from floodmark.app.run import is_merged
+from floodmark.config.loading import load_config
 from floodmark.core.alerts import LOAD_RUN_FAILED, RUN_FAILED
+from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName
 from floodmark.core.settings import TableSettings
 from floodmark.orchestration import tasks
 from floodmark.orchestration.load_operator import LoadWindow
 from floodmark.orchestration.pools import require_pools
-from floodmark.orchestration.tasks import BACKFILL, OWNER, deadline_of, explained, failure_callback
+from floodmark.orchestration.tasks import BACKFILL, OWNER, app_of, deadline_of, explained, failure_callback
 from floodmark.sync.finish import check_window
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     from floodmark.app.pipeline import App, Pipeline
+    from floodmark.config.models import PipelineConfig
+    from floodmark.config.sections import AirflowConfig
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -56,6 +71,7 @@ def chain_load(pipeline: Pipeline, config_path: Path, *, opened: Any, advanced: 
         measured=partial(measured, pipeline),
         pool=pipeline.app.config.sources[pipeline.config.source].pool,
         doc_md=doc_md,
+        **pipeline.config.airflow.load_operator_args.arguments(),
     )
     opened >> load >> check(opened) >> advanced
 
@@ -71,9 +87,13 @@ def _read_lineage(pipeline: Pipeline, window_id: int) -> OperatorLineage:
 # The common settings of Floodmark's DAGs: owner, tags, retries, one run at a time, and an alert for a failed run.
 
 
-RETRIES = 3
-RETRY_DELAY = timedelta(seconds=20)
-MAX_RETRY_DELAY = timedelta(minutes=5)
+DEFAULT_ARGS: dict[str, Any] = {
+    "owner": OWNER,
+    "retries": 3,
+    "retry_delay": timedelta(seconds=20),
+    "retry_exponential_backoff": 2,
+    "max_retry_delay": timedelta(minutes=5),
+}
 # Runs before the DAG is first unpaused are never repeated; the date only has to be in the past.
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -94,27 +114,22 @@ def make_dag(
     failed_by_task: Mapping[str, str] | None = None,
     subject: str,
     max_active_runs: int = 1,
+    airflow: AirflowConfig | None = None,
     **own: Any,
 ) -> DAG:
     """Return a DAG with the common settings. A missed run is not repeated: the next one does the same.
 
     failed: the kind of alert that a failed run raises, about ``subject``. failed_by_task: another kind, by the id of
-    the task that failed. own: further arguments of ``DAG``.
+    the task that failed. airflow: the section of the pipeline. own: further arguments of ``DAG``.
     """
     return DAG(
         dag_id=dag_id,
         start_date=_START,
         catchup=False,
         max_active_runs=max_active_runs,
-        tags=[OWNER, "cdc", *tags, f"source:{source}"],
+        tags=[OWNER, "cdc", *tags, f"source:{source}", *(airflow.tags if airflow else ())],
         on_failure_callback=failure_callback(config_path, failed, subject, failed_by_task or {}),
-        default_args={
-            "owner": OWNER,
-            "retries": RETRIES,
-            "retry_delay": RETRY_DELAY,
-            "retry_exponential_backoff": 2,
-            "max_retry_delay": MAX_RETRY_DELAY,
-        },
+        default_args=DEFAULT_ARGS | (airflow.default_args.arguments() if airflow else {}),
         **own,
     )
 
@@ -147,7 +162,9 @@ def describe_pipeline(pipeline: Pipeline) -> str:
     """Return the page in Markdown."""
     config, source, tables = pipeline.config, pipeline.source, pipeline.settings.tables
     rows = "\n".join(map(_table_row, tables))
-    schedule = f"`{config.schedule}` (UTC)" if config.schedule else "on demand"
+    schedule = f"`{config.schedule}` ({config.airflow.timezone})" if config.schedule else "on demand"
+    if config.airflow.after_assets:
+        schedule = f"after {', '.join(f'`{uri}`' for uri in config.airflow.after_assets)}"
     return (
         f"# Pipeline {pipeline.name}\n\n"
         f"Moves the changes of {len(tables)} tables of source `{config.source}` into the warehouse, "
@@ -187,21 +204,29 @@ def build_dags(app: App, config_path: Path) -> dict[str, DAG]:
 
 def build_dag(pipeline: Pipeline, config_path: Path) -> DAG:
     """Build the DAG of a pipeline. It has one run at a time: two runs would compete for the same watermarks."""
-    name, schedule = pipeline.name, pipeline.config.schedule
+    name = pipeline.name
     dag = make_dag(
         dag_id(name),
         source=pipeline.config.source,
+        airflow=pipeline.config.airflow,
         config_path=config_path,
         failed=RUN_FAILED,
         subject=name,
         description=f"Changes of source {pipeline.config.source} into the warehouse, window by window",
         doc_md=describe_pipeline(pipeline),
-        schedule=CronDataIntervalTimetable(schedule, timezone="UTC") if schedule else None,
+        schedule=_schedule_of(pipeline.config),
         deadline=deadline_of(config_path, name, pipeline.config),
     )
     with dag:
         _add_run_tasks(pipeline, config_path)
     return dag
+
+
+def _schedule_of(config: PipelineConfig) -> CronDataIntervalTimetable | AssetAll | None:
+    if config.airflow.after_assets:
+        # By URI alone: an asset may have any name.
+        return AssetAll(*(Asset.ref(uri=uri) for uri in config.airflow.after_assets))
+    return CronDataIntervalTimetable(config.schedule, timezone=config.airflow.timezone) if config.schedule else None
 
 
 def dag_id(pipeline: str) -> str:
@@ -266,6 +291,51 @@ def _add_run_tasks(pipeline: Pipeline, config_path: Path) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
+# The tasks of a run inside another DAG.
+
+
+class FloodmarkTaskGroup(TaskGroup):  # type: ignore[misc]
+    """The tasks of a pipeline's run, for a DAG of your own.
+
+    pipeline: its name in the configuration. default_args: arguments of the tasks, which have precedence over those of
+    the configuration and of the DAG. config: the file; None: the one that FLOODMARK_CONFIG names. other: further
+    arguments of ``TaskGroup``.
+
+    A run without anything to read skips the tasks, and those after the group unless their trigger rule is
+    ``none_failed``. A task that fails raises the alert of a failed run; where its process was killed, only a callback
+    of the DAG could. Raises ConfigError for an unknown pipeline, and for a DAG that may have two runs at a time: they
+    would compete for the same watermarks.
+    """
+
+    def __init__(
+        self,
+        pipeline: str,
+        *,
+        group_id: str | None = None,
+        default_args: Mapping[str, Any] | None = None,
+        config: Path | str | None = None,
+        **other: Any,
+    ) -> None:
+        path = Path(config).resolve() if config else config_path()
+        found = app_of(load_config(path, parse_rules=False)).pipeline(pipeline)
+        arguments = DEFAULT_ARGS | found.config.airflow.default_args.arguments()
+        # A callback of a task instead of the DAG's, which belongs to the DAG's author.
+        arguments |= {"on_failure_callback": failure_callback(path, RUN_FAILED, pipeline, {})} | dict(
+            default_args or {}
+        )
+        super().__init__(group_id or pipeline, default_args=arguments, **other)
+        if self.dag is None or self.dag.max_active_runs != 1:
+            raise ConfigError(
+                f"task group {self.group_id}",
+                "its DAG may have several runs at a time.",
+                "Set max_active_runs=1 of the DAG.",
+            )
+        self.dag.tags.add(OWNER)
+        with self:
+            _add_run_tasks(found, path)
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # One DAG per pipeline, ``cdc_load_<pipeline>``, for loads of single tables in parallel to its windows: repairs, and
 # reloads that the operator requests with the params of a run.
 
@@ -299,13 +369,14 @@ def _build_load(pipeline: Pipeline, config_path: Path) -> DAG:
     dag = make_dag(
         load_dag_id(name),
         source=pipeline.config.source,
+        airflow=pipeline.config.airflow,
         tags=("load",),
         config_path=config_path,
         failed=LOAD_RUN_FAILED,
         subject=name,
         description=f"Repairs and reloads of single tables of {name}, in parallel to its windows",
         doc_md=_LOAD_PAGE.format(name=name),
-        schedule=CronTriggerTimetable(schedule, timezone="UTC") if schedule else None,
+        schedule=CronTriggerTimetable(schedule, timezone=pipeline.config.airflow.timezone) if schedule else None,
     )
     with dag:
         _add_load_tasks(pipeline, config_path)
