@@ -12,10 +12,11 @@ import json
 import os
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from floodmark.core.errors import ConfigError
@@ -121,23 +122,28 @@ def read_extras(
     known: Sequence[str],
     passed_over: Collection[str] = (),
     only_false: Collection[str] = (),
+    *,
+    synonyms: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the extras by the names in ``known``, which may be written in other cases and with other signs.
+    """Return the extras by the names in ``known``. All names may be written in other cases and with other signs.
 
     passed_over: extras of Airflow's own hook that change nothing for Floodmark. only_false: extras that are passed over
-    if they are false. Raises ConfigError for all others, and for an extra that is no JSON object.
+    if they are false. synonyms: further names, each with that in ``known``. Raises ConfigError for all others, and for
+    an extra that is no JSON object.
     """
-    folded = {_folded(name): name for name in known}
+    folded = {_folded(name): name for name in known} | {_folded(other): name for other, name in synonyms.items()}
+    over, over_if_false = set(map(_folded, passed_over)), set(map(_folded, only_false))
     extras: dict[str, Any] = {}
     unknown = []
     for written, value in _parse_extra(found, conn_id).items():
-        name = folded.get(_folded(written))
-        is_over = written in passed_over or (written in only_false and not read_flag(value, conn_id, written))
+        key = _folded(written)
+        name = folded.get(key)
+        is_over = key in over or (key in over_if_false and not read_flag(value, conn_id, written))
         if value in (None, "") or is_over:
             continue
         if name is None:
             # Near, but not sslrootcert for sslcert.
-            near = difflib.get_close_matches(_folded(written), folded, n=1, cutoff=0.8)
+            near = difflib.get_close_matches(key, folded, n=1, cutoff=0.8)
             unknown.append(written + (f" (did you mean {folded[near[0]]}?)" if near else ""))
         elif name in extras:
             raise named_twice(conn_id, name)

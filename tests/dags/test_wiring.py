@@ -74,7 +74,11 @@ def test_extras_of_the_source_may_come_from_a_form(define: Define, written: obje
         ),
         ({"extra": {"multi_subnet_failover": "perhaps"}}, "multi_subnet_failover is 'perhaps'"),
         ({"extra": {"trust_server_certificate": "perhaps"}}, "trust_server_certificate is 'perhaps'"),
-        ({"extra": {"Driver": "ODBC Driver 18 for SQL Server"}}, "its extra has Driver, which Floodmark does not take"),
+        ({"extra": {"PacketSize": 8000}}, "its extra has PacketSize, which Floodmark does not take"),
+        ({"extra": {"Connection Timeout": "soon"}}, "connect_timeout is 'soon', expected seconds from 1 to 600"),
+        ({"extra": {"Connect Timeout": 0}}, "connect_timeout is 0, expected seconds from 1 to 600"),
+        ({"extra": {"login_timeout": 5, "ConnectTimeout": 5}}, "its extra has connect_timeout twice"),
+        ({"extra": {"TrustServerCert": "yes"}}, r"TrustServerCert \(did you mean trust_server_certificate\?\)"),
         ({"extra": {"Authentication": "ActiveDirectoryMsi"}}, "its extra has Authentication, which"),
         (
             {"extra": {"aplication_intent": "ReadOnly"}},
@@ -94,22 +98,29 @@ def test_a_source_connection_that_lacks_something_is_named(
     assert "s3cret" not in str(caught.value)
 
 
-def test_extras_of_the_source_may_be_spelled_as_the_driver_spells_them(define: Define) -> None:
+@pytest.mark.parametrize("conn_type", ["mssql", "floodmark_mssql"])
+def test_extras_of_the_source_may_be_spelled_as_the_driver_spells_them(define: Define, conn_type: str) -> None:
     extra = {
         "ApplicationIntent": "readonly",
         "MultiSubnetFailover": "Yes",
         "Encrypt": "Strict",
         "TrustServerCertificate": "no",
+        "DRIVER": "ODBC Driver 18 for SQL Server",
+        "APP": "airflow",
+        "Application Name": "airflow",
+        "MARS_Connection": "yes",
+        "Connection Timeout": "30",
     }
-    define("shop", SOURCE, extra=extra)
+    define("shop", SOURCE, conn_type=conn_type, extra=extra)
     found = CdcKind("shop").database()
+    assert found.connect_timeout == 30
     assert (found.application_intent, found.multi_subnet_failover) == ("ReadOnly", True)
     assert (found.encrypt, found.trust_server_certificate) == ("strict", False)
 
 
 @pytest.mark.parametrize(
     ("written", "encrypt"),
-    [("Mandatory", "yes"), (True, "yes"), ("Optional", "no"), (False, "no"), ("STRICT", "strict")],
+    [("Mandatory", "yes"), (True, "yes"), ("Optional", "no"), (False, "no"), ("STRICT", "strict"), ("1", "yes")],
 )
 def test_encryption_has_the_words_of_the_driver(define: Define, written: object, encrypt: str) -> None:
     define("shop", SOURCE, extra={"Encrypt": written})
@@ -127,7 +138,8 @@ def test_extras_of_the_provider_of_a_source_stay_valid(define: Define) -> None:
         "read_only": True,
     }
     define("shop", SOURCE, extra=extra)
-    assert CdcKind("shop").database().application_intent == "ReadOnly"
+    found = CdcKind("shop").database()
+    assert (found.application_intent, found.connect_timeout) == ("ReadOnly", 5)
 
 
 def test_extras_of_the_provider_of_a_warehouse_stay_valid(define: Define) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import floodmark
 from floodmark.airflow_connections import OF_HOOKS, find_connection, read_connection, read_extras, required_field
@@ -380,6 +380,18 @@ def spark_target(conn_id: str = "spark_default") -> SparkTarget:
     host = found.host if is_whole else f"{found.conn_type}://{found.host or ''}"
     master = f"{host}:{found.port}" if found.port else host
     return target_of(conn_id, master, found.extra_dejson, found.login, found.password)
+
+
+def open_source_database(conn_id: str, database: str | None = None) -> Any:
+    """Open a DB-API connection to the database behind a connection of type mssql, or to another one of its server.
+
+    Raises ConfigError, SourceUnavailableError, SourceLoginError.
+    """
+    from floodmark.sources.cdc.kind import CdcKind
+    from floodmark.sources.sqlserver import driver
+
+    at = CdcKind(conn_id).database()
+    return driver.connect_dbapi(replace(at, database=database) if database else at)
 
 
 def survey(conn_id: str) -> Survey:

@@ -63,6 +63,8 @@ class SqlServerConnection:
     """``ReadOnly``: a listener of an availability group leads to a readable secondary."""
     multi_subnet_failover: bool = False
     """Try all addresses of a listener at once, instead of one after the other."""
+    connect_timeout: int = 0
+    """The seconds that a connect may take; 0: ``CONNECT_TIMEOUT_SECONDS``."""
 
     def __post_init__(self) -> None:
         for name, choices in (("encrypt", get_args(Encrypt)), ("application_intent", get_args(ApplicationIntent))):
@@ -251,12 +253,17 @@ def connect(connection: SqlServerConnection, *, subject: str = "", query_timeout
 
     subject: the subject of later errors, by default the connection. query_timeout_seconds: 0 for no timeout.
     """
+    return SourceSession(connect_dbapi(connection, query_timeout_seconds), subject or str(connection))
+
+
+def connect_dbapi(connection: SqlServerConnection, query_timeout_seconds: int = 0) -> Any:
+    """Open a connection of the driver itself (DB-API 2.0) in autocommit mode. Raises from ``core.errors``."""
     try:
         raw = _open(connection)
         raw.timeout = query_timeout_seconds
     except _raised() as error:
         raise _refusal(connection, error) from None
-    return SourceSession(raw, subject or str(connection))
+    return raw
 
 
 def _open(connection: SqlServerConnection) -> Any:
@@ -264,7 +271,10 @@ def _open(connection: SqlServerConnection) -> Any:
     driver = _load_driver()
     with _AUTHORITIES.trusted(connection.ca_path):
         return driver.connect(
-            _connection_string(connection), autocommit=True, timeout=CONNECT_TIMEOUT_SECONDS, native_uuid=True
+            _connection_string(connection),
+            autocommit=True,
+            timeout=connection.connect_timeout or CONNECT_TIMEOUT_SECONDS,
+            native_uuid=True,
         )
 
 

@@ -26,17 +26,23 @@ if TYPE_CHECKING:
     from floodmark.sources.sqlserver.driver import SqlServerConnection
 
 SQL_SERVER_PORT = 1433
+CONN_TYPES = ("mssql", "floodmark_mssql")
+"""Airflow's own type of a connection, and that of ``FloodmarkMsSqlHook``: the same fields and extras."""
 
 _EXTRAS = (
-    "encrypt", "trust_server_certificate", "ca_file", "application_intent", "multi_subnet_failover", "read_only"
+    "encrypt", "trust_server_certificate", "ca_file", "application_intent", "multi_subnet_failover", "read_only",
+    "connect_timeout",
 )  # fmt: skip
-_ENCRYPT = {"true": "yes", "mandatory": "yes", "false": "no", "optional": "no"}
+_SYNONYMS = {"Connection Timeout": "connect_timeout", "LoginTimeout": "connect_timeout"}
+_LONGEST_CONNECT_SECONDS = 600
+_ENCRYPT = {"true": "yes", "mandatory": "yes", "false": "no", "optional": "no", "1": "yes", "0": "no"}
 """Words of the driver for ``encrypt``, and those of ``SqlServerConnection``."""
 _OF_PYMSSQL = OF_HOOKS | {
-    "dbapi_driver", "timeout", "login_timeout", "charset", "as_dict", "appname", "autocommit", "arraysize",
+    "dbapi_driver", "timeout", "charset", "as_dict", "appname", "autocommit", "arraysize",
     "use_datetime2", "tds_version", "conn_properties", "encryption",
+    "driver", "app", "application_name", "workstation_id", "wsid", "mars_connection",
 }  # fmt: skip
-"""Extras for the client of Airflow's hook for SQL Server, which concern nothing but that client."""
+"""Extras for the client of Airflow's hook for SQL Server, and ODBC's, which concern nothing but that client."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +50,16 @@ class SqlServerKind(SourceKind):
     """A source that is a SQL Server database."""
 
     def database(self) -> SqlServerConnection:
-        """Return an Airflow connection of type mssql; its schema is the database.
+        """Return an Airflow connection of a type of ``CONN_TYPES``; its schema is the database.
 
         Extras: encrypt (yes, no, strict), trust_server_certificate, ca_file, application_intent (ReadWrite, ReadOnly),
-        multi_subnet_failover. Raises ConfigError.
+        multi_subnet_failover, connect_timeout (seconds). Raises ConfigError.
         """
         from floodmark.sources.sqlserver.driver import SqlServerConnection, require_host
 
         conn_id = self.conn_id
-        found = read_connection(conn_id, "mssql")
-        extras = read_extras(found, conn_id, _EXTRAS, _OF_PYMSSQL)
+        found = read_connection(conn_id, *CONN_TYPES)
+        extras = read_extras(found, conn_id, _EXTRAS, _OF_PYMSSQL, synonyms=_SYNONYMS)
         encrypt = str(extras.get("encrypt", "yes")).lower()
         host = required_field(found.host, conn_id, "host")
         require_host(host, f"connection {conn_id}")
@@ -71,6 +77,7 @@ class SqlServerKind(SourceKind):
                 multi_subnet_failover=read_flag(
                     extras.get("multi_subnet_failover", False), conn_id, "multi_subnet_failover"
                 ),
+                connect_timeout=_connect_timeout(extras),
             )
         except ValueError as error:
             raise ConfigError(f"connection {conn_id}", f"{error}.", "Correct its extra.") from None
@@ -90,6 +97,15 @@ class SqlServerKind(SourceKind):
         from floodmark.sources.sqlserver.condition import parse_condition
 
         return parse_condition(where, table)
+
+
+def _connect_timeout(extras: dict[str, Any]) -> int:
+    """Return the seconds, 0 where the connection does not say them. Raises ValueError."""
+    written = extras.get("connect_timeout", 0)
+    seconds = int(written) if str(written).isdecimal() else -1
+    if "connect_timeout" in extras and not 0 < seconds <= _LONGEST_CONNECT_SECONDS:
+        raise ValueError(f"connect_timeout is {written!r}, expected seconds from 1 to {_LONGEST_CONNECT_SECONDS}")
+    return seconds
 
 
 def _application_intent(extras: dict[str, Any], conn_id: str) -> str:
