@@ -17,6 +17,7 @@ from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.core.errors import ConfigError, SourceLoginError
 from floodmark.orchestration.mssql_hook import FloodmarkMsSqlHook
+from sql_browser import answer_of, browser
 
 Fields = dict[str, Any]
 TEST_ALL = """
@@ -111,6 +112,17 @@ def test_hook_takes_a_connection_of_the_providers_type_and_another_database(
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SHOP", json.dumps(fields | {"conn_type": "mssql"}))
     assert FloodmarkMsSqlHook(mssql_conn_id="shop", schema="master").get_first("SELECT DB_NAME()")[0] == "master"
+
+
+def test_instance_without_a_port_is_the_one_that_sql_server_browser_names(
+    hook: FloodmarkMsSqlHook, fields: Fields, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = fields | {"host": f"{emulator.host}\\REPORTING", "port": None}
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", json.dumps(written))
+    said = answer_of(f"ServerName;S;InstanceName;REPORTING;IsClustered;No;Version;16.0.1000.6;tcp;{emulator.port};;")
+    with browser(monkeypatch, lambda _: said) as asked:
+        assert hook.get_first("SELECT name FROM dbo.Names")[0] == "größe"
+    assert asked == [b"\x04REPORTING\0"]
 
 
 def test_hook_says_what_is_wrong_in_floodmarks_words(fields: Fields, monkeypatch: pytest.MonkeyPatch) -> None:

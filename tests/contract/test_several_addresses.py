@@ -18,7 +18,7 @@ import pytest
 
 from emulator_process import Emulator, running_emulator
 from floodmark.core.errors import SourceUnavailableError
-from floodmark.sources.sqlserver import driver
+from floodmark.sources.sqlserver import driver, server_name
 from floodmark.sources.sqlserver.driver import SqlServerConnection
 
 _LISTENER = "listener.test"
@@ -108,7 +108,7 @@ def test_setting_is_named_only_where_there_are_several_addresses(
 ) -> None:
     entries = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, 0)) for each in found]
     monkeypatch.setattr(driver, "CONNECT_TIMEOUT_SECONDS", 1)
-    monkeypatch.setattr(driver.socket, "getaddrinfo", lambda *_, **__: entries)
+    monkeypatch.setattr(server_name.socket, "getaddrinfo", lambda *_, **__: entries)
     with socket.socket() as closed:
         closed.bind((_DEAD, 0))
         nowhere = SqlServerConnection(_DEAD, closed.getsockname()[1], "Shop", "sa", "p", trust_server_certificate=True)

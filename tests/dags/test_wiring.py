@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from floodmark.app.pipeline import App, config_path, data_docs_dir, spark_target, warehouse_connection
 from floodmark.config import Config, load_config
 from floodmark.core.errors import ConfigError
+from floodmark.core.schema import TableName
 from floodmark.core.settings import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
 from floodmark.orchestration.load_operator import LoadHook
 from floodmark.sources.cdc.kind import CdcKind
@@ -43,6 +45,15 @@ def test_source_is_encrypted_and_checked_unless_the_connection_says_otherwise(de
     assert "s3cret" not in repr(found)
 
 
+def test_source_may_be_an_instance_without_a_port(define: Define) -> None:
+    define("shop", SOURCE, host="tcp:srv\\REPORTING")
+    found = CdcKind("shop").database()
+    assert (found.host, found.port, found.instance) == ("srv", 0, "REPORTING")
+    table = TableName("dbo", "Orders")
+    (dataset,) = CdcKind("shop").name_datasets()(SimpleNamespace(source=table))  # type: ignore[arg-type]
+    assert (dataset.namespace, dataset.name) == ("mssql://srv/REPORTING", "Shop.dbo.Orders")
+
+
 @pytest.mark.parametrize(("written", "trusted"), [("true", True), (True, True), ("False", False), ("no", False)])
 def test_extras_of_the_source_may_come_from_a_form(define: Define, written: object, trusted: bool) -> None:
     define(
@@ -62,9 +73,8 @@ def test_extras_of_the_source_may_come_from_a_form(define: Define, written: obje
     [
         ({"schema": None}, r"connection shop: it has no schema \(the name of the database\)"),
         ({"host": None}, "it has no host"),
-        ({"host": "srv\\REPORTING"}, "write srv as the host and the port of the instance REPORTING"),
-        ({"host": "srv\\REPORTING", "port": 1444}, "names an instance: write srv as the host"),
-        ({"host": "tcp:srv,1444"}, "write srv as the host and 1444 as the port"),
+        ({"host": "np:srv\\REPORTING"}, "its host is .* by which Floodmark connects: write srv as the host"),
+        ({"host": "tcp:srv,1444", "port": 1433}, "has another port than the field port, 1433"),
         ({"login": None}, "it has no login"),
         ({"conn_type": "postgres"}, "its type is postgres, expected mssql"),
         ({"extra": {"encrypt": "maybe"}}, "encrypt is 'maybe'"),

@@ -203,11 +203,18 @@ class Dataset:
     """Whether it is one table. A topic and a file have the rows of several."""
 
 
-def table_dataset(scheme: str, host: str, port: int, database: str, table: TableName) -> Dataset:
-    """Return a table of a server: ``<scheme>://<host>:<port>``, ``<database>.<schema>.<table>``."""
+def table_dataset(scheme: str, host: str, port: int | str, database: str, table: TableName) -> Dataset:
+    """Return a table of a server: ``<scheme>://<host>:<port>``, ``<database>.<schema>.<table>``.
+
+    port: or the name of an instance: ``<scheme>://<host>/<instance>``.
+    """
     named = "localhost" if host.startswith(_LOCAL_FOLDER) else host
     in_uri = f"[{named}]" if ":" in named else named
-    return Dataset(f"{scheme}://{in_uri}:{port}", f"{database}.{table.schema}.{table.name}", is_table=True)
+    return Dataset(
+        f"{scheme}://{in_uri}{':' if isinstance(port, int) else '/'}{port}",
+        f"{database}.{table.schema}.{table.name}",
+        is_table=True,
+    )
 
 
 def topic_dataset(servers: str, topic: str) -> Dataset:

@@ -7,21 +7,18 @@ import ctypes
 import json
 import logging
 import os
-import re
-import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from ipaddress import ip_address
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from floodmark.carried_file import path_of, read_file
-from floodmark.core.errors import ConfigError, FloodmarkError
+from floodmark.core.errors import FloodmarkError
 from floodmark.core.schema import TableName
 from floodmark.core.snapshot import DatabaseIdentity, Survey, SurveyedTable
-from floodmark.sources.sqlserver import errors
+from floodmark.sources.sqlserver import errors, server_name
 from floodmark.sources.sqlserver.tables import Row, find_truncated, read_sql
 
 if TYPE_CHECKING:
@@ -47,6 +44,7 @@ class SqlServerConnection:
     host: str
     """A name or an address: no protocol, instance or port."""
     port: int
+    """0 where SQL Server Browser has the port of ``instance``."""
     database: str
     user: str
     password: str = field(default="", repr=False)
@@ -65,6 +63,8 @@ class SqlServerConnection:
     """Try all addresses of a listener at once, instead of one after the other."""
     connect_timeout: int = 0
     """The seconds that a connect may take; 0: ``CONNECT_TIMEOUT_SECONDS``."""
+    instance: str = ""
+    """The name of an instance, without a port."""
 
     def __post_init__(self) -> None:
         for name, choices in (("encrypt", get_args(Encrypt)), ("application_intent", get_args(ApplicationIntent))):
@@ -95,64 +95,8 @@ class SqlServerConnection:
         return path_of(self.ca_pem) if self.ca_pem else self.ca_file
 
     def __str__(self) -> str:
-        return f"{self.user}@{self.host}:{self.port}/{self.database}"
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The host of a server: what may be written as one, and the addresses that its name leads to.
-#
-# The listener of an availability group has one address for each subnet.
-
-
-_NAME = re.compile(r"(?!\.)[\w.-]+")
-_SERVER = re.compile(
-    rf"(?:(?P<protocol>tcp|lpc|np|admin):)?(?P<host>{_NAME.pattern})(?:\\(?P<instance>[^\\,:]+))?(?:[,:]\s*(?P<port>\d+))?",
-    re.IGNORECASE,
-)
-"""The ``Server`` of a connection string, as tools for SQL Server take it."""
-
-
-def require_host(host: str, subject: str) -> None:
-    """Raise ConfigError, with what to write, unless the text is the name or the address of one host.
-
-    The driver ignores the name of an instance next to a port, and would connect to another server.
-    """
-    if not _NAME.fullmatch(host) and not _is_address(host):
-        raise ConfigError(subject, f"its host is {host!r}, which {_explain(host)}.", "Correct it in Airflow.")
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _explain(host: str) -> str:
-    found = _SERVER.fullmatch(host)
-    if found is None:
-        return "is neither a name nor an address (this machine is localhost)"
-    protocol, name, instance, port = found.group("protocol", "host", "instance", "port")
-    end = f" and {port} as the port" if port else ""
-    if instance:
-        where = end or (
-            f" and the port of the instance {instance} as the port. SQL Server Configuration Manager shows the port, "
-            "and keeps it the same after a restart if it is set there"
-        )
-        return f"names an instance: write {name} as the host{where}"
-    if protocol and protocol.lower() != "tcp":
-        return f"does not name TCP, by which Floodmark connects: write {name} as the host{end}"
-    return f"is more than a name: write {name} as the host{end}"
-
-
-def count_addresses(host: str) -> int:
-    """Return how many addresses the name has; 0 where it cannot be resolved."""
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return 0
-    return len({sockaddr[0] for *_, sockaddr in found})
+        at = f":{self.port}" if self.port else f"\\{self.instance}"
+        return f"{self.user}@{self.host}{at}/{self.database}"
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -267,7 +211,7 @@ def connect_dbapi(connection: SqlServerConnection, query_timeout_seconds: int = 
 
 
 def _open(connection: SqlServerConnection) -> Any:
-    require_host(connection.host, str(connection))
+    server_name.require_host(connection.host, str(connection))
     driver = _load_driver()
     with _AUTHORITIES.trusted(connection.ca_path):
         return driver.connect(
@@ -288,7 +232,7 @@ def _refusal(connection: SqlServerConnection, error: Exception) -> FloodmarkErro
         exists = _database_exists(connection)
         if exists is not None:
             return (errors.database_away if exists else errors.database_missing)(subject, message)
-    addresses = 0 if connection.multi_subnet_failover else count_addresses(connection.host)
+    addresses = 0 if connection.multi_subnet_failover else server_name.count_addresses(connection.host)
     if sqlstate in errors.UNREACHABLE and addresses > 1:
         return errors.one_of_several_addresses(subject, message, addresses)
     return errors.by_sqlstate(subject, sqlstate, message, errors.AT_CONNECT)
@@ -303,11 +247,7 @@ def _database_exists(connection: SqlServerConnection) -> bool | None:
     if connection.database.lower() in ("", _MASTER):
         return None
     try:
-        raw = _open(replace(connection, database=_MASTER))
-    except _raised():
-        return None
-    try:
-        with SourceSession(raw, _MASTER) as session:
+        with connect(replace(connection, database=_MASTER)) as session:
             return session.fetch("SELECT DB_ID(?)", [connection.database])[0][0] is not None
     except FloodmarkError:
         return None
@@ -401,8 +341,9 @@ class SourceSession:
 
 
 def _connection_string(connection: SqlServerConnection) -> str:
+    port = connection.port or server_name.find_port(connection.host, connection.instance, str(connection))
     parts = {
-        "Server": f"tcp:{connection.host},{connection.port}",
+        "Server": f"tcp:{connection.host},{port}",
         "Database": connection.database,
         "UID": connection.user,
         "PWD": connection.password,

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from floodmark.sources.kind import PortableConnection
     from floodmark.sources.sqlserver.driver import SqlServerConnection
 
-SQL_SERVER_PORT = 1433
 CONN_TYPES = ("mssql", "floodmark_mssql")
 """Airflow's own type of a connection, and that of ``FloodmarkMsSqlHook``: the same fields and extras."""
 
@@ -55,18 +54,19 @@ class SqlServerKind(SourceKind):
         Extras: encrypt (yes, no, strict), trust_server_certificate, ca_file, application_intent (ReadWrite, ReadOnly),
         multi_subnet_failover, connect_timeout (seconds). Raises ConfigError.
         """
-        from floodmark.sources.sqlserver.driver import SqlServerConnection, require_host
+        from floodmark.sources.sqlserver.driver import SqlServerConnection
+        from floodmark.sources.sqlserver.server_name import parse_server
 
         conn_id = self.conn_id
         found = read_connection(conn_id, *CONN_TYPES)
         extras = read_extras(found, conn_id, _EXTRAS, _OF_PYMSSQL, synonyms=_SYNONYMS)
         encrypt = str(extras.get("encrypt", "yes")).lower()
-        host = required_field(found.host, conn_id, "host")
-        require_host(host, f"connection {conn_id}")
+        server = parse_server(required_field(found.host, conn_id, "host"), found.port, f"connection {conn_id}")
         try:
             return SqlServerConnection(
-                host=host,
-                port=found.port or SQL_SERVER_PORT,
+                host=server.host,
+                port=server.port,
+                instance=server.instance,
                 database=required_field(found.schema, conn_id, "schema (the name of the database)"),
                 user=required_field(found.login, conn_id, "login"),
                 password=found.password or "",
@@ -91,7 +91,7 @@ class SqlServerKind(SourceKind):
 
     def name_datasets(self) -> Callable[[TablePlan], tuple[Dataset, ...]]:
         at = self.database()
-        return lambda table: (table_dataset("mssql", at.host, at.port, at.database, table.source),)
+        return lambda table: (table_dataset("mssql", at.host, at.port or at.instance, at.database, table.source),)
 
     def parse_condition(self, where: str, table: TableName) -> str:
         from floodmark.sources.sqlserver.condition import parse_condition
