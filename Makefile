@@ -6,7 +6,7 @@ export VENV
 PY := $(VENV)/bin/python
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help setup run run-sources up down check check-pythons test test-emulator test-one test-tutorial test-clients torture torture-histories bench bench-peers fuzz format docs reference
+.PHONY: help setup run run-sources up down check check-pythons test test-emulator test-one test-tutorial test-clients torture torture-histories bench bench-peers fuzz format docs reference clean
 .PHONY: check-lint check-types check-units check-every-unit
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -107,3 +107,7 @@ reference: setup ## write the pages that are generated from the code
 format: setup ## put the code into its form
 	@$(VENV)/bin/ruff check --no-cache --fix .
 	@$(VENV)/bin/ruff format .
+
+clean: ## remove what builds, tests and checks have written; .venv and the data of `make up` stay
+	@rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -not -path './.venv*' -not -path './.uv/*' -prune -exec rm -rf {} +
