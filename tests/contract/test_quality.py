@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import logging
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -327,9 +328,33 @@ def test_report_that_cannot_be_written_stops_no_table(
     docs.write_text("a file in the place of the folder")
     run(warehouse, 'UPDATE shop.orders SET "Amount" = -1 WHERE "OrderID" = 2')
     quality = quality_of(warehouse, docs, GreatExpectationsQuality)
-    assert set(quality.check_window(with_rules(plan, NOT_NEGATIVE), counts())) == {ORDERS}
+    errors = quality.check_window(with_rules(plan, NOT_NEGATIVE), counts())
+    assert set(errors) == {ORDERS}
+    assert "Read the report" not in str(errors[ORDERS])
     assert f"the report in {docs} was not written (FileExistsError" in caplog.text
     assert quality.check_window(plan, counts()) == {}
+
+
+@pytest.mark.parametrize(
+    "blocked",
+    [".lock/", "index.html/", "static", "validations", "expectations", ".stores", ".stores/validation_results",
+     ".stores/windows"],
+)  # fmt: skip
+def test_report_that_is_blocked_at_one_place_is_a_warning(
+    warehouse: WarehouseConnection, plan: WindowPlan, docs: Path, caplog: pytest.LogCaptureFixture, blocked: str
+) -> None:
+    """Great Expectations logs some failures with their traceback, and goes on."""
+    place = docs / blocked
+    if blocked.endswith("/"):
+        (place / "in the way").mkdir(parents=True)
+    else:
+        place.parent.mkdir(parents=True)
+        place.write_text("a file in the place of the folder")
+    errors = quality_of(warehouse, docs, GreatExpectationsQuality).check_window(plan, counts(quarantined_orders=1))
+    assert set(errors) == {ORDERS}
+    assert f"the report in {docs} was not written" in caplog.text
+    assert "Traceback" not in caplog.text
+    assert all(record.levelno <= logging.WARNING for record in caplog.records)
 
 
 NAMES = (r"A/R a\b", "Tax 5% a :b a::b", "{batch} ${HOME} #1?", '"x" <b>& Größe o\'clock')

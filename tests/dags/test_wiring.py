@@ -346,6 +346,10 @@ def test_paths_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delenv("FLOODMARK_DATA_DOCS")
     monkeypatch.setenv("XDG_STATE_HOME", "/var/state")
     assert str(data_docs_dir()) == "/var/state/floodmark/data_docs"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("os.getuid", lambda: 987_654_321)  # of no user
+    assert str(data_docs_dir()) == "/nonexistent/floodmark/data_docs"
 
 
 @pytest.fixture

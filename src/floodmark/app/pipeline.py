@@ -320,10 +320,15 @@ def config_path() -> Path:
 
 
 def data_docs_dir() -> Path:
-    """Return the path in FLOODMARK_DATA_DOCS, else a folder of the user's state."""
+    """Return the path in FLOODMARK_DATA_DOCS, else a folder of the user's state. Perhaps nobody can write it."""
     chosen = os.environ.get(DATA_DOCS_VARIABLE)
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(chosen).resolve() if chosen else Path(state) / "floodmark" / "data_docs"
+    if chosen:
+        return Path(chosen).absolute()
+    state = os.environ.get("XDG_STATE_HOME")
+    try:
+        return Path(state or Path.home() / ".local" / "state", "floodmark", "data_docs")
+    except RuntimeError:  # The user has no home, as in a container.
+        return Path("/nonexistent/floodmark/data_docs")
 
 
 # --------------------------------------------------------------------------------------------------------------------

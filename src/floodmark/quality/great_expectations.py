@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -112,13 +113,32 @@ def build_pages(
     """
     store = context.validation_results_store
     keys = [key for key in store.list_keys() if key.run_id.run_time == checked_at]
-    context.build_data_docs(
-        resource_identifiers=[*keys, *{key.expectation_suite_identifier for key in keys}], build_index=False
-    )
+    with _failing_pages():
+        context.build_data_docs(
+            resource_identifiers=[*keys, *{key.expectation_suite_identifier for key in keys}], build_index=False
+        )
     return [
         _checked_batch(plan, checked_at, key, batches[key.expectation_suite_identifier.name], store.get(key))
         for key in keys
     ]
+
+
+@contextmanager
+def _failing_pages() -> Iterator[None]:
+    """Raise what keeps a page from being written. Great Expectations logs it with its traceback, and goes on."""
+
+    def reraise(record: logging.LogRecord) -> bool:
+        error = sys.exc_info()[1]
+        if error is not None and record.levelno >= logging.ERROR:
+            raise error
+        return True
+
+    logger = logging.getLogger("great_expectations.render.renderer.site_builder")
+    logger.addFilter(reraise)
+    try:
+        yield
+    finally:
+        logger.removeFilter(reraise)
 
 
 def publish(docs_dir: Path, checked: Sequence[CheckedBatch], kept_windows: int) -> None:
@@ -254,9 +274,8 @@ class GreatExpectationsQuality:
         batches, errors = self._build_batches(plan, counts)
         checked_at = datetime.now(UTC)
         results = find_failed(self._url, batches)
-        if batches:
-            self._write_report(plan, checked_at, batches, results)
-        return self._judge(plan, sum(len(batch.checks) for batch in batches), results) | errors
+        report = self._write_report(plan, checked_at, batches, results) if batches else None
+        return self._judge(plan, sum(len(batch.checks) for batch in batches), results, report) | errors
 
     def _write_report(
         self,
@@ -264,8 +283,11 @@ class GreatExpectationsQuality:
         checked_at: datetime,
         batches: Sequence[Batch],
         results: Sequence[FailedCheck | UnansweredCheck],
-    ) -> None:
-        """Write the pages of a window. Log a warning where this fails: the answers to the checks are known."""
+    ) -> Path | None:
+        """Write the pages of a window, and return the first page of the report.
+
+        Log a warning and return None where this fails: the answers to the checks are known.
+        """
         try:
             with locked(self._docs_dir):
                 if results:
@@ -276,11 +298,14 @@ class GreatExpectationsQuality:
         except Exception as error:  # noqa: BLE001  (a bug of the report must not keep rows from being published)
             reason = f"{type(error).__name__} {error}".splitlines()[0]
             _log.warning(
-                "window %s: the report in %s was not written (%s). The checks were made, and the run goes on.",
+                "window %s: the report in %s was not written (%s). The checks were made, and the run goes on. "
+                "FLOODMARK_DATA_DOCS names the folder.",
                 plan.window_id,
                 self._docs_dir,
                 reason,
             )
+            return None
+        return self.report
 
     def _expect(self, plan: WindowPlan, checked_at: datetime, batches: Sequence[Batch]) -> list[CheckedBatch]:
         """Run every check by Great Expectations, which writes a page for each batch."""
@@ -307,7 +332,7 @@ class GreatExpectationsQuality:
         return batches, errors
 
     def _judge(
-        self, plan: WindowPlan, checks: int, results: Sequence[FailedCheck | UnansweredCheck]
+        self, plan: WindowPlan, checks: int, results: Sequence[FailedCheck | UnansweredCheck], report: Path | None
     ) -> dict[TableName, FloodmarkError]:
         critical: dict[TableName, list[FailedCheck]] = {}
         errors: dict[TableName, FloodmarkError] = {}
@@ -318,23 +343,15 @@ class GreatExpectationsQuality:
                 _log.warning("%s", result)
             else:
                 critical.setdefault(result.batch.source, []).append(result)
-        errors |= {source: self._failed(source, found) for source, found in critical.items() if source not in errors}
+        errors |= {source: _failed(source, found, report) for source, found in critical.items() if source not in errors}
         _log.info(
             "window %s: %s checks passed, %s did not; report: %s",
             plan.window_id,
             checks - len(results),
             len(results),
-            self.report,
+            report or "none",
         )
         return errors
-
-    def _failed(self, source: TableName, found: Sequence[FailedCheck]) -> DataQualityError:
-        return DataQualityError(
-            str(source),
-            "; ".join(map(str, found)) + ".",
-            "The rows of the window are in the target, and the watermark of the table stays at its position: the next "
-            f"run merges its changes again, with later ones. Read the report: {self.report}",
-        )
 
     def _open_context(self) -> EphemeralDataContext:
         # The package reads it when it is imported; without it, usage data is sent.
@@ -383,6 +400,15 @@ def _run_checks(
     checkpoint = context.checkpoints.add(gx.Checkpoint(name=plan.pipeline, validation_definitions=definitions))
     run = gx.RunIdentifier(run_name=run_name(plan.pipeline, plan.window_id), run_time=checked_at)
     checkpoint.run(run_id=run)
+
+
+def _failed(source: TableName, found: Sequence[FailedCheck], report: Path | None) -> DataQualityError:
+    return DataQualityError(
+        str(source),
+        "; ".join(map(str, found)) + ".",
+        "The rows of the window are in the target, and the watermark of the table stays at its position: the next "
+        "run merges its changes again, with later ones." + (f" Read the report: {report}" if report else ""),
+    )
 
 
 def _expectation(check: Check) -> Any:
