@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
 from floodmark.airflow_connections import read_connection, read_extras, read_flag, required_field
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from floodmark.sync.ports import OpenReader, Source
     from floodmark.sync.records import DriftSource
 
+_LIBRARY = "compact_tracking"
 _EXTRAS = ("path", "paths", "shipped", "consumer", "purge_after_days")
 
 
@@ -68,6 +70,7 @@ class CompactKind(SourceKind):
         Extras: path (a folder, or a pattern such as /data/*.db) or paths (a list of them), shipped, consumer,
         purge_after_days. Raises ConfigError.
         """
+        _require_edge()
         from floodmark.sources.compact.reader import DEFAULT_CONSUMER, Fleet
 
         extras = read_extras(read_connection(self.conn_id, "fs"), self.conn_id, _EXTRAS)
@@ -92,18 +95,20 @@ class CompactKind(SourceKind):
         return lambda table: files
 
     def snapshots(self) -> Source:
+        fleet = self.connection()
         from floodmark.sources.compact.source import CompactSource
 
-        return CompactSource(self.connection())
+        return CompactSource(fleet)
 
     def reader(self) -> OpenReader:
+        fleet = self.connection()
         from floodmark.sources.compact.reader import CompactReader
 
-        fleet = self.connection()
         return lambda plan, end: CompactReader(plan, fleet)
 
     @classmethod
     def load_adapters(cls) -> LoadAdapters:
+        _require_edge()
         from floodmark.sources.compact.reader import Fleet, open_compact_reader, plan_compact_reads
         from floodmark.sources.compact.source import CompactSource
 
@@ -117,6 +122,7 @@ class CompactKind(SourceKind):
         return SnapshotDrift(RowsAtRisk(0, 0))
 
     def drift_words(self) -> DriftWords:
+        _require_edge()
         from floodmark.sources.compact.source import COMPACT_DRIFT_WORDS
 
         return COMPACT_DRIFT_WORDS
@@ -128,9 +134,10 @@ class CompactKind(SourceKind):
         return SourceProgress({}, None)
 
     def diagnose(self, examined: DiagnosisInput, read_marks: Callable[[], Marks]) -> tuple[Finding, ...]:
+        fleet = self.connection()
         from floodmark.sources.compact.source import diagnose_fleet, read_fleet_facts
 
-        return diagnose_fleet(examined, read_fleet_facts(self.connection(), examined.settings.sources))
+        return diagnose_fleet(examined, read_fleet_facts(fleet, examined.settings.sources))
 
     def build_grants(
         self, login: str, settings: PipelineSettings, snapshot: SourceSnapshot, heartbeat: HeartbeatSettings | None
@@ -139,3 +146,13 @@ class CompactKind(SourceKind):
 
     def parse_condition(self, where: str, table: TableName) -> str:
         raise self._lacks("rows of a table cannot be chosen by a condition")
+
+
+def _require_edge() -> None:
+    """Raise ConfigError where the library of edge databases is not installed: it is an extra of the package."""
+    if find_spec(_LIBRARY) is None:
+        raise ConfigError(
+            "sources of kind compact",
+            "the package compact-tracking is not installed.",
+            "Install it wherever they are read: pip install 'floodmark[edge]'.",
+        )
