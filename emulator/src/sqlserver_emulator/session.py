@@ -13,6 +13,7 @@ from typing import Protocol
 
 from sqlserver_emulator.collations import Collation
 from sqlserver_emulator.events import ArrowBatch, Event
+from sqlserver_emulator.external_logins import ExternalLogins
 from sqlserver_emulator.release import Release
 from sqlserver_emulator.types import TsqlType
 
@@ -88,11 +89,15 @@ class SessionFactory(Protocol):
         """The release as which the server presents itself."""
 
     @property
+    def external_logins(self) -> ExternalLogins:
+        """The logins that are proved without a password."""
+
+    @property
     def read_only_route(self) -> tuple[str, int] | None:
         """Host and port to which a login with the intent to read only is led; None: nowhere else."""
 
-    def open_session(self, *, login: str, password: str, database: str, application: str) -> Session:
-        """``database`` '' means the login's default.
+    def open_session(self, *, login: str, password: str | None, database: str, application: str) -> Session:
+        """``database`` '' means the login's default. ``password`` None: the login is proved already.
 
         Raises SqlServerError 18456 (wrong login or password, severity 14) or 4060 (cannot open database, severity 11).
         """

@@ -39,6 +39,7 @@ from sqlserver_emulator.events import (
     TransactionAction,
     TransactionChanged,
 )
+from sqlserver_emulator.external_logins import ExternalLogins
 from sqlserver_emulator.release import SQL_SERVER_2022
 from sqlserver_emulator.server.certificate import provide_certificate
 from sqlserver_emulator.server.handshake import TlsContexts
@@ -227,10 +228,11 @@ class CannedSession:
 
 
 class CannedFactory:
+    external_logins = ExternalLogins()
     read_only_route = None
     product = SQL_SERVER_2022
 
-    def open_session(self, *, login: str, password: str, database: str, application: str) -> CannedSession:
+    def open_session(self, *, login: str, password: str | None, database: str, application: str) -> CannedSession:
         if (login, password) != ("sa", PASSWORD):
             raise SqlServerError(18456, f"Login failed for user '{login}'.", severity=14)
         if database not in ("", "master", "Canned"):

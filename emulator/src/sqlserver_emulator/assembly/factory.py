@@ -43,6 +43,7 @@ from sqlserver_emulator.event_stream.destination import NoDestination
 from sqlserver_emulator.event_stream.guard import GUARD as STREAM_GUARD
 from sqlserver_emulator.event_stream.procedures import procedures_for
 from sqlserver_emulator.event_stream.streams import EventStreams
+from sqlserver_emulator.external_logins import ExternalLogins
 from sqlserver_emulator.faults import FaultBoard
 from sqlserver_emulator.release import SQL_SERVER_2022, Release
 from sqlserver_emulator.session import Session
@@ -113,7 +114,8 @@ class Engine:
             self.faults = FaultBoard(self.clock.now)
             self._catalog = SharedCatalog(self._owner.fetch)
             opened.callback(CatalogListener(self.conninfo, self._catalog.changed).close)
-            self.secondary = Secondary(self.conninfo, self._open, product)
+            self.external_logins = ExternalLogins()
+            self.secondary = Secondary(self.conninfo, self._open, product, self.external_logins)
             opened.callback(self.secondary.release)
             self._translator = TsqlTranslator()
             self.supervisor = CaptureSupervisor(self)
@@ -143,7 +145,7 @@ class Engine:
             str(name) for (name,) in self._owner.fetch("SELECT name FROM emulator.databases ORDER BY database_id")
         )
 
-    def open_session(self, *, login: str, password: str, database: str, application: str) -> Session:
+    def open_session(self, *, login: str, password: str | None, database: str, application: str) -> Session:
         """Raises SqlServerError 18456 or 4060, or what a fault refuses logins with."""
         return self._open(login=login, password=password, database=database, application=application)
 
@@ -151,7 +153,7 @@ class Engine:
         self,
         *,
         login: str,
-        password: str,
+        password: str | None,
         database: str,
         application: str,
         snapshot: Callable[[], str] | None = None,

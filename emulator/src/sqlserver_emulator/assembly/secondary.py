@@ -12,6 +12,7 @@ from typing import Protocol
 
 import psycopg
 
+from sqlserver_emulator.external_logins import ExternalLogins
 from sqlserver_emulator.release import Release
 from sqlserver_emulator.session import Session
 
@@ -20,7 +21,7 @@ class OpensReadOnly(Protocol):
     """The part of the engine that is used."""
 
     def __call__(
-        self, *, login: str, password: str, database: str, application: str, snapshot: Callable[[], str]
+        self, *, login: str, password: str | None, database: str, application: str, snapshot: Callable[[], str]
     ) -> Session: ...
 
 
@@ -30,15 +31,18 @@ class Secondary:
     read_only_route = None
     """It leads nowhere else."""
 
-    def __init__(self, conninfo: str, open_session: OpensReadOnly, release: Release) -> None:
+    def __init__(
+        self, conninfo: str, open_session: OpensReadOnly, release: Release, external_logins: ExternalLogins
+    ) -> None:
         self.product = release
+        self.external_logins = external_logins
         self._conninfo = conninfo
         self._open_session = open_session
         self._lock = threading.Lock()
         self._holder: psycopg.Connection[tuple[object, ...]] | None = None
         self._snapshot = ""
 
-    def open_session(self, *, login: str, password: str, database: str, application: str) -> Session:
+    def open_session(self, *, login: str, password: str | None, database: str, application: str) -> Session:
         """Raises SqlServerError as the engine's does."""
         return self._open_session(
             login=login,

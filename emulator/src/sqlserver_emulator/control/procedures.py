@@ -13,10 +13,12 @@ from sqlserver_emulator.control.calls import SCHEMA, control_procedure
 from sqlserver_emulator.control.capture_procedures import CaptureControl
 from sqlserver_emulator.control.clock_procedures import clock_procedures
 from sqlserver_emulator.control.fault_procedures import FaultControl
+from sqlserver_emulator.control.login_procedures import login_procedures
 from sqlserver_emulator.control.secondary_procedures import SecondaryHost, secondary_procedures
 from sqlserver_emulator.control.stream_procedures import stream_procedures
 from sqlserver_emulator.event_stream.streams import EventStreams
 from sqlserver_emulator.events import Column, Command, Event, ResultStart, Rows, StatementDone
+from sqlserver_emulator.external_logins import ExternalLogins
 from sqlserver_emulator.faults import FaultBoard
 from sqlserver_emulator.types import NVARCHAR_4000, SYSNAME
 
@@ -27,6 +29,7 @@ class ControlHost(SecondaryHost, Protocol):
     conninfo: str
     clock: EngineClock
     faults: FaultBoard
+    external_logins: ExternalLogins
     supervisor: CaptureSupervisor
     event_streams: EventStreams | None
 
@@ -54,6 +57,7 @@ def control_procedures(host: ControlHost, fetch: Fetch) -> ProcedureRegistry:
         *faults.procedures(),
         *backup_procedures(host.conninfo),
         *secondary_procedures(host),
+        *login_procedures(host.external_logins),
         *(stream_procedures(host.event_streams, host.faults) if host.event_streams else ()),
         control_procedure("reset", (), reset, "Do the work of `clear_faults`, `reset_clock` and `release_secondary`."),
         control_procedure("help", (), show_help, "List these procedures with their parameters."),

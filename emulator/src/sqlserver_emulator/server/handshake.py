@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Command, Info
+from sqlserver_emulator.external_logins import TOKEN_USER
 from sqlserver_emulator.release import Release
 from sqlserver_emulator.server.certificate import CertificateFiles, strict_context, tunnel_context
 from sqlserver_emulator.server.channel import Channel
@@ -120,8 +121,9 @@ def _too_many_sessions(capacity: Capacity) -> SqlServerError:
 def _open_session(channel: Channel, factory: SessionFactory, login: Login) -> Session | None:
     try:
         _refuse_unsupported(login)
+        user, password = _identify(factory, login)
         session = factory.open_session(
-            login=login.user, password=login.password, database=login.database, application=login.application
+            login=user, password=password, database=login.database, application=login.application
         )
     except SqlServerError as error:
         _LOG.info("login of %r refused: %s", login.user, error)
@@ -147,17 +149,25 @@ def _open_session(channel: Channel, factory: SessionFactory, login: Login) -> Se
 def _refuse_unsupported(login: Login) -> None:
     if login.integrated_security:
         raise NotSupportedByEmulatorError("Windows (integrated) authentication")
-    if FEATURE_FEDERATED in login.feature_ids:
-        raise NotSupportedByEmulatorError("Microsoft Entra (federated) authentication")
+    if FEATURE_FEDERATED in login.feature_ids and login.token is None:
+        raise NotSupportedByEmulatorError("naming a token service to a client that has no token (ADAL)")
     if login.changes_password:
         raise NotSupportedByEmulatorError("changing a password while logging in")
+
+
+def _identify(factory: SessionFactory, login: Login) -> tuple[str, str | None]:
+    """The name of the login, and its password; None where it was proved by something else. Raises 18456."""
+    if login.token is not None:
+        return factory.external_logins.login_of_token(login.token), None
+    return login.user, login.password
 
 
 def _send_refusal(channel: Channel, login: Login, error: SqlServerError) -> None:
     channel.write(tokens.error(error))
     if error.number == _CANNOT_OPEN_DATABASE:
         # The real server sends both, in this order.
-        failed = SqlServerError(_LOGIN_FAILED, f"Login failed for user '{login.user}'.", severity=14)
+        user = login.user if login.token is None else TOKEN_USER
+        failed = SqlServerError(_LOGIN_FAILED, f"Login failed for user '{user}'.", severity=14)
         channel.write(tokens.error(failed))
     channel.write(tokens.done(DoneToken.DONE, DoneStatus.ERROR, Command.NONE.value))
     channel.end_message()
@@ -178,7 +188,7 @@ def _send_acceptance(
         tokens.login_acknowledgement(release),
         tokens.routing(*route) if route else b"",
         tokens.text_change(EnvironmentChange.PACKET_SIZE, str(packet_bytes), str(DEFAULT_PACKET_BYTES)),
-        tokens.feature_acknowledgement(utf8=True) if FEATURE_UTF8 in login.feature_ids else b"",
+        tokens.feature_acknowledgement(utf8=FEATURE_UTF8 in login.feature_ids, federated=login.token is not None),
         tokens.done(DoneToken.DONE, DoneStatus.FINAL, Command.NONE.value),
     ):
         channel.write(token)

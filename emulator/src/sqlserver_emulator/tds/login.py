@@ -17,6 +17,7 @@ _READ_ONLY_INTENT = 0x20
 _FEATURES_END = 0xFF
 FEATURE_FEDERATED = 0x02
 FEATURE_UTF8 = 0x0A
+_SECURITY_TOKEN = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class Login:
     """ApplicationIntent=ReadOnly."""
     changes_password: bool = False
     feature_ids: frozenset[int] = frozenset()
+    token: str | None = field(default=None, repr=False)
+    """Of federated authentication; None: the client has none, or wants to be led to a token service."""
 
 
 def parse_login(payload: bytes) -> Login:
@@ -43,6 +46,7 @@ def parse_login(payload: bytes) -> Login:
     fields = _FIELDS.unpack_from(payload, _FIXED.size)
     pairs = [(fields[i], fields[i + 1]) for i in range(0, 18, 2)]
     host, user, password, application, _server, extension, _library, _language, database = pairs
+    features = _features(payload, extension) if flags3 & _HAS_EXTENSION else {}
     return Login(
         user=_text(payload, user),
         password=_reveal(_slice(payload, password)),
@@ -54,7 +58,8 @@ def parse_login(payload: bytes) -> Login:
         integrated_security=bool(flags2 & _INTEGRATED_SECURITY),
         reads_only=bool(type_flags & _READ_ONLY_INTENT),
         changes_password=version >= _TDS_72 and _asks_new_password(payload),
-        feature_ids=_feature_ids(payload, extension) if flags3 & _HAS_EXTENSION else frozenset(),
+        feature_ids=frozenset(features),
+        token=_token(features[FEATURE_FEDERATED]) if FEATURE_FEDERATED in features else None,
     )
 
 
@@ -84,13 +89,24 @@ def _reveal(hidden: bytes) -> str:
     return plain.decode("utf-16-le", errors="replace")
 
 
-def _feature_ids(payload: bytes, pair: tuple[int, int]) -> frozenset[int]:
+def _features(payload: bytes, pair: tuple[int, int]) -> dict[int, bytes]:
+    """The data of each feature, by its number."""
     offset, length = pair
     if length < 4:
         raise ProtocolError("LOGIN7 extension is too short")
     reader = MessageReader(payload, MessageReader(payload, offset).read_u32())
-    ids = set()
+    features = {}
     while (feature := reader.read_u8()) != _FEATURES_END:
-        ids.add(feature)
-        reader.read_bytes(reader.read_u32())
-    return frozenset(ids)
+        features[feature] = reader.read_bytes(reader.read_u32())
+    return features
+
+
+def _token(data: bytes) -> str | None:
+    """The token of feature FEDAUTH (MS-TDS 2.2.6.4): the first byte has the client's library above one bit."""
+    reader = MessageReader(data)
+    if reader.read_u8() >> 1 != _SECURITY_TOKEN:
+        return None
+    try:
+        return reader.read_bytes(reader.read_u32()).decode("utf-16-le")
+    except UnicodeDecodeError as error:
+        raise ProtocolError("the token in LOGIN7 is not valid UTF-16") from error

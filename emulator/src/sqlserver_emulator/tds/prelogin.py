@@ -35,7 +35,12 @@ _ANSWERS: Mapping[Encryption, Encryption] = {
 @dataclass(frozen=True, slots=True)
 class Prelogin:
     encryption: Encryption
-    asks_federated: bool
+    federated: bytes = b""
+    """FEDAUTHREQUIRED; empty where the client leaves it out."""
+
+    @property
+    def asks_federated(self) -> bool:
+        return self.federated == b"\x01"
 
 
 def parse_prelogin(payload: bytes) -> Prelogin:
@@ -43,9 +48,9 @@ def parse_prelogin(payload: bytes) -> Prelogin:
     encryption = options.get(_ENCRYPTION, b"")
     if len(encryption) != 1:
         # SQL Server 2000 clients leave the option out; they mean "off".
-        return Prelogin(Encryption.OFF, _FEDERATED in options)
+        return Prelogin(Encryption.OFF, options.get(_FEDERATED, b""))
     # 0x80 asks for a client certificate, which is not offered.
-    return Prelogin(Encryption(encryption[0] & 0x03), _FEDERATED in options)
+    return Prelogin(Encryption(encryption[0] & 0x03), options.get(_FEDERATED, b""))
 
 
 def _parse_options(payload: bytes) -> dict[int, bytes]:
@@ -78,8 +83,8 @@ def build_prelogin_answer(request: Prelogin, release: Release) -> bytes:
         (_THREAD_ID, b""),
         (_MARS, b"\x00"),
     ]
-    if request.asks_federated:
-        options.append((_FEDERATED, b"\x00"))
+    if request.federated:
+        options.append((_FEDERATED, b"\x01" if request.asks_federated else b"\x00"))
     offset = _OPTION.size * len(options) + 1
     head, body = bytearray(), bytearray()
     for token, value in options:

@@ -132,10 +132,11 @@ def login_acknowledgement(release: Release) -> bytes:
     return struct.pack("<BH", 0xAD, len(body)) + body
 
 
-def feature_acknowledgement(*, utf8: bool) -> bytes:
-    """Only UTF-8 support is granted; a feature that is not acknowledged stays off."""
-    granted = struct.pack("<BIB", 0x0A, 1, 1) if utf8 else b""
-    return b"\xae" + granted + b"\xff"
+def feature_acknowledgement(*, utf8: bool, federated: bool) -> bytes:
+    """Only UTF-8 and a token are granted, the latter without data; a feature that is not acknowledged stays off."""
+    granted = struct.pack("<BI", 0x02, 0) if federated else b""
+    granted += struct.pack("<BIB", 0x0A, 1, 1) if utf8 else b""
+    return b"\xae" + granted + b"\xff" if granted else b""
 
 
 def return_status(value: int) -> bytes:

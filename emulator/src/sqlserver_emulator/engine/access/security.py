@@ -91,14 +91,19 @@ class SessionSecurity:
 
 
 def check_login(
-    fetch: Callable[[str, Sequence[object]], list[tuple[object, ...]]], login: str, password: str, sa_password: str
+    fetch: Callable[[str, Sequence[object]], list[tuple[object, ...]]],
+    login: str,
+    password: str | None,
+    sa_password: str,
 ) -> str:
-    """The login's default database. Raises 18456."""
+    """The login's default database. password: None where it was proved otherwise. Raises 18456."""
     rows = cast(list[tuple[Any, ...]], fetch(_LOGIN, [login]))
     if rows:
         _, salt, stored, _, disabled, default_database = rows[0]
+        if password is None:
+            accepted = True
         # sa has no stored hash: its password comes from the environment or from the password file.
-        if stored is None:
+        elif stored is None:
             # A comparison in constant time does not leak how much of the password was right.
             accepted = hmac.compare_digest(password.encode(), sa_password.encode())
         else:
