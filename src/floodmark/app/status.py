@@ -242,6 +242,7 @@ def examine_source(pipeline: Pipeline) -> tuple[Finding, ...]:
     stop = likely_stop(pipeline, now)
     now_utc = now.replace(tzinfo=None)
     pinned = pinned_feeds(pipeline.settings, {})
+    login = tuple(pipeline.source.examine_login())
     snapshot = pipeline.source.snapshots().read_snapshot(pipeline.settings.sources, pinned)
     found = pipeline.source.diagnose(
         DiagnosisInput(
@@ -263,7 +264,7 @@ def examine_source(pipeline: Pipeline) -> tuple[Finding, ...]:
         engine = examine_engine(spark.master, spark.conf)
     beats = pipeline.app.config.source_of(pipeline.name).beat_table
     heartbeat = pipeline.source.examine_heartbeat(pipeline.settings.source_name, beats)
-    return (*found, *engine, *_examine_warehouse(pipeline), *heartbeat)
+    return (*login, *found, *engine, *_examine_warehouse(pipeline), *heartbeat)
 
 
 def _examine_warehouse(pipeline: Pipeline) -> Iterator[Finding]:

@@ -202,6 +202,10 @@ class SourceKind(ABC):
         read_marks: returns where the members of tables were read to, as far as the ledger shows it.
         """
 
+    def examine_login(self) -> Iterable[Finding]:
+        """Return the finding on how the source is logged in to, where that needs more than a password."""
+        return ()
+
     def examine_heartbeat(self, source: str, table: TableName | None) -> Iterable[Finding]:
         """Return the finding on the heartbeat of a source. table: that of its heartbeat; None: it has none."""
         return ()

@@ -19,6 +19,7 @@ from floodmark.core.errors import FloodmarkError
 from floodmark.core.schema import TableName
 from floodmark.core.snapshot import DatabaseIdentity, Survey, SurveyedTable
 from floodmark.sources.sqlserver import errors, server_name
+from floodmark.sources.sqlserver.login import PASSWORD, Authentication, fetch_token, token_refused
 from floodmark.sources.sqlserver.tables import Row, find_truncated, read_sql
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class SqlServerConnection:
     """0 where SQL Server Browser has the port of ``instance``."""
     database: str
     user: str
+    """A login of the server, or the client id of an application or a managed identity; may be empty for the latter."""
     password: str = field(default="", repr=False)
     encrypt: Encrypt = "yes"
     """``yes`` (TLS 1.2 inside TDS), ``strict`` (TDS 8) or ``no``."""
@@ -65,9 +67,21 @@ class SqlServerConnection:
     """The seconds that a connect may take; 0: ``CONNECT_TIMEOUT_SECONDS``."""
     instance: str = ""
     """The name of an instance, without a port."""
+    authentication: Authentication = PASSWORD
+    """How to log in; by a token, unless it is with a password."""
+    tenant: str = ""
+    """The tenant of Microsoft Entra ID that the application is of."""
+    certificate_file: str = ""
+    """The file (PEM) with certificate and private key of the application, in place of its secret."""
+    certificate_pem: str = field(default="", repr=False)
+    """The contents of ``certificate_file``."""
 
     def __post_init__(self) -> None:
-        for name, choices in (("encrypt", get_args(Encrypt)), ("application_intent", get_args(ApplicationIntent))):
+        for name, choices in (
+            ("encrypt", get_args(Encrypt)),
+            ("application_intent", get_args(ApplicationIntent)),
+            ("authentication", get_args(Authentication)),
+        ):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected one of {', '.join(choices)}")
 
@@ -81,8 +95,15 @@ class SqlServerConnection:
         return json.dumps(asdict(self))
 
     def portable(self) -> SqlServerConnection:
-        """Return the connection with the contents of its file, for other machines. Raises ValueError."""
-        return replace(self, ca_pem=read_file(self.ca_file, str(self), "ca_file")) if self.ca_file else self
+        """Return the connection with the contents of its files, for other machines. Raises ValueError."""
+        found = replace(self, ca_pem=read_file(self.ca_file, str(self), "ca_file")) if self.ca_file else self
+        return found.with_certificate()
+
+    def with_certificate(self) -> SqlServerConnection:
+        """Return the connection with the contents of its client's certificate. Raises ValueError."""
+        if not self.certificate_file or self.certificate_pem:
+            return self
+        return replace(self, certificate_pem=read_file(self.certificate_file, str(self), "certificate"))
 
     @property
     def hosts(self) -> Mapping[str, str]:
@@ -96,7 +117,7 @@ class SqlServerConnection:
 
     def __str__(self) -> str:
         at = f":{self.port}" if self.port else f"\\{self.instance}"
-        return f"{self.user}@{self.host}{at}/{self.database}"
+        return f"{self.user or self.authentication}@{self.host}{at}/{self.database}"
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -152,7 +173,8 @@ _UNTRUSTED = "certificate verify failed"
 """OpenSSL's message, which is always in English; the driver has only the general 08001 for it."""
 
 _LOADING = threading.Lock()
-_REFUSED = ("28000", "42000")
+_LOGIN_FAILED = "28000"
+_REFUSED = (_LOGIN_FAILED, "42000")
 _MASTER = "master"
 
 CONNECT_TIMEOUT_SECONDS = 15
@@ -213,12 +235,14 @@ def connect_dbapi(connection: SqlServerConnection, query_timeout_seconds: int = 
 def _open(connection: SqlServerConnection) -> Any:
     server_name.require_host(connection.host, str(connection))
     driver = _load_driver()
+    token = fetch_token(connection)
     with _AUTHORITIES.trusted(connection.ca_path):
         return driver.connect(
             _connection_string(connection),
             autocommit=True,
             timeout=connection.connect_timeout or CONNECT_TIMEOUT_SECONDS,
             native_uuid=True,
+            token_provider=token,
         )
 
 
@@ -232,6 +256,8 @@ def _refusal(connection: SqlServerConnection, error: Exception) -> FloodmarkErro
         exists = _database_exists(connection)
         if exists is not None:
             return (errors.database_away if exists else errors.database_missing)(subject, message)
+        if connection.authentication != PASSWORD and sqlstate == _LOGIN_FAILED:
+            return token_refused(connection, message)
     addresses = 0 if connection.multi_subnet_failover else server_name.count_addresses(connection.host)
     if sqlstate in errors.UNREACHABLE and addresses > 1:
         return errors.one_of_several_addresses(subject, message, addresses)
@@ -345,8 +371,8 @@ def _connection_string(connection: SqlServerConnection) -> str:
     parts = {
         "Server": f"tcp:{connection.host},{port}",
         "Database": connection.database,
-        "UID": connection.user,
-        "PWD": connection.password,
+        "UID": connection.user if connection.authentication == PASSWORD else "",
+        "PWD": connection.password if connection.authentication == PASSWORD else "",
         "Encrypt": connection.encrypt,
         "TrustServerCertificate": "yes" if connection.trust_server_certificate else "no",
         "ApplicationIntent": connection.application_intent,

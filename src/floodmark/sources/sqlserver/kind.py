@@ -18,8 +18,9 @@ from floodmark.core.schema import Dataset, table_dataset
 from floodmark.sources.kind import SourceKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from floodmark.core.doctor import Finding
     from floodmark.core.plan import TablePlan
     from floodmark.core.schema import TableName
     from floodmark.sources.kind import PortableConnection
@@ -31,6 +32,7 @@ CONN_TYPES = ("mssql", "floodmark_mssql")
 _EXTRAS = (
     "encrypt", "trust_server_certificate", "ca_file", "application_intent", "multi_subnet_failover", "read_only",
     "connect_timeout",
+    "authentication", "tenant", "certificate",
 )  # fmt: skip
 _SYNONYMS = {"Connection Timeout": "connect_timeout", "LoginTimeout": "connect_timeout"}
 _LONGEST_CONNECT_SECONDS = 600
@@ -52,9 +54,10 @@ class SqlServerKind(SourceKind):
         """Return an Airflow connection of a type of ``CONN_TYPES``; its schema is the database.
 
         Extras: encrypt (yes, no, strict), trust_server_certificate, ca_file, application_intent (ReadWrite, ReadOnly),
-        multi_subnet_failover, connect_timeout (seconds). Raises ConfigError.
+        multi_subnet_failover, connect_timeout (seconds), authentication, tenant, certificate. Raises ConfigError.
         """
         from floodmark.sources.sqlserver.driver import SqlServerConnection
+        from floodmark.sources.sqlserver.login import read_login
         from floodmark.sources.sqlserver.server_name import parse_server
 
         conn_id = self.conn_id
@@ -68,8 +71,7 @@ class SqlServerKind(SourceKind):
                 port=server.port,
                 instance=server.instance,
                 database=required_field(found.schema, conn_id, "schema (the name of the database)"),
-                user=required_field(found.login, conn_id, "login"),
-                password=found.password or "",
+                **read_login(found, extras, conn_id),
                 encrypt=_ENCRYPT.get(encrypt, encrypt),  # type: ignore[arg-type]
                 trust_server_certificate=read_flag(extras.get("trust_server_certificate", False), conn_id),
                 ca_file=extras.get("ca_file", ""),
@@ -88,6 +90,11 @@ class SqlServerKind(SourceKind):
     def encryption(self) -> tuple[str, bool]:
         found = self.database()
         return found.encrypt, found.trust_server_certificate
+
+    def examine_login(self) -> Iterable[Finding]:
+        from floodmark.sources.sqlserver.login import examine_login
+
+        return examine_login(self.database())
 
     def name_datasets(self) -> Callable[[TablePlan], tuple[Dataset, ...]]:
         at = self.database()
