@@ -11,14 +11,17 @@ from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, TARGET, UPDATE, Row
 
 from floodmark.core.errors import OperatorError, TargetRefusedError, WatermarkConflictError
 from floodmark.core.plan import load_lane
-from floodmark.core.recovery import Release
-from floodmark.core.settings import Deletes, OnFailure, Rule, TableSettings, UnstorablePolicy
+from floodmark.core.recovery import Release, WaitingRows
+from floodmark.core.settings import Deletes, OnFailure, PipelineSettings, Rule, TableSettings, UnstorablePolicy
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.release import PostgresQuarantine
+from floodmark.sync.alerts import update_waiting
 from lsns import lsn
+from open_alerts import OpenAlerts
 
 POSITIVE = Rule("positive", "amount > 0", OnFailure.QUARANTINE)
+ODD = Rule("odd", "amount % 2 <> 0", OnFailure.QUARANTINE)
 SMALL = Rule("small", "amount < 100", OnFailure.QUARANTINE)
 OUTCOMES = "SELECT key ->> 0 AS key, rule, outcome, settled_by FROM floodmark.quarantine ORDER BY quarantine_id"
 
@@ -46,6 +49,46 @@ def correct(shop: Shop, key: int, values: str) -> None:
             "UPDATE floodmark.quarantine SET row_data = row_data || %s::jsonb WHERE key = jsonb_build_array(%s::int)",
             [values, key],
         )
+
+
+def reopen(shop: Shop) -> None:
+    """Take the rows in quarantine back to the state that versions without settling at the merge left."""
+    with psycopg.connect(shop.connection.conninfo()) as session:
+        session.execute("UPDATE floodmark.quarantine SET settled_at = NULL, settled_by = NULL, outcome = NULL")
+
+
+def waiting(shop: Shop) -> list[WaitingRows]:
+    return list(shop.ledger.count_waiting(PIPELINE))
+
+
+def test_rows_wait_until_a_window_merges_a_later_change_of_them(shop: Shop) -> None:
+    """A row waits once, however many rules it broke, and however often."""
+    rules = (POSITIVE, ODD)
+    shop.run(first_load(rules=rules), 10, [Row(1, INSERT, 10, -2), Row(2, INSERT, 10, -1), Row(3, INSERT, 10, 3)])
+    shop.run(changes(10, 20, rules=rules), 20, [Row(1, UPDATE, 11, -4)])
+    assert waiting(shop) == [WaitingRows(ORDERS, 2, ("odd", "positive"))]
+    shop.run(changes(20, 30, rules=rules), 30, [Row(1, UPDATE, 21, 1)])
+    assert waiting(shop) == [WaitingRows(ORDERS, 1, ("positive",))]
+    assert {row["settled_by"] for row in shop.rows(OUTCOMES)} == {"floodmark", None}
+    # The row that is read again still waits, and the row that the source has deleted does not.
+    shop.run(replace(first_load(rules=rules), is_reload=True, watermark=lsn(30)), 40, [Row(2, INSERT, 40, -1)])
+    assert waiting(shop) == [WaitingRows(ORDERS, 1, ("positive",))]
+    shop.run(changes(40, 50, rules=rules), 50, [Row(2, DELETE, 41, -1)])
+    assert waiting(shop) == []
+
+
+def test_alert_about_rows_lasts_until_none_waits(shop: Shop) -> None:
+    alerts, settings = OpenAlerts(), PipelineSettings(PIPELINE, (TableSettings(ORDERS, TARGET),))
+
+    def titles() -> list[str]:
+        update_waiting(settings, shop.ledger, alerts)
+        return [f"{alert.table}: {alert.what}" for alert in alerts.open.values()]
+
+    assert titles() == []
+    shop.run(first_load(rules=(POSITIVE,)), 10, [Row(1, INSERT, 10, -1), Row(2, INSERT, 10, -2)])
+    assert titles() == ["dbo.Orders: 2 rows wait in quarantine, because of rule positive."]
+    PostgresQuarantine(shop.connection).discard(PIPELINE, ORDERS, None, "anna")
+    assert titles() == []
 
 
 def amounts(shop: Shop) -> dict[int, Decimal]:
@@ -99,15 +142,25 @@ def test_row_that_still_breaks_another_rule_stays(shop: Shop) -> None:
 def test_row_with_a_later_change_in_the_target_is_overtaken(shop: Shop) -> None:
     shop.run(first_load(rules=(POSITIVE,)), 10, [Row(1, INSERT, 10, -1)])
     shop.run(changes(10, 20, rules=(POSITIVE,)), 20, [Row(1, UPDATE, 11, 5)])
+    assert outcomes(shop) == [("1", "overtaken")]
+    assert release(shop) == Release()
+    assert amounts(shop) == {1: Decimal(5)}
+
+
+def test_row_that_an_earlier_version_left_open_behind_a_later_change_is_settled(shop: Shop) -> None:
+    shop.run(first_load(rules=(POSITIVE,)), 10, [Row(1, INSERT, 10, -1)])
+    shop.run(changes(10, 20, rules=(POSITIVE,)), 20, [Row(1, UPDATE, 11, 5)])
+    reopen(shop)
     assert release(shop) == Release(overtaken=1)
     assert amounts(shop) == {1: Decimal(5)}
-    assert outcomes(shop) == [("1", "overtaken")]
 
 
 @pytest.mark.parametrize("deletes", Deletes)
 def test_deleted_row_does_not_come_back(shop: Shop, deletes: Deletes) -> None:
     shop.run(first_load(deletes, (POSITIVE,)), 10, [Row(1, INSERT, 10, -1)])
     shop.run(changes(10, 20, deletes, (POSITIVE,)), 20, [Row(1, DELETE, 11, -1)])
+    assert outcomes(shop) == [("1", "overtaken")]
+    reopen(shop)
     assert release(shop) == Release(overtaken=1)
     assert amounts(shop) == {}
 
@@ -118,6 +171,8 @@ def test_row_that_was_gone_in_a_reload_does_not_come_back(shop: Shop, deletes: D
     shop.run(first_load(deletes, (POSITIVE,)), 10, [Row(1, INSERT, 10, -1), Row(2, INSERT, 10, 2)])
     again = replace(first_load(deletes, (POSITIVE,)), is_reload=True, watermark=lsn(10))
     shop.run(again, 30, [Row(2, INSERT, 30, -2)])
+    assert outcomes(shop) == [("1", "overtaken"), ("2", None)]
+    reopen(shop)
     assert release(shop) == Release(1, 1, {}, 0, 3, updated_rows=1)
     assert amounts(shop) == {2: Decimal(-2)}
 

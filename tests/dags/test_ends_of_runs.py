@@ -55,7 +55,7 @@ pipelines: {shop: {source: shop, max_lag: 15m, tables: [{source: dbo.Orders, tar
 LOW = lsn(1)
 
 
-CHECKED = ["repair", "messages_quarantined", "table_left_out"]
+CHECKED = ["repair", "messages_quarantined", "rows_quarantined", "table_left_out"]
 """The kinds of alerts that the end of each run checks."""
 
 
@@ -89,6 +89,7 @@ class World:
             list_stopped=lambda _: self.stopped,
             list_stopped_members=lambda _: [],
             count_quarantined_messages=lambda _: QuarantinedMessages(()),
+            count_waiting=lambda _: [],
             read_tables=lambda _: {ORDERS: SimpleNamespace(watermark=self.watermark)},
             delete_old_windows=self.delete_old_windows,
         )
@@ -207,7 +208,14 @@ def test_run_ends_the_alert_about_a_repair_only_while_no_load_is_under_way(
         world.ended = []
         with pytest.raises(AirflowSkipException):
             tasks.run_open_window(world.config, "shop")
-        assert world.ended == ["run_failed", "run_late", *expected, "messages_quarantined", "table_left_out"]
+        assert world.ended == [
+            "run_failed",
+            "run_late",
+            *expected,
+            "messages_quarantined",
+            "rows_quarantined",
+            "table_left_out",
+        ]
 
 
 def test_replay_ends_no_alerts_about_runs_and_measures_nothing(world: World) -> None:

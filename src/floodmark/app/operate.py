@@ -19,6 +19,7 @@ from floodmark.core.drift import describe_added
 from floodmark.core.errors import ConfigError, FloodmarkError
 from floodmark.core.position import Interval
 from floodmark.core.snapshot import Survey, SurveyedTable
+from floodmark.sync.alerts import update_waiting
 from floodmark.sync.repair import Adopter
 from floodmark.sync.replay import Replay
 from floodmark.sync.switch import Switches
@@ -152,6 +153,7 @@ def release_rows(pipeline: Pipeline, table: str) -> Release:
     """
     settings = pipeline.find_table(table)
     found = pipeline.app.quarantine.release(pipeline.name, settings, getpass.getuser())
+    update_waiting(pipeline.settings, pipeline.ledger, pipeline.alerts)
     _LOG.info("%s: %s of quarantine released, window %s.", table, found.released, found.window_id or "none")
     return found
 
@@ -162,7 +164,9 @@ def discard_rows(pipeline: Pipeline, table: str, rule: str | None) -> int:
     Raises ConfigError for an unknown table.
     """
     source = pipeline.find_table(table).source
-    return pipeline.app.quarantine.discard(pipeline.name, source, rule, getpass.getuser())
+    count = pipeline.app.quarantine.discard(pipeline.name, source, rule, getpass.getuser())
+    update_waiting(pipeline.settings, pipeline.ledger, pipeline.alerts)
+    return count
 
 
 # --------------------------------------------------------------------------------------------------------------------

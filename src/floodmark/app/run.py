@@ -12,7 +12,7 @@ from floodmark.app.upkeep import current_stop
 from floodmark.core.alerts import LAG, LOAD_RUN_FAILED, RUN_FAILED, RUN_LATE
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.plan import WindowState, is_replay_lane
-from floodmark.sync.alerts import end_left_out, find_stopped, update_left_out, update_quarantined
+from floodmark.sync.alerts import end_left_out, find_stopped, update_left_out, update_quarantined, update_waiting
 from floodmark.sync.finish import advance_window, check_window
 from floodmark.sync.open_window import open_window
 from floodmark.sync.repair import LoadPlanner, end_repair, resolve_repair_alerts
@@ -141,6 +141,7 @@ def _end_alerts(pipeline: Pipeline, *, stopped: bool) -> None:
     try:
         resolve_repair_alerts(name, pipeline.ledger, alerts)
         update_quarantined(name, pipeline.ledger, alerts)
+        update_waiting(pipeline.settings, pipeline.ledger, alerts)
         update_left_out(pipeline.settings, pipeline.ledger, alerts)
     except FloodmarkError as error:
         _LOG.warning("Could not check which alerts about %s last: %s", name, error)
@@ -184,6 +185,7 @@ def end_load(pipeline: Pipeline, window_id: int) -> WindowPlan:
     plan = pipeline.ledger.read_window(window_id).plan
     end_repair(plan, pipeline.alerts)
     end_left_out(plan, pipeline.alerts)
+    update_waiting(pipeline.settings, pipeline.ledger, pipeline.alerts)
     pipeline.alerts.end_alerts(LOAD_RUN_FAILED, pipeline.name)
     return plan
 

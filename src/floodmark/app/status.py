@@ -18,6 +18,7 @@ from floodmark.core.doctor import DiagnosisInput, Finding, examine_encoding, exa
 from floodmark.core.drift import describe
 from floodmark.core.errors import ConfigError, FloodmarkError, OperatorError
 from floodmark.core.planning import classify_tables, known_positions, pinned_feeds
+from floodmark.core.progress import say_waiting
 from floodmark.core.status import DriftNote, PipelineStatus, TableHistory, TableStatus
 from floodmark.core.upkeep import ENDLESS_SECONDS, format_bytes
 from floodmark.sync.status import Limits, LiveSource, StatusReader, verify_tables
@@ -108,10 +109,15 @@ def remarks(status: PipelineStatus) -> list[str]:
     """Return the remarks. One that applies to several tables is made once."""
     concerned: dict[str, list[str]] = {}
     for table in status.tables:
-        if table.reason:
+        if table.reason and table.reason != say_waiting(table.waiting_rows):
             concerned.setdefault(f"{table.reason}: {table.cause} {table.hint}".rstrip(), []).append(table.source)
     lines = [str(status.planned_stop)] if status.planned_stop else []
     lines += [f"{_names(tables, status)}: {remark}" for remark, tables in concerned.items()]
+    lines += [
+        f"{table.source}: {say_waiting(table.waiting_rows)}: floodmark quarantine list {status.pipeline}"
+        for table in status.tables
+        if table.waiting_rows
+    ]
     lines += [f"{table.source}: {table.switch}" for table in status.tables if table.switch]
     lines += [f"{table.source}: drift: {drift}" for table in status.tables for drift in table.drift]
     lines += [
@@ -144,7 +150,8 @@ class TableTexts:
     """A time; where that is unknown, a number of transactions."""
     read: str
     changed: str
-    quarantined: str
+    waiting: str
+    """The rows that wait in quarantine."""
     watermark: str
     watermark_at: str
     change_tables: str
@@ -170,7 +177,7 @@ def table_texts(table: TableStatus) -> TableTexts:
         headroom=_number(headroom, "tx") if table.headroom_seconds is None else duration_text(table.headroom_seconds),
         read=f"{last.read_rows:,}" if last else "-",
         changed=changed_text(last.inserted_rows, last.updated_rows, last.deleted_rows) if last else "-",
-        quarantined=f"{last.quarantined_rows:,}" if last and last.quarantined_rows else "",
+        waiting=f"{table.waiting_rows:,}" if table.waiting_rows else "",
         watermark=table.watermark or "-",
         watermark_at=f"{table.watermark_at:%Y-%m-%d %H:%M:%S}" if table.watermark_at else "",
         change_tables=_change_tables(table),

@@ -233,14 +233,14 @@ _COLUMNS = {
     "behind": "behind",
     "read": "read",
     "+ins ~upd -del": "changed",
-    "quarantined": "quarantined",
+    "in quarantine": "waiting",
     "watermark at": "watermark_at",
     "target": "target",
     "watermark": "watermark",
     "change table": "change_tables",
 }
 """The field of ``TableTexts`` for each heading."""
-_ONLY_FILLED = ("drift", "quarantined", "change table")
+_ONLY_FILLED = ("drift", "in quarantine", "change table")
 """The columns that are shown only where they have something to show."""
 _OPTIONAL = (
     "change table",
@@ -266,7 +266,7 @@ def print_status(console: Console, status: PipelineStatus, *, wide: bool) -> Non
     }
     rows = [(_STYLES[each.standing], [_cell(getattr(each, field)) for field in columns.values()]) for each in found]
     optional = [heading for heading in _OPTIONAL if heading in columns]
-    numbers = ("lag", "headroom", "behind", "read", "+ins ~upd -del", "quarantined")
+    numbers = ("lag", "headroom", "behind", "read", "+ins ~upd -del", "in quarantine")
     print_table(console, title(status), list(columns), rows, numbers=numbers, optional=optional, wide=wide)
     for remark in remarks(status):
         print_line(console, remark)

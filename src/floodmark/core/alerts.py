@@ -20,8 +20,8 @@ from floodmark.core.errors import (
 )
 from floodmark.core.plan import QuarantinedMessages
 from floodmark.core.position import format_duration
-from floodmark.core.progress import Standing
-from floodmark.core.recovery import REPAIR
+from floodmark.core.progress import Standing, say_waiting
+from floodmark.core.recovery import REPAIR, WaitingRows
 from floodmark.core.schema import TableName
 from floodmark.core.snapshot import Validity, Verdict, WiderInstance
 from floodmark.core.status import TableMeasure
@@ -171,7 +171,26 @@ def _event_key(pipeline: str, table: TableName, verdict: Verdict) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The alert about messages that could not be read as changes.
+# The alerts about rows that broke a rule, and about messages that could not be read as changes.
+
+
+ROWS_QUARANTINED = "rows_quarantined"
+
+
+def rows_quarantined(pipeline: str, waiting: WaitingRows) -> Alert:
+    """Return the alert about the rows of a table that wait in quarantine: one for each table while any waits."""
+    rules = f"rule{'' if len(waiting.rules) == 1 else 's'} {', '.join(waiting.rules)}"
+    return Alert(
+        kind=ROWS_QUARANTINED,
+        subject=pipeline,
+        table=waiting.table,
+        what=f"{say_waiting(waiting.rows)}, because of {rules}.",
+        means="The target lacks these rows, or has their values from before. All other rows are loaded.",
+        do=f"See `floodmark quarantine list {pipeline}`. Correct the rows at the source: the next run loads them. Or "
+        f"correct the rule, and run `floodmark quarantine release {pipeline} {waiting.table}`. To do without them, run "
+        f"`floodmark quarantine discard {pipeline} {waiting.table}`.",
+        event_key=f"{ROWS_QUARANTINED}:{pipeline}:{waiting.table}",
+    )
 
 
 MESSAGES_QUARANTINED = "messages_quarantined"
@@ -444,6 +463,11 @@ ALERT_KINDS: Mapping[str, AlertKind] = {
         "A run finds that the instance has all these columns, that the older one was dropped, or that"
         " `capture_instance` names one.",
         _OPERATOR,
+    ),
+    ROWS_QUARANTINED: AlertKind(
+        "A run ended, and rows of a table wait in quarantine. One alert for each table.",
+        "No row of the table waits: each was corrected or deleted at the source and loaded, released, or discarded.",
+        "the operator, with the owner of the data",
     ),
     MESSAGES_QUARANTINED: AlertKind(
         "A run ended, and messages of an event stream that could not be read as changes are in"

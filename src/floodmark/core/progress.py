@@ -137,11 +137,12 @@ def judge(
     lag_limit_seconds: float,
     retention_minutes: int | None = None,
     repairs_itself: bool = False,
+    waiting_rows: int = 0,
 ) -> tuple[Standing, str]:
     """Return the standing of a table and the reason, "" where it is fine.
 
     verdict None: no run has checked the table yet. repairs_itself: the next run begins to reload the table for this
-    verdict.
+    verdict. waiting_rows: the rows that wait in quarantine.
     """
     is_resolved = verdict is Verdict.REPAIRING or repairs_itself
     is_retried = verdict in INCIDENTS and INCIDENTS[verdict].retryable
@@ -156,7 +157,12 @@ def judge(
         return Standing.ATTENTION, f"only {format_duration(headroom)} until cleanup passes the watermark"
     if lag is not None and lag > lag_limit_seconds:
         return Standing.ATTENTION, f"lags by {format_duration(lag)}, more than {format_duration(lag_limit_seconds)}"
-    return Standing.FINE, ""
+    return (Standing.ATTENTION, say_waiting(waiting_rows)) if waiting_rows else (Standing.FINE, "")
+
+
+def say_waiting(rows: int) -> str:
+    """Return how many rows wait in quarantine, as a clause."""
+    return f"{rows:,} {'row waits' if rows == 1 else 'rows wait'} in quarantine"
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -139,6 +139,15 @@ class Release:
     updated_rows: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingRows:
+    """The rows of a table that wait in quarantine: each key once, however many rules it broke, and how often."""
+
+    table: TableName
+    rows: int
+    rules: tuple[str, ...]
+
+
 def release_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """Return the rules for a release: a row that breaks one that would stop a run stays in quarantine."""
     return tuple(

@@ -344,6 +344,8 @@ class TableStatus:
     load_rows: int | None = None
     drift: tuple[str, ...] = ()
     """Undecided events, in words, with their numbers."""
+    waiting_rows: int = 0
+    """The rows that wait in quarantine now: keys, not entries."""
     change_tables: tuple[ChangeTableStatus, ...] = ()
     """The change tables of the table's capture instances; from the source."""
     switch: SwitchStatus | None = None

@@ -6,7 +6,7 @@ was sent, and over channels. An error while sending never fails the work that an
 A channel that could not be reached is still owed the message, also when the alert is not raised again or has ended
 meanwhile. Owed messages are sent together with the next message about any subject of the service.
 
-The alerts about tables that are left out of windows, and about messages in quarantine, are raised here from the ledger.
+The alerts about tables that are left out of windows, and about what is in quarantine, are raised here from the ledger.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Protocol
 from floodmark.core.alert import Alert, AlertMessage, build_ended_message, build_raised_message
 from floodmark.core.alerts import (
     MESSAGES_QUARANTINED,
+    ROWS_QUARANTINED,
     TABLE_LEFT_OUT,
     left_out,
     left_out_keys,
     messages_quarantined,
+    rows_quarantined,
 )
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.plan import WindowPlan, is_load_lane
@@ -318,7 +320,17 @@ def _list_stopped(settings: PipelineSettings, ledger: PostgresLedger) -> tuple[V
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Messages of members that could not be read: they are in quarantine, and an alert lasts as long as they are.
+# Rows that broke a rule, and messages of members that could not be read, are in quarantine: an alert lasts as long as
+# they are.
+
+
+def update_waiting(settings: PipelineSettings, ledger: PostgresLedger, alerts: Alerts) -> None:
+    """Raise the alert about each table with rows that wait in quarantine, and end those about the others."""
+    found = [each for each in ledger.count_waiting(settings.name) if each.table in settings.sources]
+    raised = [rows_quarantined(settings.name, each) for each in found]
+    for alert in raised:
+        alerts.raise_alert(alert)
+    alerts.end_alerts(ROWS_QUARANTINED, settings.name, keep=[alert.event_key for alert in raised])
 
 
 def update_quarantined(pipeline: str, ledger: PostgresLedger, alerts: Alerts) -> None:

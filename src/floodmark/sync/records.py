@@ -309,3 +309,5 @@ class StatusRecord:
     """The drift events of the source."""
     switches: Sequence[InstanceSwitch]
     """The switches of the source that are in progress."""
+    waiting: Mapping[TableName, int] = field(default_factory=dict)
+    """The rows of each table that wait in quarantine."""

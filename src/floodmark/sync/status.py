@@ -187,6 +187,7 @@ class StatusReader:
                 unread.seconds if unread else lag_of(TableMark(table.source, watermark, since, verdict), live.snapshot)
             )
             headroom = headroom_seconds(since, live.snapshot.taken_at, retention, verdict)
+        waiting = self._record.waiting.get(table.source, 0)
         is_to_repair = verdict in GAPS and table.on_gap is OnGap.REPAIR
         standing, reason = judge(
             verdict,
@@ -195,6 +196,7 @@ class StatusReader:
             lag_limit_seconds=self._limits.lag_seconds,
             retention_minutes=retention,
             repairs_itself=is_to_repair,
+            waiting_rows=waiting,
         )
         return TableStatus(
             source=str(table.source),
@@ -216,6 +218,7 @@ class StatusReader:
             load_percent=progress.percent if progress else None,
             load_rows=progress.rows if progress else None,
             drift=tuple(self._drift.get(table.source.folded, ())),
+            waiting_rows=waiting,
             change_tables=_change_tables(table.source, live),
             switch=switch_status(
                 self._record.switches, self._settings.name, table.source, state.identity if state else None

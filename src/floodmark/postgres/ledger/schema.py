@@ -32,6 +32,7 @@ from floodmark.core.plan import (
 )
 from floodmark.core.plan_json import plan_from_json
 from floodmark.core.position import Position, read_position
+from floodmark.core.recovery import WaitingRows
 from floodmark.core.schema import WINDOW_COLUMN, TableName, quote, quote_table
 from floodmark.core.snapshot import FeedIdentity, MemberMark, Validity, Verdict
 from floodmark.core.verdicts import LEFT_OUT
@@ -390,6 +391,15 @@ class MemberRecords:
         with open_transaction(self._at, pipeline) as session:
             rows = query(session, "count_quarantined_messages", pipeline=pipeline)
         return QuarantinedMessages(tuple((row["reason"], row["messages"]) for row in rows))
+
+    def count_waiting(self, pipeline: str) -> Sequence[WaitingRows]:
+        """Return the rows of each table that wait in quarantine; nothing of a table without any."""
+        with open_transaction(self._at, pipeline) as session:
+            rows = query(session, "count_waiting", pipeline=pipeline)
+        return [
+            WaitingRows(TableName(row["source_schema"], row["source_name"]), row["rows"], tuple(row["rules"]))
+            for row in rows
+        ]
 
     def list_marks(self, pipeline: str) -> Mapping[TableName, Sequence[MemberMark]]:
         """Return the marks of the members of each table that has members."""

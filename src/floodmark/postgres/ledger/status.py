@@ -198,6 +198,7 @@ class PostgresStatusLedger:
             alerts = _read_rows(session, "alerts", "list_open_alerts")
             holds = _read_rows(session, "drift_holds", "list_drift_holds", pipeline=pipeline)
             events = _read_rows(session, "drift_events", "list_drift_events", source=source, event_id=None)
+            waiting = _read_rows(session, "quarantine", "count_waiting", pipeline=pipeline)
             switches = _read_rows(session, "instance_switches", "list_switches", source=source, switch_id=None)
         return StatusRecord(
             tables={_table_name(row): _recorded_table(row) for row in tables},
@@ -206,6 +207,7 @@ class PostgresStatusLedger:
             alerts=[open_alert_of(row) for row in alerts],
             events=[event_of(row) for row in events],
             switches=[switch_of(row) for row in switches],
+            waiting={_table_name(row): row["rows"] for row in waiting},
         )
 
     def read_history(self, pipeline: str, table: TableName, at_most: int) -> TableHistory:

@@ -9,11 +9,26 @@ FROM floodmark.quarantine
 WHERE target_schema = %(target_schema)s AND target_name = %(target_name)s AND (settled_at IS NULL OR settled_at = now())
 GROUP BY outcome, rule ORDER BY outcome, rule
 
+-- name: count_waiting
+-- The rows that wait, by table: a row that broke several rules, or several times, waits once.
+SELECT source_schema, source_name, count(DISTINCT key) AS rows, array_agg(DISTINCT rule ORDER BY rule) AS rules
+FROM floodmark.quarantine
+WHERE pipeline = %(pipeline)s AND settled_at IS NULL
+GROUP BY source_schema, source_name
+ORDER BY source_schema, source_name
+
 -- name: discard_rows
 UPDATE floodmark.quarantine
 SET settled_at = now(), settled_by = %(by)s, outcome = 'discarded'
 WHERE pipeline = %(pipeline)s AND source_schema = %(source_schema)s AND source_name = %(source_name)s
   AND settled_at IS NULL AND (%(rule)s::text IS NULL OR rule = %(rule)s)
+
+-- name: has_waiting
+SELECT EXISTS (
+    SELECT FROM floodmark.quarantine
+    WHERE pipeline = %(pipeline)s AND source_schema = %(source_schema)s AND source_name = %(source_name)s
+      AND settled_at IS NULL
+)
 
 -- name: newest_plan
 -- The newest merged window with a table in it.
@@ -59,7 +74,8 @@ WHERE q.target_schema = %(target_schema)s AND q.target_name = %(target_name)s AN
   AND jsonb_hash_extended(q.key, 0) = jsonb_hash_extended(lost.key, 0) AND q.key = lost.key AND q.lsn <= lost.lsn
 
 -- name: settle_released
--- The names in braces are filled in, quoted, by warehouse.release; the values are bound.
+-- The names in braces are filled in, quoted, by warehouse.gate; the values are bound.
+-- A merged row settles its key: it is the row of quarantine itself, or a later one.
 UPDATE floodmark.quarantine AS q
 SET settled_at = now(), settled_by = %(by)s,
     outcome = CASE WHEN q.lsn = s.__lsn THEN 'released' ELSE 'overtaken' END

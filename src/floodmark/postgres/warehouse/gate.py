@@ -8,8 +8,9 @@ value is in quarantine, with the value from there.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 from sqlglot import exp
@@ -26,6 +27,7 @@ from floodmark.core.schema import (
 )
 from floodmark.core.settings import OnFailure, Rule, UnstorablePolicy
 from floodmark.core.types import Kind
+from floodmark.postgres.session import source_parameters
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.merge import (
     DELETE_OPERATION,
@@ -196,6 +198,32 @@ def drop_set_aside(session: psycopg.Connection, planned: TablePlan, merge: Merge
     if dropped:
         _LOG.info("%s: %s replayed changes are of rows with a newer version in quarantine.", planned.source, dropped)
     return dropped
+
+
+_BY_A_WINDOW = "floodmark"
+"""Who settled a row in quarantine that a window has corrected or overtaken."""
+
+
+def settle_quarantine(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge) -> None:
+    """Settle the rows in quarantine that no longer wait: the window merged them, or a later change of them."""
+    found = session.execute(
+        read_sql("has_waiting"), {"pipeline": plan.pipeline, **source_parameters(planned.source)}
+    ).fetchone()
+    if not found or not found[0]:
+        return
+    named = {"target_schema": planned.target.schema, "target_name": planned.target.name, "by": _BY_A_WINDOW}
+    if planned.kind is LoadKind.FIRST_LOAD and not planned.where and not planned.keeps_unread:
+        # The load has read every row: one that still breaks a rule is in quarantine under this window.
+        session.execute(read_sql("settle_older"), named | {"load_window_id": plan.window_id})
+    settle_merged(session, merge, named)
+
+
+def settle_merged(session: psycopg.Connection, merge: Merge, named: Mapping[str, Any]) -> None:
+    """Settle the rows in quarantine that the rows in staging, which have been merged, are or overtake."""
+    statement = read_sql("settle_released").format(
+        staging=in_bound(table(merge.staging, "s")), key=in_bound(tombstone_key(merge))
+    )
+    session.execute(statement, named)
 
 
 def _broken(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Expression:

@@ -30,7 +30,7 @@ from floodmark.postgres.ledger.schema import (
 )
 from floodmark.postgres.session import open_transaction, query, source_parameters
 from floodmark.postgres.sql import read_sql
-from floodmark.postgres.warehouse.gate import apply_rules, key_rules, recover_kept_values, text_rules
+from floodmark.postgres.warehouse.gate import apply_rules, key_rules, recover_kept_values, settle_merged, text_rules
 from floodmark.postgres.warehouse.merge import (
     Merge,
     count_merge,
@@ -115,7 +115,7 @@ class _Release:
             self.session.execute("SET CONSTRAINTS ALL IMMEDIATE")
         except psycopg.IntegrityError as error:
             raise constraint_refused(self.planned, error) from error
-        self._settle("settle_released")
+        settle_merged(self.session, self.merge, self._target() | {"by": self.by})
         self.session.execute(f"DROP TABLE {quote_table(self.merge.staging)}")
         window_id = None
         if counted.staged:

@@ -43,6 +43,7 @@ from floodmark.postgres.warehouse.gate import (
     key_rules,
     recover_kept_values,
     refuse_keyless_deletes,
+    settle_quarantine,
     text_rules,
 )
 from floodmark.postgres.warehouse.merge import (
@@ -502,6 +503,7 @@ def _merge_staged(
     swept = sweep_target(session, plan, planned, merge) if planned.is_reload else 0
     if whole := [read.member for read in (rows.members if rows else ()) if read.is_whole]:
         swept += sweep_members(session, plan, planned, merge, whole)
+    settle_quarantine(session, plan, planned, merge)
     if planned.kind is LoadKind.FIRST_LOAD:
         session.execute(f"ANALYZE {quote_table(planned.target)}")
     marked = swept if planned.settings.deletes is Deletes.SOFT else 0

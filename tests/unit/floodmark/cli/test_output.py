@@ -82,9 +82,11 @@ def test_columns_that_do_not_fit_are_named() -> None:
 
 
 def test_rows_in_quarantine_are_shown_where_there_are_any() -> None:
-    odd = replace(LONG, last_window=LastWindow(7, 5, 3, 0, 0, 21))
-    assert "quarantined" not in shown(status(LONG), 200)
-    assert {"quarantined", "21"} <= set(shown(status(odd), 120).split())
+    odd = replace(LONG, waiting_rows=21)
+    assert "quarantine" not in shown(status(LONG), 200)
+    text = shown(status(odd), 120)
+    assert {"quarantine", "21"} <= set(text.split())
+    assert f"{LONG.source}: 21 rows wait in quarantine: floodmark quarantine list" in text
 
 
 @pytest.mark.parametrize("width", [80, None])

@@ -16,9 +16,10 @@ ORDERS = TableStatus(
     target="shop.orders",
     lag_seconds=247.0,
     advanced_at=NOW - timedelta(minutes=5),
-    last_window=LastWindow(7, 5318, 1485, 510, 165, 2),
+    last_window=LastWindow(7, 5318, 1485, 510, 165, 3),
+    waiting_rows=2,
 )
-LINES = replace(ORDERS, source="dbo.Lines", lag_seconds=5.0, last_window=LastWindow(6, 9, 9, 0, 0, 0))
+LINES = replace(ORDERS, source="dbo.Lines", lag_seconds=5.0, last_window=LastWindow(6, 9, 9, 0, 0, 0), waiting_rows=0)
 SHOP = PipelineStatus("shop", None, None, (ORDERS, LINES))
 RUNS = DagState(is_paused=False, next_run_at=NOW + timedelta(seconds=90))
 PAUSED = DagState(is_paused=True, next_run_at=None)
@@ -108,5 +109,5 @@ def test_rows_show_the_worst_table_first() -> None:
         ("dbo.Lines", "capture_stopped", "2 drift open"),
         ("dbo.Orders", "never_run", ""),
     ]
-    assert [row.quarantined for row in rows] == ["", "2"]
+    assert [row.waiting for row in rows] == ["", "2"]
     assert [row.source for row in rows_of((ORDERS, expired), "LINES")] == ["dbo.Lines"]

@@ -78,6 +78,13 @@ def test_standing_follows_verdict_lag_and_headroom(
     assert bool(reason) is (standing is not Standing.FINE)
 
 
+def test_rows_in_quarantine_want_attention() -> None:
+    found = judge(Verdict.CAUGHT_UP, 0.0, None, lag_limit_seconds=HOUR, waiting_rows=1)
+    assert found == (Standing.ATTENTION, "1 row waits in quarantine")
+    late = judge(Verdict.READY, 2 * HOUR, None, lag_limit_seconds=HOUR, waiting_rows=2)
+    assert late[1].startswith("lags by")
+
+
 @pytest.mark.parametrize("verdict", [Verdict.EXPIRED, Verdict.INSTANCE_REPLACED, Verdict.AHEAD_OF_SOURCE])
 def test_gap_that_the_next_run_repairs_wants_attention_only(verdict: Verdict) -> None:
     found = judge(verdict, 0.0, 0.0, lag_limit_seconds=HOUR, repairs_itself=True)
