@@ -21,7 +21,7 @@ from floodmark.postgres.warehouse.verify import PostgresRowComparer
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.compact.reader import CompactReader, Fleet
 from floodmark.sources.compact.source import CompactSource
-from floodmark.sync import status
+from floodmark.sync import verify
 from floodmark.sync.alerts import find_stopped
 from floodmark.sync.finish import advance_window
 from floodmark.sync.load import load_window
@@ -122,8 +122,14 @@ class FleetRig:
     def differing(self) -> list[TableName]:
         """Return the tables whose living rows are not those of the devices, row by row."""
         comparer = PostgresRowComparer(self.warehouse)
-        results = status.verify_tables(
-            self.settings, self.source, self.open_reader(), self.ledger, comparer, progress=LoggedProgress()
+        results = verify.verify_tables(
+            self.settings,
+            self.source,
+            self.open_reader(),
+            self.ledger,
+            comparer,
+            progress=LoggedProgress(),
+            options=verify.VerifyOptions(patience_seconds=0),
         )
         return [each.source for each in results if not each.equal]
 

@@ -12,7 +12,7 @@ from floodmark.postgres.warehouse.verify import PostgresRowComparer
 from floodmark.sources.cdc.reader import CdcReader
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.driver import SqlServerConnection
-from floodmark.sync import status
+from floodmark.sync import verify
 from floodmark.sync.ports import LoggedProgress, OpenReader
 
 
@@ -23,11 +23,12 @@ def reading(source: SqlServerConnection) -> OpenReader:
 def verify_tables(
     settings: PipelineSettings, source: SqlServerConnection, warehouse: WarehouseConnection
 ) -> Iterator[TableVerification]:
-    return status.verify_tables(
+    return verify.verify_tables(
         settings,
         SqlServerSource(source),
         reading(source),
         PostgresLedger(warehouse),
         PostgresRowComparer(warehouse),
         progress=LoggedProgress(),
+        options=verify.VerifyOptions(patience_seconds=0),
     )

@@ -29,7 +29,7 @@ from floodmark.sources.event_stream.reader import EventReader
 from floodmark.sources.event_stream.source import EventStreamSource, StreamConnection
 from floodmark.sources.event_stream.transport import CaptureFolder, KafkaTopic
 from floodmark.sources.sqlserver.driver import SqlServerConnection
-from floodmark.sync import status
+from floodmark.sync import verify
 from floodmark.sync.alerts import find_stopped
 from floodmark.sync.finish import advance_window
 from floodmark.sync.load import load_window
@@ -158,8 +158,14 @@ class StreamRig:
     def differing(self) -> list[TableName]:
         """Return the tables whose living rows are not those of the source, row by row."""
         comparer = PostgresRowComparer(self.warehouse)
-        results = status.verify_tables(
-            self.settings, self.source, self.open_reader(), self.ledger, comparer, progress=LoggedProgress()
+        results = verify.verify_tables(
+            self.settings,
+            self.source,
+            self.open_reader(),
+            self.ledger,
+            comparer,
+            progress=LoggedProgress(),
+            options=verify.VerifyOptions(patience_seconds=0),
         )
         return [each.source for each in results if not each.equal]
 

@@ -25,7 +25,7 @@ from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.change_tracking.reader import SnapshotRead, TrackingReader, plan_reads
 from floodmark.sources.change_tracking.source import TrackingSource
 from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection
-from floodmark.sync import status
+from floodmark.sync import verify
 from floodmark.sync.finish import advance_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
@@ -142,8 +142,14 @@ class TrackingRig:
     def differing(self) -> list[TableName]:
         """Return the tables whose living rows are not those of the source, row by row."""
         comparer = PostgresRowComparer(self.warehouse)
-        results = status.verify_tables(
-            self.settings, self.source, self.open_reader(), self.ledger, comparer, progress=LoggedProgress()
+        results = verify.verify_tables(
+            self.settings,
+            self.source,
+            self.open_reader(),
+            self.ledger,
+            comparer,
+            progress=LoggedProgress(),
+            options=verify.VerifyOptions(patience_seconds=0),
         )
         return [each.source for each in results if not each.equal]
 

@@ -21,7 +21,8 @@ from floodmark.core.planning import classify_tables, known_positions, pinned_fee
 from floodmark.core.progress import say_waiting
 from floodmark.core.status import DriftNote, PipelineStatus, TableHistory, TableStatus
 from floodmark.core.upkeep import ENDLESS_SECONDS, format_bytes
-from floodmark.sync.status import Limits, LiveSource, StatusReader, verify_tables
+from floodmark.sync.status import Limits, LiveSource, StatusReader
+from floodmark.sync.verify import VerifyOptions, verify_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -219,9 +220,15 @@ def duration_text(seconds: float | None) -> str:
 # The comparison of source and warehouse, row by row.
 
 
-def verify_pipeline(pipeline: Pipeline) -> Iterator[TableVerification]:
-    """Compare every table of a pipeline with its target, in the order of the configuration. Raises from
-    ``core.errors``."""
+def verify_pipeline(
+    pipeline: Pipeline, tables: Sequence[str] = (), sample_percent: float | None = None
+) -> Iterator[TableVerification]:
+    """Compare the tables of a pipeline with their targets, in the order of the configuration.
+
+    tables: only these, by their names at the source; none for all. sample_percent: about this share of their rows.
+    Raises from ``core.errors``; ConfigError for an unknown table.
+    """
+    chosen = [pipeline.find_table(each).source for each in tables]
     return verify_tables(
         pipeline.settings,
         pipeline.source.snapshots(),
@@ -229,6 +236,7 @@ def verify_pipeline(pipeline: Pipeline) -> Iterator[TableVerification]:
         pipeline.ledger,
         pipeline.app.row_comparer,
         progress=pipeline.app.progress,
+        options=VerifyOptions(chosen, sample_percent),
     )
 
 

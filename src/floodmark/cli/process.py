@@ -28,6 +28,7 @@ from floodmark.app.status import remarks, table_texts, title
 from floodmark.config.loading import load_config
 from floodmark.core.errors import ConfigError, FloodmarkError
 from floodmark.core.plan import AdvanceResult
+from floodmark.core.progress import say_waiting
 from floodmark.core.status import PipelineStatus
 from floodmark.sync.ports import LoggedProgress, Progress
 from floodmark.sync.replay import ReplayCount
@@ -159,12 +160,18 @@ def print_line(console: Console, text: str, style: str = "", indent: str = "") -
 
 def print_verification(console: Console, results: Sequence[TableVerification], *, wide: bool) -> None:
     """Print one row per verified table, the recorded differing keys, and a possible cause."""
-    numbers = ("rows in source", "live rows in target", "differing keys")
+    columns = {
+        "rows in source": [each.source_rows for each in results],
+        "live rows in target": [each.target_rows for each in results],
+        "in quarantine": [each.waiting_rows for each in results],
+        "changed since": [each.changed_rows for each in results],
+        "differing keys": [each.different_keys for each in results],
+    }
+    numbers = [name for name, found in columns.items() if any(found) or name not in ("in quarantine", "changed since")]
     rows = []
-    for each in results:
-        counts = (f"{number:,}" for number in (each.source_rows, each.target_rows, each.different_keys))
-        style, outcome = ("", "equal") if each.equal else ("red", "DIFFERENT")
-        rows.append((style, (str(each.source), outcome, *counts, str(each.target))))
+    for place, each in enumerate(results):
+        counts = (f"{columns[name][place]:,}" for name in numbers)
+        rows.append(("" if each.equal else "red", (str(each.source), each.outcome, *counts, str(each.target))))
     headings = ("source", "", *numbers, "target")
     optional = ("target", "live rows in target", "rows in source")
     title = "source and warehouse, row by row"
@@ -174,17 +181,25 @@ def print_verification(console: Console, results: Sequence[TableVerification], *
 
 
 def verification_remarks(results: Sequence[TableVerification]) -> list[str]:
-    """Return the recorded differing keys, and a possible cause."""
+    """Return the recorded differing keys, what was not compared, and a possible cause."""
     lines = []
     for each in results:
+        if each.waiting_rows:
+            lines.append(f"{each.source}: {say_waiting(each.waiting_rows)}.")
+        if each.changed_rows:
+            keys = "key was" if each.changed_rows == 1 else "keys were"
+            lines.append(f"{each.source}: {each.changed_rows:,} {keys} changed after the watermark, and left out.")
+        if each.is_sample:
+            lines.append(f"{each.source}: {each.source_rows:,} rows of the source were compared, as a sample.")
         lines += [f"{each.source}: {difference}" for difference in each.differences]
         more = each.different_keys - len(each.differences)
         lines += [f"{each.source}: and {more:,} more keys"] if each.differences and more else []
-    if not all(each.equal for each in results):
-        lines.append(
-            "Rows that the source wrote after the watermarks differ as well. For a definite result, stop all writers, "
-            "run the pipeline (with change data capture, when the capture job has caught up), and verify again."
-        )
+    for each in results:
+        if each.unproven:
+            lines.append(
+                f"{each.source}: unproven: {each.unproven} Rows that were written after the watermark may differ as "
+                "well. Verify again when the pipeline has caught up, or while nothing writes to the table."
+            )
     return lines
 
 
@@ -192,7 +207,8 @@ def verification_json(results: Sequence[TableVerification]) -> str:
     """Return the results of a comparison as JSON."""
     return json.dumps(
         [
-            asdict(each) | {"source": str(each.source), "target": str(each.target), "equal": each.equal}
+            asdict(each)
+            | {"source": str(each.source), "target": str(each.target), "equal": each.equal, "outcome": each.outcome}
             for each in results
         ],
         indent=2,

@@ -282,10 +282,31 @@ def doctor(
         raise typer.Exit(code)
 
 
-def verify(pipeline: PipelineName, as_json: AsJson = False, wide: Wide = False, config: ConfigFile = None) -> None:
-    """Compare source and warehouse row by row and show the differing keys. Exit status 1 when there are any."""
+def verify(  # noqa: PLR0917  (typer gives them by name)
+    pipeline: PipelineName,
+    table: Annotated[
+        list[str] | None, typer.Option(help="Only this table, schema.table of the source. May be repeated.")
+    ] = None,
+    sample: Annotated[
+        float | None,
+        typer.Option(
+            metavar="PERCENT",
+            min=0,
+            max=100,
+            help="Compare about this share of the rows, in chunks chosen at random. Extra rows are not found.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    wide: Wide = False,
+    config: ConfigFile = None,
+) -> None:
+    """Compare source and warehouse row by row and show the differing keys. Exit status 1 when there are any.
+
+    The source may be in use: keys that were changed after the watermark are left out and counted. Rows that wait in
+    quarantine are counted too, and are no differences.
+    """
     with explained(), drawn_progress() as progress:
-        results = list(verify_pipeline(open_app(config, progress).pipeline(pipeline)))
+        results = list(verify_pipeline(open_app(config, progress).pipeline(pipeline), table or (), sample))
     if as_json:
         typer.echo(verification_json(results))
     else:

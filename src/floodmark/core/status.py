@@ -413,6 +413,14 @@ class TableVerification:
     different_rows: int
     differences: tuple[RowDifference, ...]
     """The first ones, by key; the counts are complete."""
+    waiting_rows: int = 0
+    """Rows of the source that wait in quarantine as they are. They are no differences."""
+    changed_rows: int = 0
+    """The keys that were changed after the watermark, and are left out."""
+    is_sample: bool = False
+    """Whether only some rows of the source were read. Rows that only the target has are not found then."""
+    unproven: str = ""
+    """Why a difference may be a change that is still to come; "" where it is none."""
 
     @property
     def different_keys(self) -> int:
@@ -427,7 +435,12 @@ class TableVerification:
     @property
     def equal_rows(self) -> int:
         """Return the number of source rows that the target has as they are."""
-        return self.source_rows - self.missing_rows - self.different_rows
+        return self.source_rows - self.missing_rows - self.different_rows - self.waiting_rows
+
+    @property
+    def outcome(self) -> str:
+        """Return the result in a word."""
+        return "equal" if self.equal else "UNPROVEN" if self.unproven else "DIFFERENT"
 
     def __str__(self) -> str:
         if self.equal:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -11,22 +10,18 @@ from typing import TYPE_CHECKING
 from floodmark.core.alerts import standing_of
 from floodmark.core.capture import PlannedStop
 from floodmark.core.drift import describe, describe_hold
-from floodmark.core.errors import NotCapturedYetError
-from floodmark.core.plan import MAIN_LANE, LoadChunk, TablePlan, is_load_lane
-from floodmark.core.planning import classify_tables, pinned_feeds, plan_table
+from floodmark.core.plan import MAIN_LANE, is_load_lane
+from floodmark.core.planning import classify_tables
 from floodmark.core.position import Position
 from floodmark.core.progress import (
-    ReadKind,
-    ReadProgress,
     SourceProgress,
     Standing,
-    StepProgress,
     headroom_seconds,
     judge,
 )
 from floodmark.core.schema import TableName
 from floodmark.core.settings import DriftPolicy, OnGap, PipelineSettings, TableSettings
-from floodmark.core.snapshot import LogEntry, SourceSnapshot, TableState, Validity, Verdict
+from floodmark.core.snapshot import SourceSnapshot, TableState, Validity, Verdict
 from floodmark.core.status import (
     NEVER_RUN,
     AlertStatus,
@@ -35,25 +30,19 @@ from floodmark.core.status import (
     StopStatus,
     TableMark,
     TableStatus,
-    TableVerification,
     lag_of,
     stop_status,
     switch_status,
 )
 from floodmark.core.upkeep import sizes_of
-from floodmark.core.verdicts import GAPS, incident
+from floodmark.core.verdicts import GAPS
 from floodmark.sync.alerts import OpenAlert
-from floodmark.sync.ports import DEFAULT_LISTED_KEYS, OpenReader, Progress, Source
 from floodmark.sync.records import DriftEvent, RecordedTable
 from floodmark.sync.repair import describe_load
-from floodmark.sync.window import require_origin
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from floodmark.postgres.ledger.ledger import PostgresLedger
     from floodmark.postgres.ledger.status import PostgresStatusLedger
-    from floodmark.postgres.warehouse.verify import PostgresRowComparer
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -283,71 +272,3 @@ def _alert_status(opened: OpenAlert) -> AlertStatus:
     alert = opened.alert
     table = str(alert.table) if alert.table is not None else None
     return AlertStatus(alert.kind, alert.subject, table, alert.what, alert.do, opened.raised_at, opened.times)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# ``verify_tables``: read every table of a pipeline again and compare it with its target.
-#
-# The rows are read as those of a first load are, one stream per table, a batch in memory at a time. It compares what is
-# there now: while the source is written to, it differs from its target.
-
-
-_WHOLE_TABLE = LoadChunk(0, None, None)
-
-
-def verify_tables(
-    settings: PipelineSettings,
-    source: Source,
-    open_reader: OpenReader,
-    ledger: PostgresLedger,
-    comparer: PostgresRowComparer,
-    *,
-    progress: Progress,
-    listed_keys: int = DEFAULT_LISTED_KEYS,
-) -> Iterator[TableVerification]:
-    """Yield one result after the other, in the order of the configuration. Raises from ``core.errors``."""
-    end, tables = _plan(settings, source, ledger)
-    for number, table in enumerate(tables):
-        progress.report_step(StepProgress(f"reading {table.source}", 0.0, len(tables), number))
-        batches = open_reader(table, end).read_chunk(_WHOLE_TABLE)
-        total = comparer.estimate_rows(table)
-        yield comparer.compare_rows(table, rows_reported(table.source, batches, total, progress), listed_keys)
-
-
-def rows_reported(
-    table: TableName, batches: Iterable[pa.RecordBatch], total_rows: int | None, progress: Progress
-) -> Iterator[pa.RecordBatch]:
-    """Yield the batches, and report how many rows were read. total_rows: about how many there are; None: unknown."""
-    begun, rows = time.monotonic(), 0
-    for batch in batches:
-        rows += batch.num_rows
-        seconds = time.monotonic() - begun
-        progress.report(ReadProgress(table, ReadKind.COMPARISON, rows, seconds, total_rows=total_rows))
-        yield batch
-    seconds = time.monotonic() - begun
-    progress.report(ReadProgress(table, ReadKind.COMPARISON, rows, seconds, total_rows=rows, is_done=True))
-    progress.report_step(StepProgress(f"comparing {table}"))
-
-
-def _plan(settings: PipelineSettings, source: Source, ledger: PostgresLedger) -> tuple[LogEntry, list[TablePlan]]:
-    """Return the newest entry of the log, and a plan of each table as for a first load.
-
-    The columns are those of the capture instance that the pipeline reads: a newer one may have more. Where that one is
-    gone, the newest is taken.
-    """
-    ledger.ensure_schema()
-    states = ledger.read_tables(settings.name)
-    snapshot = source.read_snapshot(settings.sources, pinned_feeds(settings, states))
-    require_origin(settings, snapshot, states)
-    if any(table.feed is None for table in snapshot.tables):
-        snapshot = source.read_snapshot(settings.sources, pinned_feeds(settings, {}))
-    validities = classify_tables(settings, snapshot, {})
-    # Rows can be read while the capture job does not run.
-    validities = tuple(each for each in validities if each.verdict is not Verdict.CAPTURE_STOPPED)
-    if error := incident(settings.name, validities):
-        raise error
-    if not isinstance(snapshot.newest, Position):
-        raise NotCapturedYetError(settings.name, "the capture job has not read the log yet.", "Try again later.")
-    found = {table.table: table for table in snapshot.tables}
-    plans = [plan_table(table, found[table.source], snapshot, None) for table in settings.tables]
-    return LogEntry(snapshot.newest, snapshot.newest_at), plans

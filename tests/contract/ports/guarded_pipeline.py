@@ -22,7 +22,7 @@ from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.release import PostgresQuarantine
 from floodmark.postgres.warehouse.verify import PostgresRowComparer
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.sync import status
+from floodmark.sync import verify
 from floodmark.sync.finish import advance_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
@@ -234,8 +234,14 @@ class GuardedPipeline(ABC):
     def differing(self) -> list[str]:
         """Return the tables whose living rows are not those of the source, row by row."""
         comparer = PostgresRowComparer(self.warehouse)
-        results = status.verify_tables(
-            self.settings, self.source, self.open_reader(), self.ledger, comparer, progress=LoggedProgress()
+        results = verify.verify_tables(
+            self.settings,
+            self.source,
+            self.open_reader(),
+            self.ledger,
+            comparer,
+            progress=LoggedProgress(),
+            options=verify.VerifyOptions(patience_seconds=0),
         )
         return [str(each.source) for each in results if not each.equal]
 

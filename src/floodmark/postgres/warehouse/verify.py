@@ -7,23 +7,28 @@ full join by the key, which spills to disk where it is large, finds every row th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from floodmark.core.errors import OperatorError
-from floodmark.core.plan import TablePlan, value_columns
-from floodmark.core.schema import DELETED_COLUMN, TableName, quote, quote_table
+from floodmark.core.plan import TablePlan, ValueColumn, value_columns
+from floodmark.core.schema import DELETED_COLUMN, TableName, keep_column, quote, quote_table
 from floodmark.core.status import RowDifference, TableVerification
 from floodmark.postgres.session import WarehouseConnection, open_transaction
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.sink import ArrowSession, replace_unstorable
 from floodmark.postgres.warehouse.staging import staging_type, to_staging
 from floodmark.postgres.warehouse.targets import column_types
-from floodmark.sync.ports import DEFAULT_LISTED_KEYS
+from floodmark.sync.ports import DEFAULT_LISTED_KEYS, RowShape
 
 _SOURCE_ROWS = TableName("", "source_rows")
+_CHANGED_KEYS = TableName("", "changed_keys")
 _DIFFERENCES = "row_differences"
+_KINDS = ("missing", "extra", "different", "waiting")
+ChangedRows = tuple[RowShape, Iterable[pa.RecordBatch]]
+"""Changes of a table, with their columns."""
 
 
 class PostgresRowComparer:
@@ -33,22 +38,26 @@ class PostgresRowComparer:
         self._at = connection
 
     def compare_rows(
-        self, table: TablePlan, batches: Iterable[pa.RecordBatch], listed_keys: int = DEFAULT_LISTED_KEYS
+        self,
+        table: TablePlan,
+        batches: Iterable[pa.RecordBatch],
+        listed_keys: int = DEFAULT_LISTED_KEYS,
+        changes: Iterable[ChangedRows] = (),
+        *,
+        is_sample: bool = False,
     ) -> TableVerification:
         """Compare all rows of a source table with its target.
 
-        batches: the stored columns; they are read until their end before the comparison begins. Raises from
-        ``core.errors``; OperatorError for a table that has not been loaded.
+        batches: the stored columns; they are read until their end before the comparison begins. changes: all rows that
+        were changed after the target's state, as often as they are asked for; their keys are left out. The next ones
+        are asked for while a difference is left. is_sample: the batches are not all rows, so that no row is extra.
+        Raises from ``core.errors``; OperatorError for a table that has not been loaded.
         """
         columns = value_columns(table.feed.table, table.settings.temporal)
-        schema = pa.schema([(column.name, staging_type(column.type)) for column in columns])
-        rows = (
-            pa.RecordBatch.from_arrays(
-                [to_staging(batch.column(i), column.type) for i, column in enumerate(columns)], schema=schema
-            )
-            for batch, _ in (replace_unstorable(each, columns) for each in batches)
-        )
-        return _compare(self._at, table, schema, rows, listed_keys)
+        schema = _schema(columns)
+        rows = _storable(batches, columns, range(len(columns)))
+        with ArrowSession(self._at, str(table.source)) as session:
+            return _Comparison(session, table, is_sample=is_sample).run(schema, rows, listed_keys, changes)
 
     def estimate_rows(self, table: TablePlan) -> int | None:
         """Return about how many rows the target of a table has, from statistics; None where there are none."""
@@ -57,10 +66,16 @@ class PostgresRowComparer:
         return found[0] if found else None
 
 
-def _compare(
-    at: WarehouseConnection, table: TablePlan, schema: pa.Schema, rows: Iterable[pa.RecordBatch], listed_keys: int
-) -> TableVerification:
-    with ArrowSession(at, str(table.source)) as session:
+@dataclass(frozen=True)
+class _Comparison:
+    session: ArrowSession
+    table: TablePlan
+    is_sample: bool
+
+    def run(
+        self, schema: pa.Schema, rows: Iterable[pa.RecordBatch], listed_keys: int, changes: Iterable[ChangedRows]
+    ) -> TableVerification:
+        session, table = self.session, self.table
         [(found,)] = session.fetch(f"SELECT to_regclass({_literal(quote_table(table.target))})::text")
         if found is None:
             raise OperatorError(
@@ -72,22 +87,96 @@ def _compare(
         source_rows = session.copy(_SOURCE_ROWS, schema, rows)
         session.execute(f"ANALYZE {quote(_SOURCE_ROWS.name)}")
         session.execute(_create_differences(table))
+        if self.is_sample:
+            session.execute(f"DELETE FROM {_DIFFERENCES} WHERE kind = 'extra'")  # noqa: S608
         live = f"SELECT count(*) FROM {quote_table(table.target)} WHERE NOT {quote(DELETED_COLUMN)}"  # noqa: S608
         [(target_rows,)] = session.fetch(live)
-        counts = session.fetch(f"SELECT kind, count(*) FROM {_DIFFERENCES} GROUP BY kind")  # noqa: S608
+        session.execute(_mark_waiting(table))
+        session.execute(_create_changed_keys(table))
+        changed_rows = 0
+        for shape, batches in changes:
+            changed_rows = self._leave_out(shape, batches)
+            if not self._count("kind <> 'waiting'"):
+                break
+        counted = {kind: self._count(f"kind = {_literal(kind)}") for kind in _KINDS}
         listed = session.fetch(
-            f"SELECT key, kind, columns FROM {_DIFFERENCES} ORDER BY key LIMIT {listed_keys:d}"  # noqa: S608
+            f"SELECT key::text, kind, columns FROM {_DIFFERENCES} WHERE kind <> 'waiting'"  # noqa: S608
+            f" ORDER BY key::text LIMIT {listed_keys:d}"
         )
-    counted = {kind: _int(rows) for kind, rows in counts}
-    return TableVerification(
-        source=table.source,
-        target=table.target,
-        source_rows=source_rows,
-        target_rows=_int(target_rows),
-        missing_rows=counted.get("missing", 0),
-        extra_rows=counted.get("extra", 0),
-        different_rows=counted.get("different", 0),
-        differences=tuple(_difference(*row) for row in listed),
+        return TableVerification(
+            source=table.source,
+            target=table.target,
+            source_rows=source_rows,
+            target_rows=_int(target_rows),
+            missing_rows=counted["missing"],
+            extra_rows=counted["extra"],
+            different_rows=counted["different"],
+            differences=tuple(_difference(*row) for row in listed),
+            waiting_rows=counted["waiting"],
+            changed_rows=changed_rows,
+            is_sample=self.is_sample,
+        )
+
+    def _count(self, condition: str) -> int:
+        [(rows,)] = self.session.fetch(f"SELECT count(*) FROM {_DIFFERENCES} WHERE {condition}")  # noqa: S608
+        return _int(rows)
+
+    def _leave_out(self, shape: RowShape, batches: Iterable[pa.RecordBatch]) -> int:
+        """Remove the differences of the keys in changed rows. Return the number of these keys."""
+        names = [*(name for name, _ in shape.own), *(column.name for column in shape.values)]
+        key = tuple(column for column in shape.values if column.name in shape.key)
+        rows = _storable(batches, key, [names.index(column.name) for column in key])
+        self.session.execute(f"TRUNCATE {quote(_CHANGED_KEYS.name)}")
+        self.session.copy(_CHANGED_KEYS, _schema(key), rows)
+        same = f"jsonb_build_array({', '.join(f'c.{quote(name)}' for name in shape.key)})"
+        changed = f"SELECT DISTINCT {same} AS key FROM {quote(_CHANGED_KEYS.name)} AS c"  # noqa: S608
+        self.session.execute(f"DELETE FROM {_DIFFERENCES} AS d USING ({changed}) AS c WHERE d.key = c.key")  # noqa: S608
+        [(rows_left_out,)] = self.session.fetch(f"SELECT count(*) FROM ({changed}) AS c")  # noqa: S608
+        return _int(rows_left_out)
+
+
+def _schema(columns: Iterable[ValueColumn]) -> pa.Schema:
+    return pa.schema([(column.name, staging_type(column.type)) for column in columns])
+
+
+def _storable(
+    batches: Iterable[pa.RecordBatch], columns: tuple[ValueColumn, ...], places: Sequence[int]
+) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of batches, with texts as they are stored. places: of the columns in the batches."""
+    schema = _schema(columns)
+    names = [column.name for column in columns]
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        chosen = pa.RecordBatch.from_arrays([batch.column(place) for place in places], names=names)
+        stored, _ = replace_unstorable(chosen, columns)
+        yield pa.RecordBatch.from_arrays(
+            [to_staging(stored.column(i), column.type) for i, column in enumerate(columns)], schema=schema
+        )
+
+
+def _create_changed_keys(table: TablePlan) -> str:
+    types = column_types(table)
+    columns = ", ".join(f"{quote(name)} {types[name]}" for name in types if name in table.feed.table.key)
+    return f"CREATE TEMPORARY TABLE {quote(_CHANGED_KEYS.name)} ({columns}) ON COMMIT DROP"
+
+
+def _mark_waiting(table: TablePlan) -> str:
+    """Return the statement that finds the differences of rows that wait in quarantine, as the source has them now."""
+    optional = {column.name for column in table.feed.table.stored_columns if table.feed.table.may_leave_out(column)}
+    alike = []
+    for column in table.feed.table.stored_columns:
+        name = _literal(column.name)
+        same = f"coalesce(q.row_data -> {name}, 'null') = d.row_data -> {name}"
+        if column.name in optional:
+            same = f"({same} OR coalesce((q.row_data ->> {_literal(keep_column(column.name))})::boolean, false))"
+        alike.append(same)
+    return (
+        f"UPDATE {_DIFFERENCES} AS d SET kind = 'waiting' WHERE d.kind <> 'extra' AND EXISTS ("  # noqa: S608
+        f"SELECT FROM floodmark.quarantine AS q WHERE q.target_schema = {_literal(table.target.schema)}"
+        f" AND q.target_name = {_literal(table.target.name)} AND q.settled_at IS NULL"
+        " AND jsonb_hash_extended(q.key, 0) = jsonb_hash_extended(d.key, 0) AND q.key = d.key"
+        f" AND {' AND '.join(alike)})"
     )
 
 
@@ -110,7 +199,8 @@ def _create_differences(table: TablePlan) -> str:
     columns = ", ".join(f"CASE WHEN {test} THEN {_literal(name)} END" for name, test in differs.items())
     live = f"(SELECT {', '.join(quote(name) for name in names)} FROM {quote_table(table.target)}"  # noqa: S608
     return (
-        f"CREATE TEMPORARY TABLE {_DIFFERENCES} ON COMMIT DROP AS SELECT jsonb_build_array({key})::text AS key,"  # noqa: S608
+        f"CREATE TEMPORARY TABLE {_DIFFERENCES} ON COMMIT DROP AS SELECT jsonb_build_array({key}) AS key,"  # noqa: S608
+        f" to_jsonb(s.*) AS row_data,"
         f" CASE WHEN {missing} THEN 'missing' WHEN {extra} THEN 'extra' ELSE 'different' END AS kind,"
         f" array_to_json(array_remove(ARRAY[{columns}]::text[], NULL))::text AS columns"
         f" FROM {quote(_SOURCE_ROWS.name)} AS s FULL JOIN {live} WHERE NOT {quote(DELETED_COLUMN)}) AS t ON {same_key}"

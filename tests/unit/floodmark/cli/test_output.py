@@ -175,16 +175,23 @@ def test_alert_is_shown_with_what_to_do() -> None:
     assert shown(lambda console: print_alerts(console, [])) == "There is no open alert.\n"
 
 
-def test_differing_keys_that_are_not_listed_are_counted_and_a_busy_source_is_named_as_a_cause() -> None:
+def test_differing_keys_that_are_not_listed_are_counted_and_what_may_be_a_change_is_named() -> None:
     orders, target = TableName("dbo", "Orders"), TableName("shop", "orders")
     equal = TableVerification(orders, target, 5, 5, 0, 0, 0, ())
     assert verification_remarks([equal]) == []
     first = RowDifference((101,), "different", ("Amount",))
     different = replace(equal, missing_rows=2, different_rows=1_004, differences=(first,))
-    key, more, why = verification_remarks([equal, different])
+    unproven = replace(different, unproven="the log has no newer entry.")
+    assert verification_remarks([equal, different]) == verification_remarks([unproven])[:2]
+    key, more, why = verification_remarks([equal, unproven])
     assert key == "dbo.Orders: key (101) is different in Amount"
     assert more == "dbo.Orders: and 1,005 more keys"
-    assert "stop all writers" in why
+    assert why.startswith("dbo.Orders: unproven: the log has no newer entry. Rows that were written after")
+    left_out = replace(equal, waiting_rows=1, changed_rows=2)
+    assert verification_remarks([left_out]) == [
+        "dbo.Orders: 1 row waits in quarantine.",
+        "dbo.Orders: 2 keys were changed after the watermark, and left out.",
+    ]
 
 
 def test_what_a_window_did_has_whole_words_in_80_columns() -> None:

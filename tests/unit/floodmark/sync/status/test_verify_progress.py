@@ -8,7 +8,7 @@ import pytest
 
 from floodmark.core.schema import TableName
 from floodmark.sync.ports import LoggedProgress
-from floodmark.sync.status import rows_reported
+from floodmark.sync.verify import rows_reported
 from kept_progress import KeptProgress
 
 ORDERS = TableName("dbo", "Orders")
