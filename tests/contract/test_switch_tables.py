@@ -18,6 +18,7 @@ from floodmark.core.errors import TableHeldError
 from floodmark.core.schema import TableName
 from floodmark.core.settings import DriftClass
 from floodmark.postgres.session import WarehouseConnection
+from floodmark.sources.cdc.doctor import ReadTable, build_grants
 from floodmark.sources.cdc.operations import SqlServerDriftSource
 from floodmark.sources.cdc.source import SqlServerSource
 
@@ -99,13 +100,18 @@ def test_login_without_the_right_learns_what_a_db_owner_has_to_run(rig: SwitchRi
     try:
         rig.dba = replace(rig.at, user=name, password=PASSWORD)
         (making,) = refused(rig)
-        assert making.startswith("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'Orders',")
+        use = f"USE [{rig.database.name}]; "
+        assert making.startswith(
+            f"{use}EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'Orders',"
+        )
         rig.database.run(making)
         rig.switches.take()
         assert rig.alerts.open == {}
         switch_pipeline(rig)
         (dropping,) = refused(rig)
-        assert dropping.startswith("EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N'Orders',")
+        assert dropping.startswith(
+            f"{use}EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N'Orders',"
+        )
         rig.database.run(dropping)
         assert rig.switches.take()[0].endswith("done; dbo_Orders was dropped.")
         assert rig.instances() == ["dbo_Orders_2"]
@@ -114,12 +120,55 @@ def test_login_without_the_right_learns_what_a_db_owner_has_to_run(rig: SwitchRi
         rig.database.run(f"DROP USER {name}", f"DROP LOGIN {name}")
 
 
+def test_new_column_arrives_with_the_recommended_login_and_a_dba_who_runs_what_is_proposed(rig: SwitchRig) -> None:
+    """The login has the rights that ``floodmark doctor --grants`` prints, and no others."""
+    name, use = f"reader_{rig.database.name}", f"USE [{rig.database.name}]"
+    rig.database.run(f"CREATE LOGIN {name} WITH PASSWORD = '{PASSWORD}'")
+    try:
+        run_as_dba(rig, build_grants(rig.database.name, name, [ReadTable(ORDERS, "dbo_Orders")], {}))
+        rig.at = rig.dba = replace(rig.at, user=name, password=PASSWORD)
+        propose(rig)
+        ((_, proposal),) = rig.switches.list_proposed()
+        assert proposal.text.startswith(f"{use};\nEXEC sys.sp_cdc_enable_table")
+        assert f"\nGRANT SELECT ON [cdc].[dbo_Orders_2_CT] TO [{name}];" in proposal.text
+        (drift,) = rig.alerts.open.values()
+        assert "have a db_owner run the T-SQL below" in drift.do
+        # The DBA runs all of it, but forgets the grant. The first instance stays.
+        run_as_dba(rig, "\n".join(line for line in proposal.text.splitlines() if not line.startswith("GRANT")))
+        assert rig.instances() == ["dbo_Orders", "dbo_Orders_2"]
+        rig.approve()
+        rig.database.scan()
+        (said,) = rig.switches.take()
+        assert "the login may not read the change table of dbo_Orders_2." in said
+        assert "no longer exists" not in said
+        (blocked,) = rig.alerts.open.values()
+        run_as_dba(rig, blocked.do.split("Have a db_owner run this: ")[1].split(" The drift DAG")[0])
+        rig.switches.take()
+        assert rig.alerts.open == {}
+        switch_pipeline(rig)
+        assert rig.rows('SELECT "Id", "Note" FROM shop.orders ORDER BY 1') == [(1, "x"), (2, "y"), (3, "x")]
+        (dropping,) = refused(rig)
+        (blocked,) = rig.alerts.open.values()
+        assert blocked.means.startswith("Nothing is missing in the target: Note is loaded")
+        run_as_dba(rig, dropping)
+        assert rig.switches.take()[0].endswith("done; dbo_Orders was dropped.")
+        assert (rig.alerts.open, rig.instances(), rig.differing()) == ({}, ["dbo_Orders_2"], [])
+    finally:
+        rig.database.run(use, f"DROP USER {name}", f"USE msdb; DROP USER {name}")
+        rig.database.run(use, f"DROP LOGIN {name}")
+
+
+def run_as_dba(rig: SwitchRig, script: str) -> None:
+    """Run a script as a DBA does who is connected to another database."""
+    rig.database.run("USE master", script, f"USE [{rig.database.name}]")
+
+
 def refused(rig: SwitchRig) -> list[str]:
     """The statements that the alert gives to a person."""
     (said,) = rig.switches.take()
     assert "22904" in said
     return [
-        alert.do.split("Have a db_owner run this: ")[1].split(";")[0]
+        alert.do.split("Have a db_owner run this: ")[1].split(" The drift DAG")[0]
         for alert in rig.alerts.open.values()
         if alert.kind == "instance_switch"
     ]

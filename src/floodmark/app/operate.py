@@ -129,11 +129,13 @@ def _open_load(pipeline: Pipeline, table: TableName, where: str) -> int:
 
 def _question(event: DriftEvent, proposal: Proposal) -> ProposedSwitch:
     columns = ", ".join(proposal.added)
+    by_whom = "have a db_owner run this at the source" if proposal.user else "Floodmark runs this at the source"
+    dropper = "a db_owner" if proposal.user else "Floodmark"
     body = (
         f"{event.table}: {describe_added(proposal.explained)}\n\n"
         f"New columns to capture: **{columns}**.\n\n"
-        "**Approve**: Floodmark runs this at the source. It reads the first capture instance up to the start of the "
-        "second one, switches to the second one, loads the new columns, and drops the first one. No change is lost."
+        f"**Approve**: {by_whom}. Floodmark reads the first capture instance up to the start of the second one, "
+        f"switches to the second one, and loads the new columns. Then {dropper} drops the first one. No change is lost."
         "\n\n"
         f"```sql\n{proposal.text}\n```\n\n"
         f"**Reject**: the table continues without {columns}."

@@ -192,6 +192,29 @@ def grant_select(schema: str, name: str, user: str) -> str:
     return f"GRANT SELECT ON {bracket(schema)}.{bracket(name)} TO {bracket(user)};"
 
 
+FOR_DBA = "USE "
+"""The beginning of a proposal that the login may not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceUser:
+    """The login that reads a database."""
+
+    database: str
+    name: str
+    """The name of its user in the database."""
+    is_owner: bool
+    """Whether it is in db_owner, which may create capture instances and read every change table."""
+
+    def script(self, *statements: str) -> str:
+        """Return statements for a DBA: at the database, wherever the DBA is connected to."""
+        return "\n".join((f"{FOR_DBA}{bracket(self.database)};", *statements))
+
+    def grant_changes(self, instance: str) -> str:
+        """Return the statement that lets the login read the change table of a capture instance."""
+        return grant_select("cdc", f"{instance}_CT", self.name)
+
+
 def make_heartbeat(table: TableName) -> str:
     """Return the statements that create and track the table whose changes prove that capture works."""
     name = bracket_table(table)

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import Enum
 
 from floodmark.core.alert import Alert
-from floodmark.core.capture import EVERY_ROW, bracket, filled_rows, literal, touched_rows
+from floodmark.core.capture import EVERY_ROW, FOR_DBA, SourceUser, bracket, filled_rows, literal, touched_rows
 from floodmark.core.plan import WindowState
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
@@ -63,10 +63,19 @@ class Proposal:
     """Whether the instance exists already."""
     explained: tuple[Explained, ...] = ()
     """How each column of ``added`` was added."""
+    user: SourceUser | None = None
+    """The login that has to read the second instance, where it is not the one that may create it. A DBA runs the
+    proposal then."""
 
     @property
     def enabling(self) -> str:
-        """Return the T-SQL that creates the second instance."""
+        """Return the T-SQL that creates the second instance, and lets the login read it."""
+        if self.user is None:
+            return self._enabling
+        return self.user.script(self._enabling, self.user.grant_changes(self.name))
+
+    @property
+    def _enabling(self) -> str:
         table, old = self.old.table, self.old
         lines = _broken(self.columns)
         declared = [f"DECLARE @columns nvarchar(max) = {literal(lines[0])};"]
@@ -88,13 +97,24 @@ class Proposal:
     @property
     def text(self) -> str:
         """Return all statements, for a person to read."""
-        lines = [f"-- {self.name} exists and captures them." if self.is_there else self.enabling]
+        lines = [self._enabling]
+        if self.is_there:
+            lines = [f"-- {self.name} exists and captures them."]
+        if self.user is not None:
+            lines.append(self.user.grant_changes(self.name))
         if self.drops is not None:
             lines = [
                 "-- A table has at most two capture instances: the other one goes first. Check that no one reads it.",
                 _dropping(self.drops),
                 *lines,
             ]
+        if self.user is not None:
+            # A DBA runs all of it at once.
+            lines += [
+                f"-- Not yet: when every pipeline of Floodmark reads {self.name}, an alert asks for this.",
+                *(f"-- {line}" for line in _dropping(self.old).splitlines()),
+            ]
+            return self.user.script(*lines)
         lines += [
             f"-- When every pipeline of Floodmark reads {self.name}, {self.old.identity.name} is dropped:",
             _dropping(self.old),
@@ -154,20 +174,23 @@ def build_proposal(
     added: Sequence[str],
     living: Sequence[LivingInstance],
     able: LivingInstance | None = None,
+    *,
+    user: SourceUser | None = None,
 ) -> Proposal:
     """Return the proposal for a table.
 
     captured: the columns to keep, in order. added: the columns to include. living: the instances of the database. able:
-    one of them that captures all of these.
+    one of them that captures all of these. user: the login that reads the source.
     """
+    reader = None if user is None or user.is_owner else user
     names = {other.identity.name.casefold() for other in living}
     siblings = [other for other in living if other.table == instance.table and other != instance]
     more = tuple(name for name in added if name not in captured)
     columns = (*captured, *more)
     if able is not None:
-        return Proposal(instance, able.identity.name, more, columns, is_there=True)
+        return Proposal(instance, able.identity.name, more, columns, is_there=True, user=reader)
     drops = siblings[0] if len(siblings) + 1 >= MOST_INSTANCES else None
-    return Proposal(instance, _new_name(instance.table, names), more, columns, drops)
+    return Proposal(instance, _new_name(instance.table, names), more, columns, drops, user=reader)
 
 
 def _new_name(table: TableName, taken: set[str]) -> str:
@@ -368,7 +391,13 @@ def advise(
     if difference.obstacle:
         words = "If its values are needed, write them to a column that can be loaded."
     command = f"floodmark drift approve {event_id}"
-    if proposal:
+    if proposal.startswith(FOR_DBA):
+        words += (
+            f" To include it: {command}, or in the Airflow UI under Browse, Required Actions (DAG cdc_switch_{source}),"
+            " and have a db_owner run the T-SQL below, which the login may not: Floodmark then switches to the second "
+            f"capture instance. To leave it out: floodmark drift reject {event_id}."
+        )
+    elif proposal:
         words += (
             f" To include it: {command}, or in the Airflow UI under Browse, Required Actions (DAG "
             f"cdc_switch_{source}): Floodmark then runs the T-SQL below, switches to the second capture instance and "
@@ -546,6 +575,16 @@ def switch_key(switch_id: int) -> str:
     return f"{INSTANCE_SWITCH}:{switch_id}"
 
 
+def _means(switch: InstanceSwitch) -> str:
+    added = ", ".join(switch.added)
+    if switch.pipelines and all(each.is_filled for each in switch.pipelines):
+        return (
+            f"Nothing is missing in the target: {added} is loaded from the second capture instance. The first one takes"
+            " space at the source, and makes capture write each change twice."
+        )
+    return f"What {added} holds does not reach the target yet; all other columns do, and no change is lost."
+
+
 def build_switch_alert(switch: InstanceSwitch, problem: str, advice: str) -> Alert:
     """Return the alert for a switch that cannot continue by itself."""
     return Alert(
@@ -555,8 +594,7 @@ def build_switch_alert(switch: InstanceSwitch, problem: str, advice: str) -> Ale
         what=f"The switch of {switch.table} from capture instance {switch.old.name} to {switch.name} is blocked: "
         f"{problem}",
         where=f"source {switch.source}, table {switch.table}, switch {switch.switch_id}",
-        means=f"What {', '.join(switch.added)} holds does not reach the target yet; all other columns do, and no "
-        "change is lost.",
+        means=_means(switch),
         do=f"{advice} The drift DAG, or floodmark drift switch {switch.source}, then continues it.",
         event_key=switch_key(switch.switch_id),
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.core.alert import Alert
 from floodmark.core.alerts import COLUMNS_LEFT_OUT, columns_left_out, columns_left_out_key
+from floodmark.core.capture import SourceUser
 from floodmark.core.drift import (
     CDC_DRIFT_WORDS,
     SCHEMA_DRIFT,
@@ -97,6 +98,10 @@ class WatchedSource:
     def list_instances(self) -> Sequence[LivingInstance]:
         """Return all capture instances that the login may see."""
         return self.details().read_drift({}).instances
+
+    def find_user(self) -> SourceUser | None:
+        """Return the login that reads the source; None where a table has no capture instances."""
+        return self.details().read_drift({}).user
 
     def read_details(self, tables: Mapping[str, TableName]) -> Mapping[str, TableDetails]:
         """Return the details of those capture instances that exist. tables: their source tables, by instance."""
@@ -231,7 +236,8 @@ class Findings:
         added = [column.name for column in seen.uncaptured if column.name in wanted and not unsupported_reason(column)]
         if not added:
             return ""
-        return build_proposal(mine[0], [column.name for column in seen.captured], added, self.instances).text
+        captured, user = [column.name for column in seen.captured], self.source.find_user()
+        return build_proposal(mine[0], captured, added, self.instances, user=user).text
 
     def _readers(self) -> list[tuple[PipelineSettings, TableSettings]]:
         return [

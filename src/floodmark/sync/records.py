@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
+from floodmark.core.capture import SourceUser
 from floodmark.core.drift import InstanceSwitch, LivingInstance, RowsAtRisk
 from floodmark.core.plan import MemberRead, QuarantinedMessage, WindowPlan, WindowState
 from floodmark.core.position import Position
@@ -51,6 +52,8 @@ class DriftFacts:
     """The requested instances that exist, by name."""
     instances: tuple[LivingInstance, ...]
     """All capture instances that the login may see."""
+    user: SourceUser | None = None
+    """The login that reads the source; None where a table has no capture instances."""
 
 
 class DriftSource(Protocol):

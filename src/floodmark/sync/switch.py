@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from floodmark.core.capture import TOUCHED, disable_instance, filled_rows
+from floodmark.core.capture import FOR_DBA, TOUCHED, disable_instance, filled_rows, literal
 from floodmark.core.drift import (
     InstanceSwitch,
     LivingInstance,
@@ -113,7 +113,8 @@ class Switches:
                 f"{event.table} no longer has a new column that a second capture instance could capture.",
                 f"Close the event: floodmark drift reject {event_id}.",
             )
-        if proposal.text != event.proposal:
+        is_made = proposal.is_there and literal(proposal.name) in event.proposal
+        if proposal.text != event.proposal and not is_made:
             raise OperatorError(
                 f"drift event {event_id}",
                 "the source has changed since this was proposed; nothing was done. The new "
@@ -230,7 +231,7 @@ class Switches:
             return None
         others = [each for each in living if each.table == mine.table and each != mine]
         able = _select_able(others, all_details, [*captured, *added])
-        proposal = build_proposal(mine, captured, added, living, able)
+        proposal = build_proposal(mine, captured, added, living, able, user=self.source.find_user())
         return replace(
             proposal, explained=tuple(each.explained for each in events if each.explained.difference.column in added)
         )
@@ -259,7 +260,15 @@ class Switches:
         except TransientError:
             raise
         except FloodmarkError as error:
-            self.source.alerts.raise_alert(build_switch_alert(switch, str(error), error.hint))
+            reached = next(
+                (
+                    each
+                    for each in self.source.ledger.list_switches(self.source.name)
+                    if each.switch_id == switch.switch_id
+                ),
+                switch,
+            )
+            self.source.alerts.raise_alert(build_switch_alert(reached, str(error), error.hint))
             _LOG.warning("Switch of %s: %s", name, error)
             return f"{name}: {error}"
         self.source.alerts.end_alert(switch_key(switch.switch_id))
@@ -280,6 +289,8 @@ class Switches:
         assert switch.new is not None  # noqa: S101  (it was just created)
         second = SecondInstance(switch, self.snapshots().read_snapshot([switch.table], {switch.table: switch.new.name}))
         if second.table_snapshot.feed is None or second.table_snapshot.feed.identity != switch.new:
+            if any(each.identity == switch.new for each in living) or not second.table_snapshot.permitted:
+                raise self._not_permitted(switch)
             return self._remake(switch)
         waits, failed = [], []
         for settings, table in self._list_tables(switch.table, living):
@@ -341,8 +352,26 @@ class Switches:
             raise OperatorError(
                 str(switch.table),
                 f"capture instance {failed}: {error.message}",
-                f"Have a db_owner run this: {' '.join(statement.split())}",
+                f"Have a db_owner run this: {self._for_dba(statement)}",
             ) from None
+
+    def _for_dba(self, statement: str) -> str:
+        """Return a statement on one line, at the database."""
+        user = self.source.find_user()
+        text = statement if user is None or statement.startswith(FOR_DBA) else user.script(statement)
+        return " ".join(text.split())
+
+    def _not_permitted(self, switch: InstanceSwitch) -> OperatorError:
+        """Return the error about a second instance that exists, and that the login may not read."""
+        name = switch.new.name if switch.new else switch.name
+        user = self.source.find_user()
+        grant = f" Have a db_owner run this: {self._for_dba(user.grant_changes(name))}" if user else ""
+        return OperatorError(
+            str(switch.table),
+            f"the login may not read the change table of {name}.",
+            "It needs the same permissions as on the first one: SELECT on the change table, and the gating role if "
+            f"there is one.{grant}",
+        )
 
     def _gone_columns(self, switch: InstanceSwitch) -> list[str]:
         """Return the columns for the second instance that no longer exist. Its creation would always fail."""
@@ -447,12 +476,7 @@ class Switches:
                 "Remove capture_instance from pipelines.yaml.",
             )
         if not second.table_snapshot.permitted:
-            raise OperatorError(
-                str(switch.table),
-                f"the login may not read the change table of {switch.name}.",
-                "Grant the same permissions as on the first one: SELECT on the change table, and the gating role if "
-                "there is one.",
-            )
+            raise self._not_permitted(switch)
         if not isinstance(start, Position):
             return f"the capture job has not reached {switch.name} yet."
         # The low end of the second instance, once the capture job has processed it.

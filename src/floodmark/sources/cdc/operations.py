@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from floodmark.core.capture import (
     CaptureJobStatus,
     LogScan,
+    SourceUser,
     bracket_table,
     enable_table,
     insert_heartbeat,
@@ -71,7 +72,7 @@ class SqlServerDriftSource(_Operations):
     def read_drift(self, asked: Mapping[str, TableName]) -> DriftFacts:
         """Return the details by one batch per instance, with a constant text, and one batch for the list."""
         with self._connect() as session:
-            sets = session.fetch_sets(read_sql("list_instances"))
+            [[(database, user, is_owner)], *sets] = session.fetch_sets(read_sql("list_instances"))
             details = {}
             for instance, table in asked.items():
                 try:
@@ -85,7 +86,8 @@ class SqlServerDriftSource(_Operations):
                 # columns.
                 if columns:
                     details[instance] = build_details(captured, history, columns)
-        return DriftFacts(details, tuple(_living(row) for row in (sets[0] if sets else [])))
+        login = SourceUser(database, user, is_owner=is_owner == 1)
+        return DriftFacts(details, tuple(_living(row) for row in (sets[0] if sets else [])), login)
 
     def read_risk(self, table: TableName, instance: str, since: Position | None) -> RowsAtRisk:
         """Return the rows at risk. It is read once per event, not at every check."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from floodmark.core.capture import SourceUser
 from floodmark.core.drift import LivingInstance, advise, build_proposal, describe, describe_effect
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableName
 from floodmark.core.settings import ALLOWED, DriftClass, DriftPolicies, DriftPolicy, TemporalPolicy
@@ -241,6 +242,22 @@ def test_an_instance_that_captures_the_columns_already_is_not_made() -> None:
     text = build_proposal(first, ["Id"], ["Colour"], [first, other], other).text
     assert text.splitlines()[0] == "-- by_hand exists and captures them."
     assert "sp_cdc_enable_table" not in text
+
+
+def test_proposal_for_a_login_without_the_right_is_a_script_for_a_dba() -> None:
+    first = LivingInstance(IDENTITY, ORDERS)
+    owner = SourceUser("Shop", "dbo", is_owner=True)
+    plain = build_proposal(first, ["Id"], ["Colour"], [first])
+    assert build_proposal(first, ["Id"], ["Colour"], [first], user=owner).text == plain.text
+    reader = SourceUser("Sh]op", "read]er", is_owner=False)
+    proposal = build_proposal(first, ["Id"], ["Colour"], [first], user=reader)
+    grant = "GRANT SELECT ON [cdc].[dbo_Orders_2_CT] TO [read]]er];"
+    assert proposal.enabling == f"USE [Sh]]op];\n{plain.enabling}\n{grant}"
+    statements = [line for line in proposal.text.splitlines() if not line.startswith("--")]
+    # The first instance is read until each pipeline has switched.
+    assert "\n".join(statements) == proposal.enabling
+    made = build_proposal(first, ["Id"], ["Colour"], [first, first], first, user=reader)
+    assert made.text.splitlines()[0] == "USE [Sh]]op];"
 
 
 def test_a_shape_is_the_same_after_json() -> None:
