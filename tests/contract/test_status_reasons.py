@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from floodmark.app.pipeline import App
-from floodmark.app.status import read_status, status_json
+from floodmark.app.status import read_status, status_json, table_texts
 from floodmark.cli.process import print_status
 from floodmark.config.loading import load_config
 from floodmark.core.drift import PlannedSwitch
@@ -110,6 +111,39 @@ def test_status_of_a_gap_says_who_repairs_it(
     assert (found.standing, found.tables[0].verdict) == ("attention", "expired")
     assert "cleaned up. The next run starts the reload of the table (on_gap: repair)." in shown(found)
     assert "floodmark reload" not in shown(found)
+
+
+def test_verdict_of_before_a_window_is_not_shown_after_it(
+    status: Callable[..., PipelineStatus], ledger: PostgresLedger, database: WarehouseConnection
+) -> None:
+    spelled = TableName("DBO", "ORDERS")
+    first = Validity(spelled, Verdict.NOT_STARTED, "first load, up to 9.", newest=lsn(9))
+    ledger.record_verdicts("shop", [first])
+    read_first(ledger, database, spelled)
+    table = status().tables[0]
+    assert (table.verdict, table.cause) == ("caught_up", f"the last run read all that the source had, up to {lsn(9)}.")
+    behind = Validity(spelled, Verdict.READY, "changes after 9 up to 12.", watermark=lsn(9), newest=lsn(12))
+    ledger.record_verdicts("shop", [behind])
+    assert status().tables[0].verdict == "ready"
+    stopped = Validity(spelled, Verdict.CAPTURE_STOPPED, "it is not running.", watermark=lsn(9), newest=lsn(9))
+    ledger.record_verdicts("shop", [stopped])
+    assert status().tables[0].verdict == "capture_stopped"
+
+
+def test_status_shows_a_lower_bound_of_the_lag_without_the_source_and_no_dashes(
+    status: Callable[..., PipelineStatus], ledger: PostgresLedger, database: WarehouseConnection
+) -> None:
+    spelled = TableName("DBO", "ORDERS")
+    ledger.record_verdicts("shop", [Validity(spelled, Verdict.NOT_STARTED, "first load, up to 9.", newest=lsn(9))])
+    read_first(ledger, database, spelled)
+    with psycopg.connect(database.conninfo(), autocommit=True) as session:
+        session.execute("UPDATE floodmark.verdicts SET seen_at = now() - interval '84 s'")
+    found = status()
+    table = found.tables[0]
+    assert (table.lag_seconds, table_texts(table).lag[:13]) == (None, "at least 0:01")
+    assert table.least_lag_seconds is not None and 84 <= table.least_lag_seconds < 114
+    text = shown(replace(found, tables=(table,)))
+    assert not {"headroom", "behind", "-"} & set(text.split())
 
 
 def test_status_says_how_far_an_approved_switch_of_a_table_has_come(

@@ -173,7 +173,7 @@ def table_texts(table: TableStatus) -> TableTexts:
         verdict=table.verdict,
         state=state,
         drift=f"{len(table.drift)} drift open" if table.drift else "",
-        lag=duration_text(table.lag_seconds),
+        lag=lag_text(table.lag_seconds, table.least_lag_seconds),
         behind=_number(behind, "tx") if table.unread_messages is None else _number(table.unread_messages, "msg"),
         headroom=_number(headroom, "tx") if table.headroom_seconds is None else duration_text(table.headroom_seconds),
         read=f"{last.read_rows:,}" if last else "-",
@@ -203,6 +203,11 @@ def _change_tables(table: TableStatus) -> str:
 def changed_text(inserted: int, updated: int, deleted: int) -> str:
     """Return how many rows a window changed, for a page."""
     return f"+{inserted:,} ~{updated:,} \N{MINUS SIGN}{deleted:,}"
+
+
+def lag_text(seconds: float | None, least: float | None) -> str:
+    """Return a lag. least: the least that it is, where it is not known."""
+    return f"at least {duration_text(least)}" if seconds is None and least is not None else duration_text(seconds)
 
 
 def duration_text(seconds: float | None) -> str:

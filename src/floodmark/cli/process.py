@@ -256,7 +256,7 @@ _COLUMNS = {
     "change table": "change_tables",
 }
 """The field of ``TableTexts`` for each heading."""
-_ONLY_FILLED = ("drift", "in quarantine", "change table")
+_ONLY_FILLED = ("drift", "in quarantine", "change table", "lag", "headroom", "behind")
 """The columns that are shown only where they have something to show."""
 _OPTIONAL = (
     "change table",
@@ -278,7 +278,7 @@ def print_status(console: Console, status: PipelineStatus, *, wide: bool) -> Non
     columns = {
         heading: field
         for heading, field in _COLUMNS.items()
-        if heading not in _ONLY_FILLED or any(getattr(each, field) for each in found)
+        if heading not in _ONLY_FILLED or any(getattr(each, field) not in ("", "-") for each in found)
     }
     rows = [(_STYLES[each.standing], [_cell(getattr(each, field)) for field in columns.values()]) for each in found]
     optional = [heading for heading in _OPTIONAL if heading in columns]

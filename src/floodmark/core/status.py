@@ -320,6 +320,9 @@ class TableStatus:
     advanced_at: datetime | None = None
     lag_seconds: float | None = None
     """The age of the watermark; from the source."""
+    least_lag_seconds: float | None = None
+    """The time since a run last found that the target has all that the source had, from the ledger: the watermark is as
+    old at least. None with the source, which knows the lag."""
     state: str = NEVER_RUN
     """never_run, first_load, settling (loaded, and consistent with the others after a window or two) or consistent."""
     hint: str = ""

@@ -288,6 +288,20 @@ class RecordedTable:
     quarantined_rows: int
     advanced_at: datetime | None
     last_window: LastWindow | None
+    verdict_watermark: Position | None = None
+    """The watermark when the verdict was given."""
+    verdict_newest: Position | None = None
+    """The newest position of the source at that time."""
+
+    @property
+    def is_read_since(self) -> bool:
+        """Return whether a window has read all that the source had when the verdict was given."""
+        return (
+            self.watermark is not None
+            and self.watermark != self.verdict_watermark
+            and self.verdict_newest is not None
+            and self.watermark >= self.verdict_newest
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,8 +108,9 @@ class StatusReader:
     def read_status(self, live: LiveSource | None = None) -> PipelineStatus:
         """Return the status. live: read with the tables' pinned instances and ``watermarks``."""
         validities = self._classify(live) if live else ()
-        by_table = {validity.table: validity for validity in validities} | self._held() | self._loading()
         rows = self._record.tables
+        current = {validity.table: validity for validity in validities} if live else _read_since(rows)
+        by_table = current | self._held() | self._loading()
         tables = [
             self._table_status(table, rows.get(table.source), by_table.get(table.source), live)
             for table in self._settings.tables
@@ -196,6 +197,7 @@ class StatusReader:
             cause=validity.cause if validity else recorded.cause if recorded else "",
             hint=self._hint(recorded, validity, is_to_repair=is_to_repair),
             lag_seconds=lag,
+            least_lag_seconds=None if live else self._least_lag(recorded, verdict),
             state=_state(recorded),
             transactions_behind=live.progress.transactions_behind.get(watermark) if live and watermark else None,
             unread_messages=unread.messages if unread else None,
@@ -214,6 +216,13 @@ class StatusReader:
             ),
             **{name: getattr(recorded, name) for name in _COPIED if recorded},
         )
+
+    def _least_lag(self, recorded: RecordedTable | None, verdict: Verdict | None) -> float | None:
+        """Return the time since a run last found that the target has all that the source had, by the ledger alone."""
+        if recorded is None or recorded.watermark is None:
+            return None
+        at = recorded.verdict_seen_at if verdict is Verdict.CAUGHT_UP else recorded.advanced_at
+        return max((self._limits.now - at).total_seconds(), 0.0) if at else None
 
     def _hint(self, recorded: RecordedTable | None, validity: Validity | None, *, is_to_repair: bool) -> str:
         if is_to_repair:
@@ -234,6 +243,20 @@ _COPIED = (
     "verdict_seen_at",
 )
 """The fields that a status has in common with ``RecordedTable``."""
+
+
+def _read_since(tables: Mapping[TableName, RecordedTable]) -> dict[TableName, Validity]:
+    """Return the verdicts of tables whose recorded verdict a window has answered: the run gave it before it read."""
+    return {
+        table: Validity(
+            table,
+            Verdict.CAUGHT_UP,
+            f"the last run read all that the source had, up to {each.watermark}.",
+            watermark=each.watermark,
+        )
+        for table, each in tables.items()
+        if each.is_read_since
+    }
 
 
 def _headroom_transactions(watermark: Position | None, validity: Validity | None) -> int | None:

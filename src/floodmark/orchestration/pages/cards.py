@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from floodmark.app.status import TableTexts, changed_text, duration_text, table_texts
+from floodmark.app.status import TableTexts, changed_text, duration_text, lag_text, table_texts
 from floodmark.core.status import PipelineStatus, TableStatus
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -121,7 +121,8 @@ def _tables(tables: Sequence[TableStatus]) -> str:
 
 def _lag(tables: Sequence[TableStatus]) -> str:
     known = [each.lag_seconds for each in tables if each.lag_seconds is not None]
-    return duration_text(max(known, default=None))
+    least = [each.least_lag_seconds for each in tables if each.least_lag_seconds is not None]
+    return lag_text(max(known, default=None), max(least, default=None))
 
 
 def _last_window(tables: Sequence[TableStatus], now: datetime) -> str:

@@ -287,6 +287,8 @@ def _recorded_table(row: DictRow) -> RecordedTable:
         cause=row["cause"] or "",
         hint=row["hint"] or "",
         last_window=last,
+        verdict_watermark=read_position(bytes(row["verdict_watermark"])) if row["verdict_watermark"] else None,
+        verdict_newest=read_position(bytes(row["verdict_newest"])) if row["verdict_newest"] else None,
         **{name: row[name] for name in _COPIED},
     )
 

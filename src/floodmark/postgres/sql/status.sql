@@ -93,8 +93,8 @@ ORDER BY t.pipeline, t.source_schema, t.source_name
 
 -- name: read_status
 SELECT t.source_schema, t.source_name, t.target_schema, t.target_name, t.watermark, t.watermark_at, t.consistent,
-    v.verdict, v.cause, v.hint, v.since AS verdict_since, v.seen_at AS verdict_seen_at,
-    t.published_windows AS windows, t.read_rows, t.inserted_rows, t.updated_rows, t.deleted_rows, t.quarantined_rows,
+    v.verdict, v.cause, v.hint, v.since AS verdict_since, v.seen_at AS verdict_seen_at, v.max_lsn AS verdict_newest,
+    v.watermark AS verdict_watermark, t.published_windows AS windows, t.read_rows, t.inserted_rows, t.updated_rows, t.deleted_rows, t.quarantined_rows,
     t.published_at AS advanced_at,
     l.window_id AS last_window_id, l.read_rows AS last_read_rows, l.inserted_rows AS last_inserted_rows,
     l.updated_rows AS last_updated_rows, l.deleted_rows AS last_deleted_rows,
