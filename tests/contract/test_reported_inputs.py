@@ -17,9 +17,19 @@ from switch_rig import SwitchRig
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
+from floodmark.core.naming import map_columns
 from floodmark.core.position import Interval
 from floodmark.core.schema import TableName, quote
-from floodmark.core.settings import Deletes, FirstLoad, OnFailure, PipelineSettings, Rule, TableSettings, TemporalPolicy
+from floodmark.core.settings import (
+    Deletes,
+    FirstLoad,
+    Naming,
+    OnFailure,
+    PipelineSettings,
+    Rule,
+    TableSettings,
+    TemporalPolicy,
+)
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.release import PostgresQuarantine
 from floodmark.postgres.warehouse.sink import ArrowSession
@@ -110,19 +120,22 @@ def database_named(emulator: Emulator, name: str) -> Iterator[CdcDatabase]:
             cursor.execute(f"DROP DATABASE {bracketed(name)}")
 
 
+@pytest.mark.parametrize("naming", Naming)
 @pytest.mark.parametrize("deletes", Deletes)
 def test_columns_of_any_name_are_loaded_judged_and_followed(
-    emulator: Emulator, source: CdcDatabase, database: WarehouseConnection, deletes: Deletes
+    emulator: Emulator, source: CdcDatabase, database: WarehouseConnection, naming: Naming, deletes: Deletes
 ) -> None:
+    in_target = {each.source: each.target for each in map_columns(naming, ["Id", *COLUMN_NAMES])}
     columns = ", ".join(f"{bracketed(name)} nvarchar(40)" for name in COLUMN_NAMES)
     source.run(f"CREATE TABLE dbo.T (Id int PRIMARY KEY, {columns}, L nvarchar(max))")
     values = ", ".join(f"N'v{number}'" for number in range(len(COLUMN_NAMES)))
     source.run(*(f"INSERT dbo.T VALUES ({key}, {values}, N'l')" for key in (1, 2, 3)))
     source.enable("T")
-    rules = tuple(rule(f"{quote(name)} <> 'bad'", f"r{number}") for number, name in enumerate(COLUMN_NAMES))
-    rig = pipeline(
-        emulator, source, database, table("T", rules=rules, first_load=FirstLoad(chunk_rows=2), deletes=deletes)
-    )
+    judged = [quote(in_target.get(name, name)) for name in COLUMN_NAMES]
+    rules = tuple(rule(f"{name} <> 'bad'", f"r{number}") for number, name in enumerate(judged))
+    first_load = FirstLoad(chunk_rows=2)
+    chosen = table("T", rules=rules, first_load=first_load, deletes=deletes, naming=naming)
+    rig = pipeline(emulator, source, database, chosen)
     rig.run()
     places = range(len(COLUMN_NAMES))
     bad = [", ".join("N'bad'" if place == each else "N'v'" for each in places) for place in places]

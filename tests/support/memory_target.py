@@ -17,7 +17,7 @@ Key = tuple[Any, ...]
 
 def key_of(table: TablePlan, row: Values) -> Key:
     """Return the key of a staged or stored row."""
-    return tuple(row[name] for name in table.feed.table.key)
+    return tuple(row[name] for name in table.in_target.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class MemoryTarget:
 
 def _merged_values(table: TablePlan, row: Values, stored: StoredRow | None) -> Values:
     """Return the staged values, with the stored value of each LOB that the change row left out."""
-    source = table.feed.table
+    source = table.in_target
     values = {column.name: row[column.name] for column in source.stored_columns}
     for name in optional_columns(source):
         if row[keep_column(name)] and stored is not None:

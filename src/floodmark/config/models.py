@@ -233,7 +233,7 @@ class RuleConfig(Rule):
     name: RuleName
     """It names the rule in quarantine, findings and messages."""
     sql: RuleSql
-    """A condition over the table's columns, in PostgreSQL's SQL; a row for which it is false breaks the rule."""
+    """A condition over the target's columns, in PostgreSQL's SQL; a row for which it is false breaks the rule."""
     on_failure: OnFailure = OnFailure.QUARANTINE
 
 

@@ -11,8 +11,9 @@ from enum import Enum
 from typing import Any
 
 from floodmark.core.errors import ConfigError
+from floodmark.core.naming import with_names
 from floodmark.core.position import Interval, Position, parse_position
-from floodmark.core.schema import STAGING_SCHEMA, SourceColumn, SourceTable, TableName
+from floodmark.core.schema import STAGING_SCHEMA, MappedColumn, SourceColumn, SourceTable, TableName
 from floodmark.core.settings import KeySpelling, NetSource, Rule, TableSettings, TemporalPolicy
 from floodmark.core.snapshot import Feed, LogEntry, MemberMark, Verdict
 from floodmark.core.types import WarehouseType, warehouse_type
@@ -122,6 +123,8 @@ class TablePlan:
     """Where the window ends in each member; none for a feed whose members are read as far as they go."""
     rows_at: bytes | None = None
     """The position of the rows of a first load, where it is not the end of the window."""
+    columns: tuple[MappedColumn, ...] = ()
+    """The columns with their names in the target, also those that the source no longer has; none: the source's."""
     marks: tuple[MemberMark, ...] = ()
     """The marks of a feed's members. The ledger adds them when a load begins; they are no part of the stored plan."""
 
@@ -134,6 +137,20 @@ class TablePlan:
     def target(self) -> TableName:
         """Return the table in the warehouse."""
         return self.settings.target
+
+    @property
+    def target_names(self) -> dict[str, str]:
+        """Return the name in the target of each column with a name of its own there, by its name at the source."""
+        return {column.source: column.target for column in self.columns}
+
+    @property
+    def in_target(self) -> SourceTable:
+        """Return the source table with the names that the target has for its columns.
+
+        Staging, and all that comes after it, knows no others. Only what reads the source, and drift, knows those of
+        ``feed.table``.
+        """
+        return with_names(self.feed.table, self.target_names)
 
     def with_rules(self, rules: tuple[Rule, ...]) -> TablePlan:
         """Return the plan with other rules."""

@@ -18,10 +18,11 @@ from floodmark.core.errors import (
     SourcePermissionError,
     TableNotPlannableError,
 )
+from floodmark.core.naming import map_columns, rename_columns
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, check_net
 from floodmark.core.position import Interval, Position
-from floodmark.core.schema import TableName
-from floodmark.core.settings import NetSource, OnGap, PipelineSettings, SecurityFiltered, TableSettings
+from floodmark.core.schema import MappedColumn, TableName
+from floodmark.core.settings import Naming, NetSource, OnGap, PipelineSettings, SecurityFiltered, TableSettings
 from floodmark.core.snapshot import (
     Feed,
     FeedIdentity,
@@ -258,9 +259,16 @@ def decide(
 
 
 def plan_table(
-    settings: TableSettings, table_snapshot: TableSnapshot, snapshot: SourceSnapshot, state: TableState | None
+    settings: TableSettings,
+    table_snapshot: TableSnapshot,
+    snapshot: SourceSnapshot,
+    state: TableState | None,
+    columns: Sequence[MappedColumn] = (),
 ) -> TablePlan:
-    """Return the plan of one table of the next window; its verdict must be READY or NOT_STARTED."""
+    """Return the plan of one table of the next window; its verdict must be READY or NOT_STARTED.
+
+    columns: those that the target has names for; where there is a state, it has them.
+    """
     assert table_snapshot.feed is not None and isinstance(snapshot.newest, Position)  # noqa: S101  (ensured by classify)
     watermark = state.watermark if state else None
     # The login may not see every policy, so the configuration counts, and not what the source shows.
@@ -270,6 +278,8 @@ def plan_table(
     check_net(settings, feed, table_snapshot.feed.table.key)
     for column in feed.table.stored_columns:
         warehouse_type(feed.table, column, settings.temporal)
+    _refuse_other_naming(settings, state)
+    known = columns if state is None else state.columns
     unproven = is_unproven(table_snapshot, state)
     after = None if unproven else watermark or (feed.start if feed.member_column else None)
     if fault := table_snapshot.plan_fault or (None if after else table_snapshot.load_fault):
@@ -287,7 +297,31 @@ def plan_table(
         reloads_members=settings.on_gap is OnGap.REPAIR,
         ends=table_snapshot.ends,
         rows_at=table_snapshot.rows_at,
+        columns=map_columns(settings.naming, _names(feed), known),
     )
+
+
+def _names(feed: Feed) -> list[str]:
+    return [column.name for column in feed.table.stored_columns]
+
+
+def as_loaded(settings: TableSettings, state: TableState | None) -> TableSettings:
+    """Return the settings of a table with the naming that its target has."""
+    if state is None or (state.watermark is None and state.read_to is None):
+        return settings
+    return replace(settings, naming=Naming.SNAKE_CASE if state.columns else Naming.KEEP)
+
+
+def _refuse_other_naming(settings: TableSettings, state: TableState | None) -> None:
+    """Raise ConfigError for a table whose target has names of another kind. A load of the whole table changes them."""
+    before = as_loaded(settings, state).naming
+    if before is not settings.naming:
+        raise ConfigError(
+            str(settings.source),
+            f"it was loaded with naming: {before.value}, and pipelines.yaml has naming: {settings.naming.value} now.",
+            f"Restore naming: {before.value}. Or reload the table (floodmark reload PIPELINE {settings.source}), which "
+            "renames the columns of its target; queries, rules and views of your own must follow.",
+        )
 
 
 def _net_source(settings: TableSettings, state: TableState | None) -> NetSource:
@@ -315,9 +349,14 @@ def plan_reload(
     validity = classify(table_snapshot, snapshot, None)
     if validity.verdict is not Verdict.NOT_STARTED:
         return validity
-    plan = plan_table(settings, table_snapshot, snapshot, None)
+    if where:
+        _refuse_other_naming(settings, state)
+    known = state.columns if state else ()
+    plan = plan_table(settings, table_snapshot, snapshot, None, known)
+    is_other = as_loaded(settings, state).naming is not settings.naming
     return replace(
         plan,
+        columns=rename_columns(settings.naming, _names(plan.feed), known) if is_other else plan.columns,
         kind=LoadKind.FIRST_LOAD,
         interval=None,
         watermark=state.watermark if state else None,

@@ -111,6 +111,16 @@ class SourceColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class MappedColumn:
+    """A column of the source and its name in the target (``core.naming``)."""
+
+    source: str
+    target: str
+    was: str = ""
+    """The name that the target has for it until the load begins; "" for the same."""
+
+
+@dataclass(frozen=True, slots=True)
 class SourceTable:
     """A tracked table: its captured columns in mask order, and its key columns in key order."""
 

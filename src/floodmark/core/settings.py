@@ -50,6 +50,15 @@ class UnstorablePolicy(Enum):
     """The table leaves the window, and the run fails."""
 
 
+class Naming(Enum):
+    """The names of a target's columns."""
+
+    KEEP = "keep"
+    """Those of the source."""
+    SNAKE_CASE = "snake_case"
+    """Lower case with an underscore between words (``core.naming``)."""
+
+
 class SecurityFiltered(Enum):
     """The handling of a table whose rows a security policy of the source filters."""
 
@@ -85,7 +94,7 @@ class Rule:
 
     name: str
     sql: str
-    """A condition over the target's columns, in the warehouse's SQL; NULL passes."""
+    """A condition over the target's columns, by their names there, in the warehouse's SQL; NULL passes."""
     on_failure: OnFailure
 
 
@@ -229,6 +238,8 @@ class TableDefaults:
     temporal: TemporalPolicy = TemporalPolicy.TRUNCATE
     unstorable: UnstorablePolicy = UnstorablePolicy.QUARANTINE
     """What is done with a text that the warehouse cannot store."""
+    naming: Naming = Naming.KEEP
+    """The names of the target's columns."""
     partitions: int = 0
     """The number of statements that read a window of a table; 0 lets the reader choose."""
     lob_batch: int = 32_000_000

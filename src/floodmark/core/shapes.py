@@ -10,18 +10,15 @@ from enum import Enum
 from typing import Any
 
 from floodmark.core.errors import ConfigError
+from floodmark.core.naming import why_not_named
 from floodmark.core.position import Position, parse_position
 from floodmark.core.schema import (
-    IDENTIFIER_MAX_BYTES,
-    KEEP_PREFIX,
     MAX_LENGTH,
-    PART_COLUMN,
-    TARGET_COLUMNS,
     SourceColumn,
     SourceTable,
     TableName,
 )
-from floodmark.core.settings import DriftClass, DriftPolicies, DriftPolicy, TemporalPolicy
+from floodmark.core.settings import DriftClass, DriftPolicies, DriftPolicy, Naming, TemporalPolicy
 from floodmark.core.snapshot import CDC_WORDS, FeedIdentity, SourceWords, TableSnapshot
 from floodmark.core.types import Kind, WarehouseType, warehouse_type
 
@@ -104,32 +101,20 @@ def _size(column: SourceColumn) -> tuple[float, int]:
 # The columns of a source that can reach a target, and the reason why others never can.
 
 
-_KEPT_NAMES = frozenset({*TARGET_COLUMNS, PART_COLUMN})
-_SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
-"""The names of PostgreSQL's system columns."""
 _NO_TABLE = SourceTable(TableName("-", "-"), (), ())
 
 
-def unsupported_reason(column: SourceColumn) -> str:
+def unsupported_reason(column: SourceColumn, naming: Naming = Naming.KEEP) -> str:
     """Return a clause about the column, "" for one that can be loaded."""
     if column.is_computed:
         return "it is computed, and values of computed columns are not read"
-    if why := why_not_named(column.name):
+    if naming is Naming.KEEP and (why := why_not_named(column.name)):
         return f"it {why}"
     try:
         # Whether there is a type at all does not depend on the policy.
         warehouse_type(_NO_TABLE, column, TemporalPolicy.TRUNCATE)
     except ConfigError:
         return f"it has type {column.type_name}, which no warehouse can hold"
-    return ""
-
-
-def why_not_named(name: str) -> str:
-    """Return a clause about a name that no column of a target can have; "" for any other."""
-    if len(name.encode()) > IDENTIFIER_MAX_BYTES:
-        return f"has a name longer than the {IDENTIFIER_MAX_BYTES} bytes that PostgreSQL allows"
-    if name in _KEPT_NAMES or name.startswith(KEEP_PREFIX) or name.lower() in _SYSTEM_COLUMNS:
-        return "has a name that is reserved in the warehouse"
     return ""
 
 
@@ -214,16 +199,24 @@ def is_as_known(table_snapshot: TableSnapshot, shape: TableShape) -> bool:
 
 
 def compare_shapes(
-    known: TableShape, seen: TableShape, temporal: TemporalPolicy, words: SourceWords = CDC_WORDS
+    known: TableShape,
+    seen: TableShape,
+    temporal: TemporalPolicy,
+    words: SourceWords = CDC_WORDS,
+    naming: Naming = Naming.KEEP,
 ) -> tuple[Difference, ...]:
     """Return all differences, in the order in which the operator should read them."""
     if known.identity != seen.identity:
         before, after = words.describe_feed(known.identity), words.describe_feed(seen.identity)
         return (Difference(DriftClass.INSTANCE_REPLACED, None, before, after),)
-    return (*_table_differences(known, seen), *_captured(known, seen, temporal), *_uncaptured(known, seen, temporal))
+    return (
+        *_table_differences(known, seen),
+        *_captured(known, seen, temporal, naming),
+        *_uncaptured(known, seen, temporal, naming),
+    )
 
 
-def added_column(column: SourceColumn, *, is_captured: bool = False) -> Difference:
+def added_column(column: SourceColumn, naming: Naming = Naming.KEEP, *, is_captured: bool = False) -> Difference:
     """Return the difference for a column that was added.
 
     is_captured: whether its values are read; a capture instance does not capture it.
@@ -234,7 +227,7 @@ def added_column(column: SourceColumn, *, is_captured: bool = False) -> Differen
         "",
         column.declared_type,
         is_captured=is_captured,
-        obstacle=unsupported_reason(column),
+        obstacle=unsupported_reason(column, naming),
     )
 
 
@@ -284,7 +277,7 @@ def _table_differences(known: TableShape, seen: TableShape) -> Iterator[Differen
         yield Difference(DriftClass.KEY_CHANGED, None, _key(known.key), _key(seen.key))
 
 
-def _captured(known: TableShape, seen: TableShape, temporal: TemporalPolicy) -> Iterator[Difference]:
+def _captured(known: TableShape, seen: TableShape, temporal: TemporalPolicy, naming: Naming) -> Iterator[Difference]:
     now = {(column.name, column.ordinal): column for column in seen.captured}
     for before in known.captured:
         after = now.pop((before.name, before.ordinal), None)
@@ -294,10 +287,10 @@ def _captured(known: TableShape, seen: TableShape, temporal: TemporalPolicy) -> 
             yield from _column(before, after, temporal, seen.key, is_captured=not before.is_computed)
     # A capture instance keeps its columns; where the table itself is read, another column has another ordinal.
     for added in now.values():
-        yield added_column(added, is_captured=not added.is_computed)
+        yield added_column(added, naming, is_captured=not added.is_computed)
 
 
-def _uncaptured(known: TableShape, seen: TableShape, temporal: TemporalPolicy) -> Iterator[Difference]:
+def _uncaptured(known: TableShape, seen: TableShape, temporal: TemporalPolicy, naming: Naming) -> Iterator[Difference]:
     then = {(column.name, column.ordinal): column for column in known.uncaptured}
     now = {(column.name, column.ordinal): column for column in seen.uncaptured}
     for place, before in then.items():
@@ -307,7 +300,7 @@ def _uncaptured(known: TableShape, seen: TableShape, temporal: TemporalPolicy) -
             yield Difference(DriftClass.COLUMN_DROPPED, before.name, before.declared_type, is_captured=False)
     for place, after in now.items():
         if place not in then:
-            yield added_column(after)
+            yield added_column(after, naming)
 
 
 _OF_TYPE = {

@@ -9,7 +9,7 @@ from enum import Enum
 
 from floodmark.core.capture import literal
 from floodmark.core.position import NoPosition, Position
-from floodmark.core.schema import SourceTable, TableName
+from floodmark.core.schema import MappedColumn, SourceTable, TableName
 
 # --------------------------------------------------------------------------------------------------------------------
 # ``Feed``: the feed that the changes of a table are read from, and its identity.
@@ -416,6 +416,8 @@ class TableState:
     """The database that the pipeline follows; None where none is recorded."""
     target_fault: str = ""
     """Why the target is not the one that the ledger means; "" where it is, or where it was never loaded."""
+    columns: tuple[MappedColumn, ...] = ()
+    """The columns that the target has names for, other than under ``naming: keep``."""
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -124,10 +124,11 @@ def _input(table: TablePlan, named: Dataset) -> InputDataset:
 def _output(app: App, table: TablePlan, sources: Iterable[Dataset]) -> OutputDataset:
     named = app.name_target(table.target)
     columns = value_columns(table.feed.table, table.settings.temporal)
-    types = ((column.name, app.name_type(column.type)) for column in columns)
+    names = table.target_names
+    types = ((names.get(column.name, column.name), app.name_type(column.type)) for column in columns)
     lineage = column_lineage_dataset.ColumnLineageDatasetFacet(
         {
-            column.name: column_lineage_dataset.Fields(
+            names.get(column.name, column.name): column_lineage_dataset.Fields(
                 [
                     column_lineage_dataset.InputField(each.namespace, each.name, column.name, [_AS_IT_IS])
                     for each in sources

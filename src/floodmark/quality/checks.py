@@ -200,7 +200,7 @@ def _staged_checks(table: TablePlan, counts: TableCounts) -> list[Check]:
 
 def _unmerged_rows(table: TablePlan) -> str:
     """Return the query of staged rows that are not in the target. A staged delete needs no row there."""
-    key = table.feed.table.key
+    key = table.in_target.key
     on = " AND ".join(f"target.{quote(column)} = staged.{quote(column)}" for column in key)
     missing = f"target.{quote(key[0])} IS NULL"
     older = f"target.{quote(POSITION_COLUMN)} < staged.{quote(POSITION_COLUMN)}"
@@ -216,7 +216,7 @@ def _unless_deleted_later(table: TablePlan) -> str:
     """Return the condition for hard deletes that no later delete has removed the row and written a tombstone."""
     if table.settings.deletes is not Deletes.HARD:
         return ""
-    key = _list("staged", table.feed.table.key)
+    key = _list("staged", table.in_target.key)
     return (
         f" AND NOT EXISTS (SELECT 1 FROM {LEDGER_SCHEMA}.tombstones AS tombstone "
         f"WHERE tombstone.target_schema = '{_literal(table.target.schema)}' "
@@ -227,13 +227,13 @@ def _unless_deleted_later(table: TablePlan) -> str:
 
 
 def _staged_duplicate(table: TablePlan, staged: TableName) -> str:
-    key = table.feed.table.key
+    key = table.in_target.key
     same_key = " AND ".join(f"staged.{quote(column)} = target.{quote(column)}" for column in key)
     return f"SELECT 1 FROM {quote_table(staged)} AS staged WHERE {same_key}"
 
 
 def _key_checks(table: TablePlan) -> list[Check]:
-    key = table.feed.table.key
+    key = table.in_target.key
     checks = [Check("key_not_null", NotNull(column), f"key column {column} is never NULL") for column in key]
     return [*checks, Check("key_unique", Unique(key), f"no two rows share the key ({', '.join(key)})")]
 
@@ -245,7 +245,7 @@ def _rule_checks(plan: WindowPlan, table: TablePlan) -> list[Check]:
             NoneMeets(
                 f"{quote(WINDOW_COLUMN)} = {plan.window_id} AND NOT {quote(DELETED_COLUMN)} "
                 f"AND ({_condition(table, rule)}) IS FALSE",
-                table.feed.table.key,
+                table.in_target.key,
             ),
             f"no row of this window breaks {rule.sql} (rule {rule.name}, on failure {rule.on_failure.value})",
             Severity.WARNING if rule.on_failure is OnFailure.WARN else Severity.CRITICAL,
@@ -256,7 +256,7 @@ def _rule_checks(plan: WindowPlan, table: TablePlan) -> list[Check]:
 
 
 def _condition(table: TablePlan, rule: Rule) -> str:
-    columns = [column.name for column in table.feed.table.stored_columns]
+    columns = [column.name for column in table.in_target.stored_columns]
     try:
         return str(bind_rule(rule.sql, columns).sql(dialect=DIALECT))
     except ValueError as error:
@@ -271,7 +271,7 @@ def _freshness_check(plan: WindowPlan, table: TablePlan, freshness_seconds: floa
             f"{quote(WINDOW_COLUMN)} = {plan.window_id} AND {quote(LOADED_AT_COLUMN)} > "
             f"(SELECT opened_at + interval '{freshness_seconds:.0f} seconds' FROM {LEDGER_SCHEMA}.windows "
             f"WHERE window_id = {plan.window_id})",
-            table.feed.table.key,
+            table.in_target.key,
         ),
         f"rows are in the warehouse within {freshness_seconds:.0f} seconds of the moment the window was opened",
         Severity.WARNING,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, groupby
 from typing import Any, TypeVar
@@ -40,8 +40,10 @@ from floodmark.spark.net import (
     stamp_first_load,
     unpack,
 )
+from floodmark.sync.arrow import rename_values
 from floodmark.sync.load import concerns_one_table
 from floodmark.sync.ports import (
+    Found,
     ReadTask,
     RowShape,
     StagedPart,
@@ -75,10 +77,21 @@ class StageWriter:
     """A writer of the rows of one table. It travels to the workers, with the warehouse's secrets in its sink."""
 
     table: TablePlan
-    shape: RowShape
+    source_shape: RowShape
+    """The columns of the reader's batches."""
     rows_at: bytes
     """The position of the rows of a first load."""
     sink: StagingSink
+
+    @cached_property
+    def shape(self) -> RowShape:
+        """Return the columns of batches that have the target's names."""
+        return self.source_shape.with_names(self.table.target_names)
+
+    def rename(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch of the reader with the target's names. Nothing behind it knows those of the source."""
+        own = {name for name, _ in self.source_shape.own}
+        return rename_values(batch, {name: to for name, to in self.table.target_names.items() if name not in own})
 
     def net_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Return the rows to be staged: stored columns, ``__lsn``, ``__op``, keep flags."""
@@ -261,7 +274,7 @@ def write_chunks(
 ) -> Iterator[pa.RecordBatch]:
     """Read and write chunks of the table itself, each as the part of its number. Raises the first error."""
     for chunk in chunks:
-        rows = (batch for batch in reader.read_chunk(chunk) if batch.num_rows)
+        rows = (writer.rename(batch) for batch in reader.read_chunk(chunk) if batch.num_rows)
         staged = writer.sink.write(chunk.number, writer.net_rows(rows))
         yield _result(index, _Held(read_rows=staged.rows), staged)
 
@@ -277,7 +290,7 @@ def stage_directly(writers: Writers, most_bytes: int, tasks: Sequence[NumberedTa
 
 def _stream(writers: Writers, part: int, task: ReadTask) -> Iterator[pa.RecordBatch]:
     left = {index: _Held() for index in task.tables}
-    for index, group in groupby(task.read(), lambda found: found[0]):
+    for index, group in groupby(_renamed(writers, task), lambda found: found[0]):
         held = left.pop(index)
         yield _stage(index, writers[index], part, held, chain.from_iterable(held.take(found) for _, found in group))
     for index, held in left.items():
@@ -287,7 +300,7 @@ def _stream(writers: Writers, part: int, task: ReadTask) -> Iterator[pa.RecordBa
 def _stage_in_memory(writers: Writers, most_bytes: int, part: int, task: ReadTask) -> Iterator[pa.RecordBatch]:
     held = {index: _Held() for index in task.tables}
     size = 0
-    for index, batch in _taken(task, held):
+    for index, batch in _taken(writers, task, held):
         with _noted_in(held[index], writers[index]):
             kept = writers[index].drop_superseded(batch)
             held[index].batches.append(kept)
@@ -299,9 +312,15 @@ def _stage_in_memory(writers: Writers, most_bytes: int, part: int, task: ReadTas
         yield _stage(index, writers[index], part, each, [] if each.error else whole)
 
 
-def _taken(task: ReadTask, held: Mapping[int, _Held]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the batches with rows of a task, and note all else."""
+def _renamed(writers: Writers, task: ReadTask) -> Iterator[Found]:
+    """Yield what a task finds, with the target's names."""
     for index, found in task.read():
+        yield index, writers[index].rename(found) if isinstance(found, pa.RecordBatch) else found
+
+
+def _taken(writers: Writers, task: ReadTask, held: Mapping[int, _Held]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the batches with rows of a task, and note all else."""
+    for index, found in _renamed(writers, task):
         for batch in held[index].take(found):
             yield index, batch
 
@@ -314,7 +333,7 @@ def pack_changes(writers: Writers, tasks: Sequence[ReadTask]) -> Iterator[pa.Rec
     """Yield the changes of tasks in buckets by table and key, and notes of what was found but rows."""
     held = {index: _Held() for task in tasks for index in task.tables}
     size = 0
-    for index, batch in chain.from_iterable(_taken(task, held) for task in tasks):
+    for index, batch in chain.from_iterable(_taken(writers, task, held) for task in tasks):
         held[index].batches.append(batch)
         size += batch.nbytes
         if size >= _HELD_BYTES:

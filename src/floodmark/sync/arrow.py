@@ -5,6 +5,8 @@ A time of day is ISO text, which sorts and compares like the time: Spark 4.1 has
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
 from floodmark.core.types import Kind, WarehouseType
@@ -31,3 +33,11 @@ def arrow_type(of: WarehouseType) -> pa.DataType:
     if of.kind is Kind.DECIMAL:
         return pa.decimal128(of.precision, of.scale)
     return ARROW_TYPES[of.kind]
+
+
+def rename_values(batch: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch:
+    """Return a batch with other names of columns, and with its metadata. names: by those that it has."""
+    if not names:
+        return batch
+    fields = [field.with_name(names.get(field.name, field.name)) for field in batch.schema]
+    return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields, batch.schema.metadata))

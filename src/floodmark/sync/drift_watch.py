@@ -27,7 +27,7 @@ from floodmark.core.drift import (
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.planning import pinned_feeds
 from floodmark.core.schema import TableName
-from floodmark.core.settings import DriftClass, DriftPolicy, PipelineSettings, TableSettings, TemporalPolicy
+from floodmark.core.settings import DriftClass, DriftPolicy, Naming, PipelineSettings, TableSettings, TemporalPolicy
 from floodmark.core.shapes import (
     Absence,
     DdlEntry,
@@ -151,7 +151,7 @@ class Findings:
         before = known.shape
         is_other = before.identity != seen.identity
         fresh = [entry for entry in history if is_other or before.last_ddl is None or entry.position > before.last_ddl]
-        found = explain(compare_shapes(before, seen, self._temporal(), self.words), fresh)
+        found = explain(compare_shapes(before, seen, self._temporal(), self.words, self._naming()), fresh)
         news = [each for explained in found if (each := self._as_news(explained, seen)) is not None]
         return [self._finding(each, seen, news) for each in news]
 
@@ -165,7 +165,7 @@ class Findings:
         """
         reported = self._reported_columns()
         added = [
-            added_column(column)
+            added_column(column, self._naming())
             for column in seen.uncaptured
             if column.name not in reported and any(mentions(entry.text, column.name) for entry in history)
         ]
@@ -192,7 +192,7 @@ class Findings:
             return None
         reported = self._reported_columns()
         for column in seen.uncaptured:
-            added = added_column(column)
+            added = added_column(column, self._naming())
             if column.name not in reported and is_behind(each.entries[0], added):
                 return Explained(added, each.entries)
         return each
@@ -233,7 +233,12 @@ class Findings:
             for difference in (*earlier, *(each.difference for each in found))
             if difference.kind is DriftClass.COLUMN_ADDED
         }
-        added = [column.name for column in seen.uncaptured if column.name in wanted and not unsupported_reason(column)]
+        naming = self._naming()
+        added = [
+            column.name
+            for column in seen.uncaptured
+            if column.name in wanted and not unsupported_reason(column, naming)
+        ]
         if not added:
             return ""
         captured, user = [column.name for column in seen.captured], self.source.find_user()
@@ -251,6 +256,14 @@ class Findings:
         """Return the stricter policy where pipelines differ: for exact text, a finer time is another kind of value."""
         chosen = {table.temporal for _, table in self._readers()}
         return TemporalPolicy.TEXT if TemporalPolicy.TEXT in chosen else TemporalPolicy.TRUNCATE
+
+    def _naming(self) -> Naming:
+        return strictest_naming(table for _, table in self._readers())
+
+
+def strictest_naming(tables: Iterable[TableSettings]) -> Naming:
+    """Return how columns are named where the pipelines of a table differ: ``keep`` cannot name every column."""
+    return Naming.KEEP if any(table.naming is Naming.KEEP for table in tables) else Naming.SNAKE_CASE
 
 
 def alert_key(event_id: int) -> str:

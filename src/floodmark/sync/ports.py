@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from traceback import format_exc
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -56,6 +56,11 @@ class RowShape:
     def optional(self) -> tuple[ValueColumn, ...]:
         """Return the columns that a change row may leave out."""
         return tuple(column for column in self.values if column.is_optional)
+
+    def with_names(self, names: Mapping[str, str]) -> RowShape:
+        """Return the shape with other names of values. names: by the name at the source; the others stay."""
+        values = tuple(replace(column, name=names.get(column.name, column.name)) for column in self.values)
+        return replace(self, key=tuple(names.get(name, name) for name in self.key), values=values)
 
 
 class TableReader(Protocol):

@@ -30,13 +30,13 @@ from floodmark.core.errors import (
     WindowBusyError,
 )
 from floodmark.core.plan import TablePlan, finishing_command
-from floodmark.core.planning import pinned_feeds, plan_table
+from floodmark.core.planning import as_loaded, pinned_feeds, plan_table
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import Backfill, DriftClass, DriftPolicy, PipelineSettings, TableSettings
 from floodmark.core.shapes import stored, unsupported_reason
 from floodmark.core.snapshot import Feed, FeedIdentity, SourceSnapshot, TableSnapshot, TableState
-from floodmark.sync.drift_watch import WatchedSource, alert_key
+from floodmark.sync.drift_watch import WatchedSource, alert_key, strictest_naming
 from floodmark.sync.ports import Source
 from floodmark.sync.records import DriftEvent, TableDetails
 
@@ -224,8 +224,11 @@ class Switches:
             if each.explained.difference.kind is DriftClass.COLUMN_ADDED
         }
         captured = [column.name for column in stored(instance.table, details.lost).columns]
+        naming = strictest_naming(each for _, each in found)
         added = [
-            column.name for column in details.uncaptured if column.name in wanted and not unsupported_reason(column)
+            column.name
+            for column in details.uncaptured
+            if column.name in wanted and not unsupported_reason(column, naming)
         ]
         if not added:
             return None
@@ -483,7 +486,7 @@ class Switches:
         if state.watermark is None or state.watermark.next() < start:
             return f"{settings.name} reads {switch.old.name} up to {start} first; its watermark is {state.watermark}."
         # A target that could not take the new columns would stop every table of the pipeline from the next run on.
-        self._check_target(settings, self._plan(table, second, self._lost(second)))
+        self._check_target(settings, self._plan(settings, table, second, self._lost(second)))
         if not self.source.ledger.switch_pipeline(switch, settings.name, table.source, start):
             return f"{settings.name} switches when {self._holding(settings, table)} has been published."
         return ""
@@ -516,8 +519,9 @@ class Switches:
             left = tuple(name for name in switch.added if name not in lost)
             if not left:
                 return ""
-            plan = self._plan(table, second, lost)
-            there = self._check_target(settings, plan)
+            plan = self._plan(settings, table, second, lost)
+            in_target = self._check_target(settings, plan)
+            there = [name for name in left if plan.target_names.get(name, name) in in_target]
             where = (
                 filled_rows(left)
                 if switched_away.is_filled
@@ -548,11 +552,16 @@ class Switches:
         details = self.source.read_details({name: second.instance.table.name}).get(name)
         return details.lost if details else ()
 
-    def _plan(self, table: TableSettings, second: SecondInstance, lost: tuple[str, ...]) -> TablePlan:
+    def _plan(
+        self, settings: PipelineSettings, table: TableSettings, second: SecondInstance, lost: tuple[str, ...]
+    ) -> TablePlan:
         """Plan a load by the second instance, with the columns of the coming windows. Raises ConfigError or
         NoKeyError."""
         without = replace(second.instance, table=stored(second.instance.table, lost))
-        return plan_table(table, replace(second.table_snapshot, feed=without), second.snapshot, None)
+        state = self.windows.read_tables(settings.name).get(table.source)
+        known = state.columns if state else ()
+        loaded = as_loaded(table, state)
+        return plan_table(loaded, replace(second.table_snapshot, feed=without), second.snapshot, None, known)
 
     def _check_target(self, settings: PipelineSettings, plan: TablePlan) -> frozenset[str]:
         """Return the columns of the target."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.core.errors import NotCapturedYetError
 from floodmark.core.plan import LoadChunk, TablePlan, plan_chunks
-from floodmark.core.planning import classify_tables, known_positions, pinned_feeds, plan_table
+from floodmark.core.planning import as_loaded, classify_tables, known_positions, pinned_feeds, plan_table
 from floodmark.core.position import Interval, Position
 from floodmark.core.progress import ReadKind, ReadProgress, StepProgress
 from floodmark.core.schema import TableName
@@ -147,7 +147,11 @@ def _plan(
     if not isinstance(snapshot.newest, Position):
         raise NotCapturedYetError(settings.name, "the capture job has not read the log yet.", "Try again later.")
     found = {table.table: table for table in snapshot.tables}
-    plans = [plan_table(table, found[table.source], snapshot, None) for table in settings.tables]
+    plans = []
+    for table in settings.tables:
+        state = states.get(table.source)
+        known = state.columns if state else ()
+        plans.append(plan_table(as_loaded(table, state), found[table.source], snapshot, None, known))
     return LogEntry(snapshot.newest, snapshot.newest_at), states, plans
 
 

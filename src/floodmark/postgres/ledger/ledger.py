@@ -22,7 +22,7 @@ from floodmark.core.plan import MAIN_LANE, TableCounts, TablePlan, WindowPlan, W
 from floodmark.core.plan_json import plan_to_json
 from floodmark.core.planning import NO_MEASURES, PlanMeasures
 from floodmark.core.position import Position, read_position
-from floodmark.core.schema import TableName
+from floodmark.core.schema import MappedColumn, TableName
 from floodmark.core.settings import Rule
 from floodmark.core.snapshot import DatabaseIdentity, FeedIdentity, LogEntry, TableState, Verdict
 from floodmark.core.status import TableMark
@@ -438,6 +438,7 @@ def _table_state(row: DictRow, target_fault: str) -> TableState:
         row["read_lsn_at"],
         database_of(row),
         target_fault,
+        tuple(MappedColumn(*names) for names in (row["column_names"] or {}).items()),
     )
 
 

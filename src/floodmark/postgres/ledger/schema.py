@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.rows import DictRow, dict_row
+from psycopg.types.json import Jsonb
 
 from floodmark.core.doctor import ENCODING, NEW_DATABASE
 from floodmark.core.errors import (
@@ -34,6 +35,7 @@ from floodmark.core.plan_json import plan_from_json
 from floodmark.core.position import Position, read_position
 from floodmark.core.recovery import WaitingRows
 from floodmark.core.schema import WINDOW_COLUMN, TableName, quote, quote_table
+from floodmark.core.settings import Naming
 from floodmark.core.snapshot import FeedIdentity, MemberMark, Validity, Verdict
 from floodmark.core.verdicts import LEFT_OUT
 from floodmark.postgres.session import (
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
 # The creation of the ledger's tables, once, also when several processes start it at the same time.
 
 
-VERSION = 14
+VERSION = 15
 # CREATE ... IF NOT EXISTS still fails when two sessions run it at once, so they queue up. An arbitrary, fixed number.
 _ADVISORY_LOCK = 0x_F100_D3A2
 
@@ -252,8 +254,10 @@ def record_target(session: psycopg.Connection, plan: WindowPlan, table: TablePla
         pipeline=plan.pipeline,
         **source_parameters(table.source),
         window_id=plan.window_id,
-        columns=[*(column.name for column in table.feed.table.stored_columns), WINDOW_COLUMN],
+        columns=[*(column.name for column in table.in_target.stored_columns), WINDOW_COLUMN],
         has_written=has_written,
+        names=Jsonb(table.target_names) if table.settings.naming is Naming.SNAKE_CASE else None,
+        is_whole=table.kind is LoadKind.FIRST_LOAD and not table.where,
     )
 
 
@@ -344,7 +348,7 @@ def _compare_rows(session: psycopg.Connection, pipeline: str, row: Mapping[str, 
     source = TableName(row["source_schema"], row["source_name"])
     for plan in query(session, "newest_plan", pipeline=pipeline, **source_parameters(source)):
         planned = next(table for table in opened_window(plan).plan.tables if table.source == source)
-        if _has_deleted_row(session, target, planned.feed.table.key):
+        if _has_deleted_row(session, target, planned.in_target.key):
             return f"the target {target} was restored, or the ledger was: it has rows that a later window deleted."
     return ""
 

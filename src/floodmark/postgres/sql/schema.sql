@@ -46,6 +46,10 @@ ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS read_lsn_at timestamp;
 ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS target_mark text;
 ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS target_columns text[];
 ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS target_window_id bigint;
+-- Version 15.
+ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS column_names jsonb;
+COMMENT ON COLUMN floodmark.tables.column_names IS
+    'The names in the target by those of the source, also of columns that it no longer has; NULL under naming: keep';
 COMMENT ON COLUMN floodmark.tables.target_mark IS
     'The numbers of the files of ledger and target: where they are other ones, one of the two was made again or restored';
 COMMENT ON COLUMN floodmark.tables.target_columns IS 'The columns of the target that the last merge wrote';

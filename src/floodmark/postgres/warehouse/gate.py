@@ -60,14 +60,14 @@ def key_rules(planned: TablePlan) -> tuple[Rule, ...]:
 
 
 def _nullable_key(planned: TablePlan) -> list[str]:
-    table = planned.feed.table
+    table = planned.in_target
     return [name for name in table.key if table.column(name).nullable]
 
 
 def text_rules(planned: TablePlan) -> tuple[Rule, ...]:
     """Return the rule for rows with a text that cannot be stored (``warehouse.sink``)."""
     is_text = any(
-        column.type.kind is Kind.TEXT for column in value_columns(planned.feed.table, planned.settings.temporal)
+        column.type.kind is Kind.TEXT for column in value_columns(planned.in_target, planned.settings.temporal)
     )
     return (Rule(TEXT_RULE, f"{quote(UNSTORABLE_COLUMN)} IS NULL", OnFailure.QUARANTINE),) if is_text else ()
 

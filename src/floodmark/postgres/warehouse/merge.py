@@ -70,7 +70,7 @@ class Merge:
 def merge_of(plan: WindowPlan, index: int, has_tombstones: bool) -> Merge:
     """Return the merge of table ``index`` of the plan."""
     table = plan.tables[index]
-    source = table.feed.table
+    source = table.in_target
     return Merge(
         target=table.target,
         staging=staging_table(plan, index),

@@ -82,7 +82,7 @@ class TextCheck:
         storable, found = replace_unstorable(batch, self.columns)
         if not found:
             return storable, pa.nulls(batch.num_rows, pa.string())
-        key, policy = set(self.table.feed.table.key), self.table.settings.unstorable
+        key, policy = set(self.table.in_target.key), self.table.settings.unstorable
         is_delete = pc.equal(batch.column(OPERATION_COLUMN), Operation.DELETE.value).to_pylist()
         if policy is UnstorablePolicy.FAIL and (living := [row for row in found if not is_delete[row]]):
             raise self._refused(storable, {row: found[row] for row in living})
@@ -95,7 +95,7 @@ class TextCheck:
 
     def _refused(self, batch: pa.RecordBatch, found: _Found) -> DataQualityError:
         what = sorted({f"{column} ({reason})" for reasons in found.values() for column, reason in reasons.items()})
-        rows = batch.select(list(self.table.feed.table.key)).take(list(found)[:_EXAMPLES]).to_pylist()
+        rows = batch.select(list(self.table.in_target.key)).take(list(found)[:_EXAMPLES]).to_pylist()
         return DataQualityError(
             str(self.table.source),
             f"texts cannot be stored in PostgreSQL: {', '.join(what)}.",
@@ -267,7 +267,7 @@ def copy_part(
     session: ArrowSession, table: TablePlan, staging: TableName, part: int, batches: Iterator[pa.RecordBatch]
 ) -> int:
     """Send the rows of a part to a staging table. Return their number."""
-    columns = value_columns(table.feed.table, table.settings.temporal)
+    columns = value_columns(table.in_target, table.settings.temporal)
     check = TextCheck(table, columns)
     numbered = (staging_batch(*check.apply(batch), columns, part) for batch in batches)
     return session.copy(staging, staging_schema(table, columns), numbered)
@@ -277,7 +277,7 @@ def staging_schema(table: TablePlan, columns: tuple[ValueColumn, ...]) -> pa.Sch
     """Return the schema that COPY sends; the staging table has the same columns under the same names, in any order."""
     own = [(POSITION_COLUMN, pa.binary()), (OPERATION_COLUMN, pa.int16()), (PART_COLUMN, pa.int32())]
     own.append((UNSTORABLE_COLUMN, pa.string()))
-    keep = [(keep_column(name), pa.bool_()) for name in optional_columns(table.feed.table)]
+    keep = [(keep_column(name), pa.bool_()) for name in optional_columns(table.in_target)]
     return pa.schema([*((column.name, staging_type(column.type)) for column in columns), *own, *keep])
 
 

@@ -45,7 +45,7 @@ def create_staging(plan: WindowPlan, index: int) -> str:
         OPERATION_COLUMN: OWN_TYPES[OPERATION_COLUMN],
         PART_COLUMN: "integer",
         UNSTORABLE_COLUMN: "text",
-        **{keep_column(name): "boolean" for name in optional_columns(table.feed.table)},
+        **{keep_column(name): "boolean" for name in optional_columns(table.in_target)},
     }
     columns = ",\n  ".join(f"{quote(name)} {type_name}" for name, type_name in types.items())
     keyword = "TABLE IF NOT EXISTS" if table.kind is LoadKind.FIRST_LOAD else "TABLE"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 import psycopg
+from psycopg import sql
 
 from floodmark.core.errors import (
     ConfigError,
@@ -22,6 +23,7 @@ from floodmark.core.errors import (
     TargetRefusedError,
     WarehouseUnavailableError,
 )
+from floodmark.core.naming import why_not_named
 from floodmark.core.plan import MAIN_LANE, LoadKind, TableCounts, TablePlan, WindowPlan, import_lane
 from floodmark.core.schema import (
     DELETED_COLUMN,
@@ -34,7 +36,6 @@ from floodmark.core.schema import (
     quote,
     quote_table,
 )
-from floodmark.core.shapes import why_not_named
 from floodmark.core.types import Kind, WarehouseType, warehouse_type
 from floodmark.postgres.ledger.schema import record_target
 from floodmark.postgres.ledger.steps import finish_table, insert_window, mark_merged
@@ -193,17 +194,52 @@ def ensure_target(session: psycopg.Connection, table: TablePlan, found: Mapping[
             )
         _ensure_schema(session, table.target.schema)
         session.execute(create_target(table))
+        _comment(session, table, wanted)
         return [f"{table.target} created with {len(wanted)} columns"]
+    found, done = _rename(session, table, found)
     _check_shape(table, wanted, found)
-    done = []
     for name, type_name in wanted.items():
         if name not in found:
             session.execute(f"ALTER TABLE {quote_table(table.target)} ADD COLUMN {quote(name)} {type_name}")
+            _comment(session, table, [name])
             done.append(f"{table.target}: column {name} {type_name} added")
         elif not type_holds(found[name].type_name, type_name):
             _widen(session, table, name, type_name)
             done.append(f"{table.target}: column {name} widened from {found[name].type_name} to {type_name}")
     return done
+
+
+def _rename(
+    session: psycopg.Connection, table: TablePlan, found: Mapping[str, TargetColumn]
+) -> tuple[Mapping[str, TargetColumn], list[str]]:
+    """Give the columns of a target the names of the plan, where it has others. Return them, and what was done.
+
+    Raises ConfigError for a column that cannot get its name, or that no plan has renamed.
+    """
+    columns, done = dict(found), []
+    targets = {each.target for each in table.columns}
+    # A column may have to give up its name before another one gets it.
+    while free := [each for each in table.columns if each.was in columns and each.target not in columns]:
+        was, name = free[0].was, free[0].target
+        session.execute(f"ALTER TABLE {quote_table(table.target)} RENAME COLUMN {quote(was)} TO {quote(name)}")
+        columns[name] = columns.pop(was)
+        done.append(f"{table.target}: column {was} renamed to {name}")
+        _comment(session, table, [name])
+    if table.kind is LoadKind.FIRST_LOAD and not table.where:
+        for each in table.columns:
+            was = each.was or each.source
+            if was in columns and was not in targets and (each.was or each.target not in columns):
+                raise _other_shape(table, was, f"is there, and {each.target} is the name for its values")
+    return columns, done
+
+
+def _comment(session: psycopg.Connection, table: TablePlan, names: Iterable[str]) -> None:
+    """Note the source's name of each column that has another one in the target."""
+    sources = {each.target: each.source for each in table.columns if each.source != each.target}
+    for name in names:
+        if name in sources:
+            text = sql.Literal(f"Source column: {sources[name]}").as_string(session)
+            session.execute(f"COMMENT ON COLUMN {quote_table(table.target)}.{quote(name)} IS {text}")
 
 
 def _widen(session: psycopg.Connection, table: TablePlan, column: str, type_name: str) -> None:
@@ -223,7 +259,7 @@ def _widen(session: psycopg.Connection, table: TablePlan, column: str, type_name
 
 def column_types(table: TablePlan) -> dict[str, str]:
     """Return the columns with their PostgreSQL types. Raises ConfigError for one that PostgreSQL cannot have."""
-    source = table.feed.table
+    source = table.in_target
     types = {}
     for column in source.stored_columns:
         if why := why_not_named(column.name):
@@ -236,7 +272,7 @@ def create_target(table: TablePlan) -> str:
     """Return the CREATE TABLE statement of a target."""
     columns = [f"{quote(name)} {type_name}" for name, type_name in column_types(table).items()]
     columns += [f"{quote(name)} {type_name} NOT NULL" for name, type_name in OWN_TYPES.items()]
-    columns.append(f"PRIMARY KEY ({', '.join(quote(name) for name in table.feed.table.key)})")
+    columns.append(f"PRIMARY KEY ({', '.join(quote(name) for name in table.in_target.key)})")
     return (
         f"CREATE TABLE {quote_table(table.target)} (\n  " + ",\n  ".join(columns) + f"\n) WITH (fillfactor = {FILLED})"
     )
@@ -271,12 +307,12 @@ def _check_shape(table: TablePlan, wanted: dict[str, str], found: Mapping[str, T
                 table, name, f"is missing or not {OWN_TYPES[name]}, so Floodmark did not create the table"
             )
     key = {name for name, column in found.items() if column.in_key}
-    if key != set(table.feed.table.key):
+    if key != set(table.in_target.key):
         raise _other_shape(
             table,
-            ", ".join(sorted(key ^ set(table.feed.table.key))),
+            ", ".join(sorted(key ^ set(table.in_target.key))),
             f"is not in both keys: the table's is ({', '.join(sorted(key))}), "
-            f"the source's ({', '.join(sorted(table.feed.table.key))})",
+            f"the source's ({', '.join(sorted(table.in_target.key))})",
         )
     if cut := [name for name in sorted(key) if wanted[name] == "text" and is_moment(found[name].type_name)]:
         raise _cut_key(table, cut)
@@ -514,9 +550,9 @@ def _list_problems(plan: TablePlan, found: Mapping[str, TargetColumn]) -> Iterat
             other = folded.get(name.casefold())
             yield f"column {name} ({type_name}) is missing" + (f", there is {other}" if other else "")
     key = {name for name, column in found.items() if column.in_key}
-    if key != set(plan.feed.table.key):
+    if key != set(plan.in_target.key):
         its = f"({', '.join(sorted(key))})" if key else "missing"
-        yield f"the primary key is {its}, expected ({', '.join(plan.feed.table.key)})"
+        yield f"the primary key is {its}, expected ({', '.join(plan.in_target.key)})"
     for name, column in found.items():
         if name not in wanted and name not in OWN_TYPES and not column.filled_by_itself:
             yield f"column {name} is NOT NULL, has no default, and does not come from the source"

@@ -53,7 +53,7 @@ class PostgresRowComparer:
         are asked for while a difference is left. is_sample: the batches are not all rows, so that no row is extra.
         Raises from ``core.errors``; OperatorError for a table that has not been loaded.
         """
-        columns = value_columns(table.feed.table, table.settings.temporal)
+        columns = value_columns(table.in_target, table.settings.temporal)
         schema = _schema(columns)
         rows = _storable(batches, columns, range(len(columns)))
         with ArrowSession(self._at, str(table.source)) as session:
@@ -95,7 +95,7 @@ class _Comparison:
         session.execute(_create_changed_keys(table))
         changed_rows = 0
         for shape, batches in changes:
-            changed_rows = self._leave_out(shape, batches)
+            changed_rows = self._leave_out(shape.with_names(table.target_names), batches)
             if not self._count("kind <> 'waiting'"):
                 break
         counted = {kind: self._count(f"kind = {_literal(kind)}") for kind in _KINDS}
@@ -157,15 +157,16 @@ def _storable(
 
 def _create_changed_keys(table: TablePlan) -> str:
     types = column_types(table)
-    columns = ", ".join(f"{quote(name)} {types[name]}" for name in types if name in table.feed.table.key)
+    columns = ", ".join(f"{quote(name)} {types[name]}" for name in types if name in table.in_target.key)
     return f"CREATE TEMPORARY TABLE {quote(_CHANGED_KEYS.name)} ({columns}) ON COMMIT DROP"
 
 
 def _mark_waiting(table: TablePlan) -> str:
     """Return the statement that finds the differences of rows that wait in quarantine, as the source has them now."""
-    optional = {column.name for column in table.feed.table.stored_columns if table.feed.table.may_leave_out(column)}
+    source = table.in_target
+    optional = {column.name for column in source.stored_columns if source.may_leave_out(column)}
     alike = []
-    for column in table.feed.table.stored_columns:
+    for column in source.stored_columns:
         name = _literal(column.name)
         same = f"coalesce(q.row_data -> {name}, 'null') = d.row_data -> {name}"
         if column.name in optional:
@@ -188,7 +189,7 @@ def _create_source_rows(table: TablePlan) -> str:
 
 def _create_differences(table: TablePlan) -> str:
     """Return the statement for one row per key that is missing, extra or different. NULL equals NULL."""
-    source = table.feed.table
+    source = table.in_target
     names = [column.name for column in source.stored_columns]
     values = [name for name in names if name not in source.key]
     same_key = " AND ".join(f"s.{quote(name)} = t.{quote(name)}" for name in source.key)

@@ -139,7 +139,7 @@ def _refused(session: psycopg.Connection, planned: TablePlan, error: psycopg.Int
 
 def _null(planned: TablePlan, error: psycopg.errors.NotNullViolation) -> FloodmarkError:
     column = error.diag.column_name or "of the key"
-    if column in planned.feed.table.key:
+    if column in planned.in_target.key:
         return DataQualityError(
             str(planned.source),
             f"column {column} of its key is NULL in rows of the window.",
@@ -204,7 +204,8 @@ def sweep_members(
     session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge, members: Sequence[str]
 ) -> int:
     """Delete rows of members that were read as a whole, and were not found there. Return their number."""
-    swept = f"t.{quote(planned.feed.member_column)} = ANY (%(members)s)"
+    # It is the first column of the key.
+    swept = f"t.{quote(planned.in_target.key[0])} = ANY (%(members)s)"
     return _sweep(session, planned, merge, _values(plan, planned) | {"members": list(members)}, swept)
 
 
@@ -296,7 +297,7 @@ class PostgresWarehouse:
     def drop_duplicates(self, plan: WindowPlan, index: int) -> int:
         table = plan.tables[index]
         with open_transaction(self._at, str(table.source)) as session:
-            return drop_duplicates(session, staging_table(plan, index), table.feed.table.key)
+            return drop_duplicates(session, staging_table(plan, index), table.in_target.key)
 
     def merge_window(
         self, plan: WindowPlan, staged: Mapping[TableName, StagedRows] | None = None

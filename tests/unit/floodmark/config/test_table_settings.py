@@ -5,7 +5,7 @@ no number.
 """
 
 import json
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from floodmark.config import load_config
+from floodmark.core.naming import map_columns
 from floodmark.core.plan import WindowPlan
 from floodmark.core.plan_json import plan_from_json, plan_to_json
 from floodmark.core.planning import plan_table
@@ -70,7 +71,9 @@ def settings_of(folder: Path, section: str, name: str, value: object) -> TableSe
 
 def planned(settings: TableSettings) -> WindowPlan:
     seen = snapshot(table_seen(feed=instance(supports_net_changes=True)))
-    return WindowPlan(7, "shop", lsn(100), (plan_table(settings, seen.tables[0], seen, state()),))
+    # The target of a loaded table has the names that its pipeline wants.
+    loaded = replace(state(), columns=map_columns(settings.naming, ["Id"]))
+    return WindowPlan(7, "shop", lsn(100), (plan_table(settings, seen.tables[0], seen, loaded),))
 
 
 @pytest.mark.parametrize("field", SETTINGS, ids=NAMES)
