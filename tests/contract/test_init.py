@@ -13,6 +13,7 @@ from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.cli.main import app
 from floodmark.config.loading import load_config
+from floodmark.core.settings import Naming
 
 LONG = "long name " * 10 + "of a table"
 Init = Callable[..., Result]
@@ -72,6 +73,7 @@ def test_configuration_has_every_table_that_has_a_key(init: Init, tmp_path: Path
     path = tmp_path / "include" / "pipelines.yaml"
     assert [each.name for each in path.parent.iterdir()] == ["pipelines.yaml"]
     pipeline = load_config(path).pipelines["my-shop"]
+    assert {table.naming for table in pipeline.tables} == {Naming.SNAKE_CASE}
     assert {str(table.source): str(table.target) for table in pipeline.tables} == {
         "dbo.OrderLines": "my_shop.dbo_order_lines_2",
         "dbo.Order_Lines": "my_shop.dbo_order_lines",

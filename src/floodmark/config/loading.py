@@ -19,6 +19,7 @@ from floodmark.config import models, sections
 from floodmark.config.models import Config, PipelineConfig, TableConfig, keys_of
 from floodmark.config.sections import PARSE_RULES
 from floodmark.core.errors import ConfigError
+from floodmark.core.naming import snake_case, with_suffix
 from floodmark.core.schema import IDENTIFIER_MAX_BYTES, TableName
 from floodmark.core.settings import DriftClass
 from floodmark.core.snapshot import SurveyedTable
@@ -278,7 +279,6 @@ def _rules(kind: object) -> KindRules | None:
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
-_WORD_BEGINS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TEXT = """\
 # The configuration of Floodmark. Check it with: floodmark config check
@@ -294,6 +294,7 @@ pipelines:
     source: {name}
     schedule: "*/5 * * * *"    # cron, UTC
     deletes: soft    # hard: deleted rows are deleted in the target too
+    naming: snake_case    # columns of targets: CustomerID is customer_id; keep: as at the source
     tables:
 {tables}"""
 
@@ -305,7 +306,7 @@ def first_config(name: str, source: str, warehouse: str, tables: Sequence[Survey
     without a primary key is written as a comment, because its key has to be declared, and so is one that a
     configuration cannot name.
     """
-    schema = _shortened(_spelled(name), name)
+    schema = _shortened(snake_case(name, "table"), name)
     targets = _targets([table.name for table in tables])
     first: dict[str, TableName] = {}
     lines = []
@@ -342,14 +343,14 @@ def _lines(table: SurveyedTable, target: str, obstacle: str) -> str:
 
 def _targets(tables: Sequence[TableName]) -> list[str]:
     """Return the name of each target: that of its table, with its schema and then a number if it is taken."""
-    counts = Counter(_spelled(table.name) for table in tables)
+    counts = Counter(snake_case(table.name, "table") for table in tables)
     taken: set[str] = set()
     for_all = []
     for table in tables:
-        own = _spelled(table.name)
-        full = _shortened(f"{_spelled(table.schema)}_{own}", str(table))
+        own = snake_case(table.name, "table")
+        full = _shortened(f"{snake_case(table.schema, 'table')}_{own}", str(table))
         own = _shortened(own, str(table)) if counts[own] == 1 else full
-        numbered = (f"{_cut(full, 6)}_{number}" for number in range(2, len(tables) + 2))
+        numbered = (with_suffix(full, str(number)) for number in range(2, len(tables) + 2))
         target = next(name for name in (own, full, *numbered) if name not in taken)
         taken.add(target)
         for_all.append(target)
@@ -360,18 +361,7 @@ def _shortened(name: str, whole: str) -> str:
     """Return a name that PostgreSQL can hold. A longer one ends in a digest of the whole name, and stays distinct."""
     if len(name.encode()) <= IDENTIFIER_MAX_BYTES:
         return name
-    digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{_cut(name, 1 + len(digest))}_{digest}"
-
-
-def _cut(name: str, room: int) -> str:
-    """Return the beginning of a name that leaves ``room`` bytes free."""
-    return name.encode()[: IDENTIFIER_MAX_BYTES - room].decode(errors="ignore").rstrip("_")
-
-
-def _spelled(name: str) -> str:
-    """Return a name in lower case, OrderLines as order_lines."""
-    return re.sub(r"\W+", "_", _WORD_BEGINS.sub("_", name)).lower().strip("_") or "table"
+    return with_suffix(name, hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:8])
 
 
 def _scalar(text: str) -> str:

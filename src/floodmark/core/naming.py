@@ -21,28 +21,26 @@ from floodmark.core.schema import (
     MappedColumn,
     SourceTable,
 )
-from floodmark.core.settings import Naming
+from floodmark.core.settings import Naming, TableSettings
 
 # --------------------------------------------------------------------------------------------------------------------
 # The rules of ``snake_case``. docs/configuration.md explains them with examples.
 
 
-_NO_WORD = "column"
-"""The name of a column whose name has neither a letter nor a digit."""
 _DIGEST = 6
 """The length of a suffix, in hexadecimal digits."""
 
 
-def snake_case(name: str) -> str:
+def snake_case(name: str, of_no_word: str = "column") -> str:
     """Return a name in lower case with an underscore between words, of any length.
 
     The name begins with at most one underscore, so that it is none of Floodmark's own, and with no digit. Names that
-    differ may become one.
+    differ may become one. of_no_word: for a name with neither a letter nor a digit.
     """
     normal = unicodedata.normalize("NFC", name)
     parts = ("".join(part) for is_word, part in groupby(normal, key=_is_of_word) if is_word)
     words = [word for part in parts for word in _split(part)]
-    spelled = unicodedata.normalize("NFC", "_".join(words).lower()) or _NO_WORD
+    spelled = unicodedata.normalize("NFC", "_".join(words).lower()) or of_no_word
     return f"_{spelled}" if normal.startswith("_") or spelled[0].isdigit() else spelled
 
 
@@ -137,6 +135,11 @@ def with_suffix(name: str, suffix: str) -> str:
     """Return a name that ends in a suffix, shortened to what a target can have."""
     room = IDENTIFIER_MAX_BYTES - 1 - len(suffix)
     return f"{name.encode()[:room].decode(errors='ignore').rstrip('_')}_{suffix}"
+
+
+def strictest_naming(tables: Iterable[TableSettings]) -> Naming:
+    """Return how columns are named where pipelines of one table differ: ``keep`` cannot name every column."""
+    return Naming.KEEP if any(table.naming is Naming.KEEP for table in tables) else Naming.SNAKE_CASE
 
 
 def with_names(table: SourceTable, names: Mapping[str, str]) -> SourceTable:

@@ -25,6 +25,7 @@ from floodmark.core.drift import (
     takes_along,
 )
 from floodmark.core.errors import FloodmarkError
+from floodmark.core.naming import strictest_naming
 from floodmark.core.planning import pinned_feeds
 from floodmark.core.schema import TableName
 from floodmark.core.settings import DriftClass, DriftPolicy, Naming, PipelineSettings, TableSettings, TemporalPolicy
@@ -259,11 +260,6 @@ class Findings:
 
     def _naming(self) -> Naming:
         return strictest_naming(table for _, table in self._readers())
-
-
-def strictest_naming(tables: Iterable[TableSettings]) -> Naming:
-    """Return how columns are named where the pipelines of a table differ: ``keep`` cannot name every column."""
-    return Naming.KEEP if any(table.naming is Naming.KEEP for table in tables) else Naming.SNAKE_CASE
 
 
 def alert_key(event_id: int) -> str:

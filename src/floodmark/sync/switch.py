@@ -29,6 +29,7 @@ from floodmark.core.errors import (
     TransientError,
     WindowBusyError,
 )
+from floodmark.core.naming import strictest_naming
 from floodmark.core.plan import TablePlan, finishing_command
 from floodmark.core.planning import as_loaded, pinned_feeds, plan_table
 from floodmark.core.position import Position
@@ -36,7 +37,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import Backfill, DriftClass, DriftPolicy, PipelineSettings, TableSettings
 from floodmark.core.shapes import stored, unsupported_reason
 from floodmark.core.snapshot import Feed, FeedIdentity, SourceSnapshot, TableSnapshot, TableState
-from floodmark.sync.drift_watch import WatchedSource, alert_key, strictest_naming
+from floodmark.sync.drift_watch import WatchedSource, alert_key
 from floodmark.sync.ports import Source
 from floodmark.sync.records import DriftEvent, TableDetails
 

@@ -41,7 +41,7 @@ def test_long_names_are_shortened_and_stay_distinct(tmp_path: Path) -> None:
     targets = write(tmp_path, *names)
     assert list(targets) == names
     assert len(set(targets.values())) == len(names)
-    assert targets["dbo", LONG].startswith("shop.cronus_international_ltd__sales_invoice_line_437dbf0e")
+    assert targets["dbo", LONG].startswith("shop.cronus_international_ltd_sales_invoice_line_437dbf0e")
     assert write(tmp_path, *reversed(names)) == targets
 
 
