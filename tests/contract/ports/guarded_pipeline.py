@@ -16,7 +16,7 @@ import psycopg
 from floodmark.core.errors import CaptureStoppedError, FloodmarkError
 from floodmark.core.recovery import Release
 from floodmark.core.schema import TableName
-from floodmark.core.settings import OnFailure, PipelineSettings, Rule, TableSettings
+from floodmark.core.settings import Naming, OnFailure, PipelineSettings, Rule, TableSettings
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.release import PostgresQuarantine
@@ -35,11 +35,11 @@ from tried_twice import Order, TriedTwice
 PIPELINE = "guarded"
 CALM = {"not_started", "ready", "caught_up", "capture_stopped"}
 """The verdicts that leave no table out; the last one, as tests scan the log in the place of the capture job."""
-HUSHED = Rule("no_hushed_rows", "\"Note\" <> 'hushed'", OnFailure.QUARANTINE)
+HUSHED = Rule("no_hushed_rows", "note <> 'hushed'", OnFailure.QUARANTINE)
 
 
 class GuardedPipeline(ABC):
-    """Orders (Id, Amount, Note) and Others (Id), with the targets shop.orders and shop.others.
+    """Orders (Id, Amount, Note) and Others (Id), with the targets shop.orders, in snake case, and shop.others.
 
     Where a source has members, all rows that a test writes are in the first one.
     """
@@ -57,7 +57,9 @@ class GuardedPipeline(ABC):
     def __init__(self, warehouse: WarehouseConnection) -> None:
         self.warehouse = warehouse
         tables = (
-            TableSettings(self.name("Orders"), TableName("shop", "orders"), **self.orders_settings),
+            TableSettings(
+                self.name("Orders"), TableName("shop", "orders"), naming=Naming.SNAKE_CASE, **self.orders_settings
+            ),
             TableSettings(self.name("Others"), TableName("shop", "others")),
         )
         self.settings = PipelineSettings(PIPELINE, tables)
@@ -186,7 +188,7 @@ class GuardedPipeline(ABC):
     def run_twice_tried(self, order: Order, between: Any) -> None:
         """Do one run in which each task is tried twice. The try that nobody hears of writes the note 'unheard'."""
         opened = self.open()
-        self.load(opened, TriedTwice(self.stager(), order, between, spoils="Note"))
+        self.load(opened, TriedTwice(self.stager(), order, between, spoils="note"))
         self.publish(opened)
 
     def reload(self) -> None:
@@ -226,7 +228,7 @@ class GuardedPipeline(ABC):
         """Return the living rows of the target of Orders: notes by key."""
         if self.rows("SELECT to_regclass('shop.orders') IS NULL") == [(True,)]:
             return {}
-        return dict(self.rows('SELECT "Id", "Note" FROM shop.orders WHERE NOT __deleted ORDER BY 1'))
+        return dict(self.rows("SELECT id, note FROM shop.orders WHERE NOT __deleted ORDER BY 1"))
 
     def others(self) -> set[int]:
         return {key for (key,) in self.rows('SELECT "Id" FROM shop.others WHERE NOT __deleted')}

@@ -439,7 +439,7 @@ class SafeguardContract:
     def test_table_whose_target_refuses_rows_does_not_stop_the_others(self, guarded: GuardedPipeline) -> None:
         guarded.put((1, "one"))
         guarded.run()
-        guarded.change_warehouse('ALTER TABLE shop.orders ADD CONSTRAINT short CHECK (length("Note") < 10)')
+        guarded.change_warehouse("ALTER TABLE shop.orders ADD CONSTRAINT short CHECK (length(note) < 10)")
         guarded.put((1, "much too long for it"))
         guarded.put_other(7)
         assert guarded.run() == {"refused"}
