@@ -73,6 +73,15 @@ def test_window_is_one_moment_of_all_tables_and_ends_there(rig: TrackingRig) -> 
     assert rig.sync().window_id is None
 
 
+def test_verification_leaves_out_what_was_changed_after_the_watermark_and_nothing_else(rig: TrackingRig) -> None:
+    rig.sync()
+    rig.run("UPDATE dbo.Orders SET Amount = 9 WHERE Id = 1", "INSERT dbo.Orders VALUES (7, 7, NULL)")
+    rig.run("DELETE dbo.Lines WHERE B = 1")
+    assert rig.differing() == []
+    rig.change_warehouse('UPDATE shop.orders SET "Amount" = 0 WHERE "Id" <> 1')
+    assert [each.name for each in rig.differing()] == ["Orders"]
+
+
 def test_commits_between_two_tables_of_a_window_belong_to_the_next_window(rig: TrackingRig) -> None:
     rig.sync()
     rig.run("UPDATE dbo.Orders SET Amount = 9 WHERE Id = 1", "UPDATE dbo.Lines SET V = N'x' WHERE B = 1")

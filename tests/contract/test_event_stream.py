@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from change_log import ChangeLog
@@ -412,6 +413,17 @@ def test_message_of_another_version_refuses_its_table_until_it_is_loaded_again(r
     rig.stream(*rig.change((2, "2.00", "two")))
     rig.sync()
     assert rig.differing() == []
+
+
+def test_verification_leaves_out_what_is_still_in_the_stream_and_nothing_else(rig: StreamRig) -> None:
+    rig.stream(*rig.change((1, "1.00", "one"), (2, "2.00", "two")))
+    rig.sync()
+    rig.stream(*rig.change((1, "1.50", "one"), (3, "3.00", "three")))
+    assert rig.differing() == []
+    # Its change has been read: the row is wrong.
+    with psycopg.connect(rig.warehouse.conninfo()) as session:
+        session.execute('UPDATE shop.orders SET "Amount" = 0 WHERE "Id" = 2')
+    assert rig.differing() == [ORDERS]
 
 
 def test_messages_that_are_no_events_go_to_quarantine_and_the_others_are_merged(

@@ -122,7 +122,7 @@ def test_verification_names_the_row_that_is_in_quarantine(shop: Shop) -> None:
     run(shop, table, 20, rows)
     values = staged_batch(rows).select(["Id", "Amount", "Disc%", "Notes"])
     found = PostgresRowComparer(shop.connection).compare_rows(table, [values])
-    assert (found.missing_rows, found.different_rows, found.extra_rows) == (1, 0, 0)
+    assert (found.waiting_rows, found.missing_rows, found.different_rows, found.extra_rows) == (1, 0, 0, 0)
 
 
 def test_window_of_an_unstorable_text_ends_at_the_lsn_of_the_others(shop: Shop) -> None:

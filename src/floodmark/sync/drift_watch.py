@@ -124,15 +124,15 @@ class Findings:
     table: TableName
     names: Collection[TableName]
     """The names of the table in the configuration of the pipelines."""
-    instances: Sequence[LivingInstance]
-    """All capture instances of the source."""
+    facts: DriftFacts
+    """All capture instances of the source, and the login that reads it."""
     words: SourceWords
 
     def of_absence(self, known: TableShape, snapshot: SourceSnapshot, table_snapshot: TableSnapshot) -> DriftFinding:
         was = known.identity
         moved = [
             living.table
-            for living in self.instances
+            for living in self.facts.instances
             if (living.identity.object_id, living.identity.created_at) == (was.object_id, was.created_at)
         ]
         absence = Absence(snapshot.cdc_enabled, table_snapshot.exists, moved[0] if moved else None)
@@ -221,7 +221,7 @@ class Findings:
 
     def _proposal(self, seen: TableShape, found: Sequence[Explained]) -> str:
         """Return the proposal for all added columns that are not captured yet: one second instance captures all."""
-        mine = [living for living in self.instances if living.identity == seen.identity]
+        mine = [living for living in self.facts.instances if living.identity == seen.identity]
         if not mine:
             return ""
         earlier = [
@@ -242,8 +242,8 @@ class Findings:
         ]
         if not added:
             return ""
-        captured, user = [column.name for column in seen.captured], self.source.find_user()
-        return build_proposal(mine[0], captured, added, self.instances, user=user).text
+        captured = [column.name for column in seen.captured]
+        return build_proposal(mine[0], captured, added, self.facts.instances, user=self.facts.user).text
 
     def _readers(self) -> list[tuple[PipelineSettings, TableSettings]]:
         return [
@@ -517,7 +517,7 @@ class DriftWatch:
         others = {living.table for living in facts.instances}
         named = {table.source for settings in self.source.pipelines for table in settings.tables}
         names = frozenset(name for name in named if is_named(name, each.table, called, others))
-        return Findings(self.source, each.table, names, facts.instances, words)
+        return Findings(self.source, each.table, names, facts, words)
 
     def _is_of_this(self, each: TableDiff) -> bool:
         """Return whether the recorded shape applies to the current capture instance of that name.

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from floodmark.core.errors import NotCapturedYetError
+from floodmark.core.errors import FloodmarkError, NotCapturedYetError
 from floodmark.core.plan import LoadChunk, TablePlan, plan_chunks
 from floodmark.core.planning import as_loaded, classify_tables, known_positions, pinned_feeds, plan_table
 from floodmark.core.position import Interval, Position
@@ -51,7 +51,7 @@ _FOLLOWED = (Verdict.READY, Verdict.CAUGHT_UP, Verdict.CAPTURE_STOPPED, Verdict.
 
 @dataclass(frozen=True, slots=True)
 class VerifyOptions:
-    """What is compared, and how long a difference may stay unproven."""
+    """The tables and rows to compare, and how long a difference may stay unproven."""
 
     tables: Collection[TableName] = ()
     """Only these; none for all."""
@@ -180,11 +180,14 @@ class LiveChanges:
         began, read_at = time.monotonic(), None
         while True:
             snapshot = self._read_snapshot()
-            read_at = read_at or snapshot.taken_at
+            # No commit that the read of the rows may have seen has a later time, also if the clock was set back.
+            read_at = read_at or snapshot.latest_commit_at or snapshot.taken_at
             if self._cannot_follow(snapshot):
                 return
             batches = self._read_next_window(snapshot)
-            yield self.shape, batches
+            yield self.shape, self._guarded(batches)
+            if self.unproven:
+                return
             if _has_all(snapshot, read_at):
                 # Cleanup may have deleted changes while they were read.
                 self._cannot_follow(self._read_snapshot())
@@ -197,6 +200,15 @@ class LiveChanges:
                 )
                 return
             time.sleep(_POLL_SECONDS)
+
+    def _guarded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches; an error that would last ends them, and leaves differences unproven."""
+        try:
+            yield from batches
+        except FloodmarkError as error:
+            if error.retryable:
+                raise
+            self.unproven = f"its changes after the watermark cannot be read: {error.message}"
 
     def _read_snapshot(self) -> SourceSnapshot:
         settings, states = self.settings, self.states
@@ -222,6 +234,8 @@ class LiveChanges:
         if not isinstance(newest, Position) or state.watermark is None or newest <= state.watermark:
             return ()
         plan = plan_table(settings, found, snapshot, state)
+        # A stream is read from the marks of its partitions on.
+        plan = replace(plan, marks=tuple(self.marks.get(settings.source, ())))
         reader = self.open_reader(plan, LogEntry(newest, snapshot.newest_at))
         self.shape = reader.shape
         return reader.read(Interval(state.watermark, newest))
