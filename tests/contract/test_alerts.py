@@ -85,6 +85,20 @@ def test_outcome_is_reported_also_to_a_channel_that_hears_of_it_later(
     assert channel.outcomes == ["ada rejected it."]
 
 
+def test_message_ends_with_links(database: WarehouseConnection) -> None:
+    kept: list[AlertMessage] = []
+
+    class Kept(ListChannel):
+        def send(self, message: AlertMessage) -> None:
+            kept.append(message)
+
+    links = [("Page", "https://airflow.example.com/floodmark/status/shop")]
+    service = AlertService(lambda: PostgresAlertLedger(database), [Kept()], links=lambda alert: links)
+    service.raise_alert(ALERT)
+    service.end_alert(ALERT.event_key)
+    assert [message.lines[-1] for message in kept] == links * 2
+
+
 def test_events_of_other_keys_are_alerts_of_their_own(service: AlertService, channel: ListChannel) -> None:
     service.raise_alert(ALERT)
     service.raise_alert(replace(ALERT, event_key="run_failed:hr", subject="hr", table=None))

@@ -432,6 +432,29 @@ def test_status_check_ends_with_4_while_runs_fail_of_whatever(cli: CliRunner, da
     assert cli.invoke(app, ["status", "--check"]).exit_code == 3
 
 
+def test_alert_is_closed_with_a_reason_also_if_its_cause_has_parts(
+    cli: CliRunner, database: WarehouseConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    planner = AlertService(lambda: PostgresAlertLedger(database), ())
+    failed = Alert(
+        kind="replay_failed", subject="shop", what="It failed.", means="-", do="-", event_key="replay_failed:shop:A:1"
+    )
+    planner.raise_alert(replace(failed, part="night"))
+    planner.raise_alert(replace(failed, event_key="replay_failed:shop:A:2"))
+    assert "Name: replay_failed:shop:A:1" in cli.invoke(app, ["alerts", "list"]).stdout
+    unclear = cli.invoke(app, ["alerts", "close", "replay_failed", "--reason", "done"])
+    assert (unclear.exit_code, "2 open alerts begin with this name" in unclear.stderr) == (2, True)
+    assert cli.invoke(app, ["alerts", "close", "replay_failed:shop:A:1", "--reason", " "]).exit_code == 2
+    caplog.set_level("INFO", "floodmark")
+    closed = cli.invoke(app, ["alerts", "close", "replay_failed:shop:A:1", "--reason", "the backfill was dropped"])
+    assert (closed.exit_code, closed.stdout) == (0, "replay_failed:shop:A:1 is closed.\n")
+    assert "closed it: the backfill was dropped" in caplog.text
+    assert cli.invoke(app, ["alerts", "close", "replay_failed", "--reason", "done"]).exit_code == 0
+    assert json.loads(cli.invoke(app, ["alerts", "list", "--json"]).stdout) == []
+    missing = cli.invoke(app, ["alerts", "close", "replay_failed", "--reason", "done"])
+    assert (missing.exit_code, "no open alert has this name" in missing.stderr) == (2, True)
+
+
 def test_drift_that_nobody_has_decided_about_is_shown_with_its_table_and_not_with_others(
     cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection
 ) -> None:

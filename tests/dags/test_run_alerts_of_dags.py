@@ -14,9 +14,11 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, Er
 from airflow.sdk.execution_time.comms import ErrorResponse
 
 from alert_receivers import Posts
+from floodmark.app.alerts import STATUS_PAGE
 from floodmark.core.alerts import RunFailure
-from floodmark.core.errors import CaptureStoppedError, WarehouseAdminError
+from floodmark.core.errors import CaptureStoppedError, TableRefusedError, WarehouseAdminError
 from floodmark.orchestration import tasks
+from floodmark.orchestration.pages.routes import PAGES_PREFIX, STATUS_PATH
 from floodmark.orchestration.tasks import explained
 
 CONFIG = """
@@ -76,6 +78,34 @@ def test_failed_run_of_a_pipeline_reports_the_tables_that_are_left_out(
     for dag_id in ("cdc_load_shop", "cdc_shop"):
         fail(dags[dag_id], Task())
     assert reported == ["shop"]
+
+
+def test_run_that_failed_because_of_left_out_tables_is_reported_by_their_alerts_alone(
+    dags: dict[str, DAG], posts: Posts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Task("report_gaps")
+    monkeypatch.setattr(tasks, "get_current_context", lambda: {"ti": task})
+    with pytest.raises(AirflowFailException), explained():
+        raise TableRefusedError("dbo.Orders", "refused: rows broke a rule.")
+    monkeypatch.setattr(tasks, "report_tables", lambda _: True)
+    fail(dags["cdc_shop"], task)
+    assert posts.texts == []
+    # Where no table has an alert, the run has one.
+    monkeypatch.setattr(tasks, "report_tables", lambda _: False)
+    fail(dags["cdc_shop"], task)
+    assert [text.splitlines()[0] for text in posts.texts] == ["*Floodmark: run failed: shop*"]
+
+
+def test_message_links_to_the_page_and_the_run(
+    dags: dict[str, DAG], posts: Posts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example.com/a/")
+    fail(dags["cdc_shop"], Task(), run_id="scheduled__2026-05-01T02:00:00+00:00")
+    (text,) = posts.texts
+    assert "*Page:* https://airflow.example.com/a/floodmark/status/shop" in text
+    run = "https://airflow.example.com/a/dags/cdc_shop/runs/scheduled__2026-05-01T02%3A00%3A00%2B00%3A00"
+    assert f"*Run:* {run}" in text
+    assert STATUS_PAGE == PAGES_PREFIX + STATUS_PATH
 
 
 def test_values_of_rows_are_in_the_log_of_the_task_and_in_no_message(

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import socket
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from floodmark.airflow_connections import read_connection, read_flag, required_field
 from floodmark.config.models import AppriseConfig, ChannelConfig, EmailConfig, WebhookConfig
 from floodmark.core.alert import Alert, build_raised_message
-from floodmark.core.alerts import LAG, RUN_FAILED, RunFailure, lag, run_failed
+from floodmark.core.alerts import LAG, RUN_FAILED, RunFailure, is_about_tables, lag, run_failed
 from floodmark.core.errors import (
     ConfigError,
     FloodmarkBugError,
@@ -33,6 +35,7 @@ from floodmark.sync.ports import Metrics
 
 if TYPE_CHECKING:
     from floodmark.app.pipeline import App, Pipeline
+    from floodmark.config.models import Config
     from floodmark.core.alert import AlertMessage
     from floodmark.core.plan import AdvanceResult
     from floodmark.core.schema import TableName
@@ -133,6 +136,42 @@ _SHORTEST_MASKED = 6
 
 
 # --------------------------------------------------------------------------------------------------------------------
+# The links of a message: to the page of its table or pipeline, and to the run of Airflow that it is about.
+
+
+STATUS_PAGE = "/floodmark/status"
+_RUN = re.compile(r"DAG (?P<dag>.+?), run (?P<run>.+?)(, task .*)?")
+
+
+def alert_links(config: Config, alert: Alert) -> Sequence[tuple[str, str]]:
+    """Return a heading and an address each; nothing where the address of Airflow is not known."""
+    base = _base_url()
+    if not base:
+        return ()
+    pipeline, page = config.pipelines.get(alert.subject), f"{base}{STATUS_PAGE}"
+    if pipeline is not None:
+        page += f"/{quote(alert.subject, safe='')}"
+        if str(alert.table) in {str(each.source) for each in pipeline.tables}:
+            page += f"/{quote(str(alert.table), safe='')}"
+    run = _RUN.fullmatch(alert.where)
+    dag_id, run_id = run.group("dag", "run") if run else (os.environ.get(name, "") for name in _CONTEXT)
+    runs = [("Run", f"{base}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}")] if dag_id and run_id else []
+    return [("Page", page), *runs]
+
+
+_CONTEXT = ("AIRFLOW_CTX_DAG_ID", "AIRFLOW_CTX_DAG_RUN_ID")
+"""The variables by which a task knows its run."""
+
+
+def _base_url() -> str:
+    """Return the address of Airflow's pages as it is configured, without importing Airflow."""
+    base = os.environ.get("AIRFLOW__API__BASE_URL", "")
+    if not base and (airflow := sys.modules.get("airflow.sdk.configuration")):
+        base = airflow.conf.get("api", "base_url", fallback="") or ""
+    return base.rstrip("/")
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # A test message for the channels, the open alerts, and the alerts about a failed run.
 
 
@@ -157,6 +196,27 @@ def list_open_alerts(app: App) -> Sequence[OpenAlert]:
     """Return the open alerts about the pipelines and sources of the configuration, the oldest first."""
     subjects = {*app.config.pipelines, *app.config.sources}
     return [each for each in app.alert_ledger.list_open() if each.alert.subject in subjects]
+
+
+def close_alert(app: App, name: str, reason: str, by: str) -> OpenAlert:
+    """End an open alert by a decision of the operator, with a message to the channels. Return the alert.
+
+    name: its event key, or the beginning of it, such as its kind, if only one open alert has it. Raises ConfigError.
+    """
+    if not reason.strip():
+        raise ConfigError(name, "an alert is closed with a reason.", "Give --reason.")
+    found = list_open_alerts(app)
+    named = [each for each in found if each.alert.event_key == name] or [
+        each for each in found if each.alert.event_key.startswith(f"{name}:")
+    ]
+    if len(named) != 1:
+        open_keys = ", ".join(each.alert.event_key for each in named or found)
+        problem = f"{len(named)} open alerts begin with this name" if named else "no open alert has this name"
+        raise ConfigError(name, f"{problem}.", f"There are: {open_keys}." if open_keys else "No alert is open.")
+    (closed,) = named
+    app.alert_ledger.drop_parts(closed.alert.event_key)
+    app.alerts.end_alert(closed.alert.event_key, f"{by} closed it: {reason.strip()}")
+    return closed
 
 
 def _try(channel: Channel, message: AlertMessage) -> str:
@@ -188,18 +248,23 @@ def reported_failure(pipeline: Pipeline) -> Iterator[None]:
 
 
 def _report(pipeline: Pipeline, error: FloodmarkError) -> None:
+    if report_tables(pipeline) and is_about_tables(RunFailure.of(error)):
+        return
     alert = run_failed(RUN_FAILED, pipeline.name, RunFailure.of(error), dag_id="", run_id="", task_id="")
     where = f"pipeline {pipeline.name}, floodmark run on {socket.gethostname()}"
     pipeline.alerts.raise_alert(replace(alert, where=where, do=error.hint or _PRINTED))
-    report_tables(pipeline)
 
 
-def report_tables(pipeline: Pipeline) -> None:
-    """Raise the alerts about the tables that are left out, after a run that failed. An error is only logged."""
+def report_tables(pipeline: Pipeline) -> bool:
+    """Raise the alerts about the tables that are left out, after a run that failed. Return whether there are any.
+
+    An error is only logged.
+    """
     try:
-        report_left_out(pipeline.settings, pipeline.ledger, pipeline.alerts)
+        return bool(report_left_out(pipeline.settings, pipeline.ledger, pipeline.alerts))
     except FloodmarkError as error:
         _LOG.warning("Could not check which tables of %s are left out: %s", pipeline.name, error)
+        return False
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import floodmark
 from floodmark.airflow_connections import OF_HOOKS, find_connection, read_connection, read_extras, required_field
-from floodmark.app.alerts import ConnectedChannel
+from floodmark.app.alerts import ConnectedChannel, alert_links
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName, table_dataset
 from floodmark.core.settings import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
@@ -97,7 +97,8 @@ class App:
     def alerts(self) -> Alerts:
         """The alerts about the sources and pipelines of the configuration."""
         subjects = {*self.config.pipelines, *self.config.sources}
-        return AlertService(lambda: self.alert_ledger, self.channels, self.notes, subjects)
+        links = partial(alert_links, self.config)
+        return AlertService(lambda: self.alert_ledger, self.channels, self.notes, subjects, links=links)
 
     @cached_property
     def ledger_connection(self) -> WarehouseConnection:

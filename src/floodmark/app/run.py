@@ -48,7 +48,7 @@ def run_pipeline(pipeline: Pipeline, start_load: StartLoad, show: Callable[[Adva
         result = finish_window(pipeline, opened, start_load)
         show(result)
         stopped = find_stopped(pipeline.settings, pipeline.ledger)
-        close_run(pipeline, result, stopped=stopped is not None)
+        close_run(pipeline, result)
         if stopped:
             raise stopped
     return ""
@@ -104,15 +104,12 @@ def is_outdated(pipeline: Pipeline, opened: OpenedWindow) -> bool:
 DELETED_AT_ONCE = 200
 
 
-def close_run(pipeline: Pipeline, result: AdvanceResult | None = None, *, stopped: bool = False) -> None:
+def close_run(pipeline: Pipeline, result: AdvanceResult | None = None) -> None:
     """End the alerts whose cause has ended, raise those about tables that are left out, delete old windows, and measure
-    the lag.
-
-    stopped: a table is left out of windows, so that the run will fail.
-    """
+    the lag."""
     heartbeat = pipeline.app.config.heartbeat_of(pipeline.name)
     with pipeline.kept_sessions():
-        _end_alerts(pipeline, stopped=stopped)
+        _end_alerts(pipeline)
         pipeline.source.keep_heartbeat(pipeline.name, heartbeat, lambda: pipeline.ledger, pipeline.alerts)
         _delete_old_windows(pipeline)
         measure_run(pipeline, result)
@@ -130,9 +127,10 @@ def _delete_old_windows(pipeline: Pipeline) -> None:
         _LOG.info("Old windows deleted from the ledger (keep_windows): %s.", count)
 
 
-def _end_alerts(pipeline: Pipeline, *, stopped: bool) -> None:
+def _end_alerts(pipeline: Pipeline) -> None:
     name, alerts = pipeline.name, pipeline.alerts
-    kinds = (RUN_LATE,) if stopped else (RUN_FAILED, RUN_LATE)
+    # A run that fails because a table is left out has published the others; the table has an alert of its own.
+    kinds: tuple[str, ...] = (RUN_FAILED, RUN_LATE)
     if pipeline.config.max_lag is None:
         # The lag is no longer measured.
         kinds = (*kinds, LAG)

@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 from typer.core import TyperGroup
 
-from floodmark.app.alerts import list_open_alerts, send_test_message
+from floodmark.app.alerts import close_alert, list_open_alerts, send_test_message
 from floodmark.app.operate import chosen_tables, enabling_script, import_state, read_state_table, write_config
 from floodmark.app.pipeline import config_path, survey
 from floodmark.app.status import confirm_database, json_text, reload_member, rename_pipeline, rename_target
@@ -405,6 +405,23 @@ def list_alerts(as_json: AsJson = False, config: ConfigFile = None) -> None:
         typer.echo(alerts_json(found))
     else:
         print_alerts(out, found)
+
+
+@alerts_app.command("close")
+def close_open_alert(
+    name: Annotated[
+        str, typer.Argument(help="The name of an open alert, as alerts list prints it, or the beginning of it.")
+    ],
+    reason: Annotated[str, typer.Option(help="Why; the channels receive it.")],
+    config: ConfigFile = None,
+) -> None:
+    """Close an alert whose cause is over, or cannot end by itself. The channels are notified.
+
+    A run that finds the cause raises it again.
+    """
+    with explained():
+        closed = close_alert(open_app(config), name, reason, getpass.getuser())
+    typer.echo(f"{closed.alert.event_key} is closed.")
 
 
 @alerts_app.command("test")

@@ -309,7 +309,7 @@ def print_alerts(console: Console, alerts: Sequence[OpenAlert]) -> None:
         table = f", {alert.table}" if alert.table else ""
         heading = f"{alert.kind}: {alert.subject}{table}, since {each.raised_at:%Y-%m-%d %H:%M:%S %Z}"
         print_line(console, heading, "bold red")
-        for text in (alert.what, alert.means, f"What to do: {alert.do}"):
+        for text in (alert.what, alert.means, f"What to do: {alert.do}", f"Name: {alert.event_key}"):
             print_line(console, text, indent=_INDENT)
 
 
@@ -321,6 +321,7 @@ def alerts_json(alerts: Sequence[OpenAlert]) -> str:
 def _document(each: OpenAlert) -> dict[str, Any]:
     alert = each.alert
     return {
+        "name": alert.event_key,
         "kind": alert.kind,
         "subject": alert.subject,
         "table": str(alert.table) if alert.table else None,

@@ -67,10 +67,10 @@ class AlertMessage:
         return "\n".join((self.title, *(f"{heading}: {text}" for heading, text in self.lines)))
 
 
-def build_raised_message(alert: Alert, raised_at: datetime) -> AlertMessage:
+def build_raised_message(alert: Alert, raised_at: datetime, links: tuple[tuple[str, str], ...] = ()) -> AlertMessage:
     """Return the message that an alert was raised.
 
-    raised_at: with a time zone.
+    raised_at: with a time zone. links: a heading and an address each.
     """
     lines = (
         ("What", alert.what),
@@ -78,14 +78,21 @@ def build_raised_message(alert: Alert, raised_at: datetime) -> AlertMessage:
         ("Since", alert.since or _moment(raised_at)),
         ("What it means", alert.means),
         ("What to do", alert.do),
+        *links,
     )
     return AlertMessage(f"Floodmark: {_headline(alert)}", lines, is_over=False)
 
 
-def build_ended_message(alert: Alert, raised_at: datetime, ended_at: datetime, outcome: str = "") -> AlertMessage:
+def build_ended_message(
+    alert: Alert,
+    raised_at: datetime,
+    ended_at: datetime,
+    outcome: str = "",
+    links: tuple[tuple[str, str], ...] = (),
+) -> AlertMessage:
     """Return the message that an alert has ended.
 
-    outcome: how it ended, in a sentence; "" where there is no more to say.
+    outcome: how it ended, in a sentence; "" where there is no more to say. links: a heading and an address each.
     """
     lines = (
         ("What it was", alert.what),
@@ -94,6 +101,7 @@ def build_ended_message(alert: Alert, raised_at: datetime, ended_at: datetime, o
         ("Ended at", _moment(ended_at)),
         *((("How it ended", outcome),) if outcome else ()),
         ("What to do", "Nothing."),
+        *links,
     )
     return AlertMessage(f"Floodmark: ended: {_headline(alert)}", lines, is_over=True)
 

@@ -331,6 +331,11 @@ class RunFailure:
         return cls(*(value[name] for name in cls.__slots__))
 
 
+def is_about_tables(failure: RunFailure | None) -> bool:
+    """Return whether a run failed only because tables are left out. Each of them has its own alert."""
+    return failure is not None and failure.error in _GAPS | _LEFT_OUT
+
+
 def run_failed(
     kind: str, subject: str, failure: RunFailure | None, *, dag_id: str, run_id: str, task_id: str, part: str = ""
 ) -> Alert:
@@ -446,13 +451,13 @@ ALERT_KINDS: Mapping[str, AlertKind] = {
     RUN_FAILED: AlertKind(
         "A run of `cdc_<pipeline>` failed, all its tries included; or `floodmark run` did, which has one try. One alert"
         " for each cause: kind of error and table.",
-        "A run succeeds, or finds nothing to read.",
+        "A run succeeds, finds nothing to read, or publishes the tables that are not left out.",
         "whom the error names",
         Standing.INCIDENT,
     ),
     TABLE_LEFT_OUT: AlertKind(
         "A run ended, and a table or a device is left out of the windows of its pipeline. One alert for each table and"
-        " verdict. `run_failed` is raised as well, since the run fails at its end.",
+        " verdict. The run fails at its end, and `run_failed` is not raised for it.",
         "A run no longer leaves the table out, a load of the table has been published, or the table was removed from"
         " the configuration.",
         "whom the verdict names",

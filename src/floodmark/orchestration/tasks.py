@@ -32,7 +32,15 @@ from floodmark.app.run import (
 from floodmark.config.loading import load_config
 from floodmark.config.models import Config, PipelineConfig
 from floodmark.core.alert import Alert
-from floodmark.core.alerts import REPLAY_FAILED, RUN_FAILED, RunFailure, data_interval, run_failed, run_late
+from floodmark.core.alerts import (
+    REPLAY_FAILED,
+    RUN_FAILED,
+    RunFailure,
+    data_interval,
+    is_about_tables,
+    run_failed,
+    run_late,
+)
 from floodmark.core.errors import ConfigError, FloodmarkError, NotCapturedYetError
 from floodmark.core.plan import WindowState
 from floodmark.core.position import Position
@@ -180,18 +188,20 @@ def failure_callback(
         if replayed and pipeline and not pipeline.source.has_history:
             # A backfill that was refused: no later one would end an alert about it.
             return
+        raised, failure = REPLAY_FAILED if replayed else kind_by_task.get(task_id, kind), _take_failure(ti)
+        if pipeline and raised == RUN_FAILED and report_tables(pipeline) and is_about_tables(failure):
+            # Each of the tables has an alert: one message for one event.
+            return
         alert = run_failed(
-            REPLAY_FAILED if replayed else kind_by_task.get(task_id, kind),
+            raised,
             subject,
-            _take_failure(ti),
+            failure,
             dag_id=dag.dag_id,
             run_id=context["run_id"],
             task_id=task_id,
             part=replayed,
         )
         app.alerts.raise_alert(alert)
-        if pipeline and alert.kind == RUN_FAILED:
-            report_tables(pipeline)
 
     return notify
 
@@ -339,9 +349,7 @@ def run_advance(
             _show_watermark(assets[table.source], stores, result.to)
     if known.state is not WindowState.ADVANCED:
         # A failure after the window was published has not ended because the window's last task runs again.
-        with explained():
-            stopped = find_stopped(pipeline.settings, pipeline.ledger)
-        close_run(pipeline, result, stopped=stopped is not None)
+        close_run(pipeline, result)
 
 
 def run_report_gaps(pipeline: Pipeline) -> None:

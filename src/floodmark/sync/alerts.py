@@ -139,6 +139,7 @@ class AlertService(Alerts):
 
     ledger: called when it is first needed, because connecting can fail. notes: used while the ledger cannot be reached.
     subjects: owed messages are limited to these, since several configurations may share a ledger; None for all.
+    links: returns headings and addresses for the end of a message.
     """
 
     def __init__(
@@ -147,8 +148,11 @@ class AlertService(Alerts):
         channels: Sequence[Channel],
         notes: AlertNotes | None = None,
         subjects: Collection[str] | None = None,
+        *,
+        links: Callable[[Alert], Sequence[tuple[str, str]]] = lambda _: (),
     ) -> None:
         self._ledger = ledger
+        self._links = links
         self._channels = (LogChannel(), *channels)
         self._notes = notes or AlertNotes()
         self._subjects = subjects
@@ -161,12 +165,12 @@ class AlertService(Alerts):
             with self._ledger().raised(alert) as delivery:
                 if noted is not None:
                     delivery.notified |= noted.notified
-                self._deliver(delivery, _message(delivery))
+                self._deliver(delivery, self._message(delivery))
         except FloodmarkError as error:
             # Without a record the alert is sent in every run rather than never. The delivery has the channels of this
             # call.
             _LOG.warning("Could not record alert %s in the ledger: %s", alert.event_key, error)
-            self._deliver(delivery, _message(delivery))
+            self._deliver(delivery, self._message(delivery))
             self._notes.write(notes | {alert.event_key: delivery})
         else:
             self._forget(notes, [alert.event_key])
@@ -180,7 +184,7 @@ class AlertService(Alerts):
         try:
             with self._ledger().ended(event_key, outcome) as delivery:
                 if delivery is not None:
-                    self._deliver(delivery, _message(delivery))
+                    self._deliver(delivery, self._message(delivery))
         except FloodmarkError as error:
             _LOG.warning("Could not record the end of alert %s, it is tried again later: %s", event_key, error)
 
@@ -221,7 +225,7 @@ class AlertService(Alerts):
                     continue
                 with ledger.owed(owed.alert_id) as delivery:
                     if delivery is not None:
-                        refused.update(self._deliver(delivery, _message(delivery), refused))
+                        refused.update(self._deliver(delivery, self._message(delivery), refused))
         except FloodmarkError as error:
             _LOG.warning("Could not send owed messages, they are tried again later: %s", error)
 
@@ -235,8 +239,15 @@ class AlertService(Alerts):
             delivery = Delivery(
                 raised.alert, raised.raised_at, datetime.now(UTC), due=frozenset(raised.notified), outcome=outcome
             )
-            self._deliver(delivery, _message(delivery))
+            self._deliver(delivery, self._message(delivery))
         self._forget(notes, ended)
+
+    def _message(self, delivery: Delivery) -> AlertMessage:
+        """Return the message about an open or an ended alert."""
+        alert, links = delivery.alert, tuple(self._links(delivery.alert))
+        if delivery.ended_at is None:
+            return build_raised_message(alert, delivery.raised_at, links)
+        return build_ended_message(alert, delivery.raised_at, delivery.ended_at, delivery.outcome, links)
 
     def _forget(self, notes: Mapping[str, Delivery], keys: Sequence[str]) -> None:
         left = {key: delivery for key, delivery in notes.items() if key not in keys}
@@ -266,13 +277,6 @@ class AlertService(Alerts):
             else:
                 delivery.notified.add(channel.name)
         return refusing
-
-
-def _message(delivery: Delivery) -> AlertMessage:
-    """Return the message about an open or an ended alert."""
-    if delivery.ended_at is None:
-        return build_raised_message(delivery.alert, delivery.raised_at)
-    return build_ended_message(delivery.alert, delivery.raised_at, delivery.ended_at, delivery.outcome)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -73,6 +73,11 @@ class PostgresAlertLedger:
             rows = query(session, "end_alert_part", kind=kind, subject=subject, part=part)
         return [row["event_key"] for row in rows if row["left"] == 0]
 
+    def drop_parts(self, event_key: str) -> None:
+        """Let an open alert end although parts of its event last."""
+        with open_transaction(self._at, event_key) as session:
+            query(session, "drop_alert_parts", event_key=event_key)
+
     def list_parts(self, kind: str, subject: str) -> Sequence[str]:
         """Return the open parts of all alerts of a kind about a subject."""
         ensure_schema(self._at)

@@ -1,3 +1,6 @@
+-- name: drop_alert_parts
+UPDATE floodmark.alerts SET parts = '{}' WHERE event_key = %(event_key)s AND ended_at IS NULL
+
 -- name: end_alert
 -- The newest alert of the event whose end has not been sent to all channels; locked until the transaction ends.
 UPDATE floodmark.alerts
