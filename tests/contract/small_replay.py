@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -13,6 +13,7 @@ from warehouse_shop import ORDERS, PIPELINE, Shop
 
 from floodmark.core.position import Interval
 from floodmark.core.recovery import LocalSpan, MappedTimes
+from floodmark.core.schema import TableName
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.sync.finish import advance_window, check_window
 from floodmark.sync.load import load_window
@@ -108,9 +109,15 @@ class Pipeline:
         """Its first step."""
         return self.planner(**chosen).open(between(after, to))
 
-    def planner(self, log: SmallLog | None = None, drift: DriftCheck | None = None, **chosen: Any) -> Replay:
-        log = log or SmallLog(self.source)
-        return Replay(settings(**chosen), self.source, log, self.shop.ledger, self.shop.warehouse, drift=drift)
+    def planner(
+        self,
+        log: SmallLog | None = None,
+        drift: DriftCheck | None = None,
+        only: Sequence[TableName] = (),
+        **chosen: Any,
+    ) -> Replay:
+        log, (ledger, warehouse) = log or SmallLog(self.source), (self.shop.ledger, self.shop.warehouse)
+        return Replay(settings(**chosen), self.source, log, ledger, warehouse, drift=drift, only=only)
 
     def replay(self, after: int, to: int, **other: Any) -> OpenResult:
         return run_replay(self.shop, self.source, between(after, to), **other)

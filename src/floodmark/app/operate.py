@@ -175,8 +175,11 @@ def discard_rows(pipeline: Pipeline, table: str, rule: str | None) -> int:
 # Replays: an interval of the log is merged again, by the command line or by a run of ``airflow backfill``.
 
 
-def replay_of(pipeline: Pipeline) -> Replay:
-    """Return the replays of a pipeline. Raises ConfigError where its source keeps no history of changes."""
+def replay_of(pipeline: Pipeline, tables: Sequence[str] = ()) -> Replay:
+    """Return the replays of a pipeline. tables: only of these, by their names at the source; none for all.
+
+    Raises ConfigError where its source keeps no history of changes, and for an unknown table.
+    """
     log = pipeline.source.replays()
     return Replay(
         pipeline.settings,
@@ -185,6 +188,7 @@ def replay_of(pipeline: Pipeline) -> Replay:
         pipeline.ledger,
         pipeline.warehouse,
         drift=pipeline.drift_watch,
+        only=[pipeline.find_table(each).source for each in tables],
     )
 
 

@@ -76,15 +76,20 @@ def replay(  # noqa: PLR0917  (typer gives them by name)
     to_lsn: Annotated[str | None, typer.Option(help="Last LSN, inclusive.")] = None,
     from_time: Annotated[datetime | None, typer.Option(help="First time on the source's clock, inclusive.")] = None,
     to_time: Annotated[datetime | None, typer.Option(help="Last time on the source's clock, inclusive.")] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TABLE", help="Only this table, schema.table of the source. May be repeated."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be read.")] = False,
     config: ConfigFile = None,
 ) -> None:
-    """Merge an interval of PIPELINE again, up to the watermarks. The watermarks do not move."""
+    """Merge an interval of PIPELINE again, up to the watermarks. The watermarks do not move. A table that cannot be
+    replayed from the beginning of the interval is left out and named, if others can."""
     lsns, times = (from_lsn, to_lsn), (from_time, to_time)
     with explained():
         path = (config or config_path()).resolve()
         opened = open_app(path).pipeline(pipeline)
-        found = replay_of(opened)
+        found = replay_of(opened, table or ())
         interval: Interval | NoInterval
         if from_lsn and to_lsn and times == (None, None):
             interval = parse_bounds(from_lsn, to_lsn)
@@ -103,7 +108,10 @@ def replay(  # noqa: PLR0917  (typer gives them by name)
             print_line(out, f"Nothing to replay: {window.reason}")
         else:
             _show(finish_window(opened, window, _start_load(path)))
-        end_failed_replays(opened, found, interval)
+            for line in window.left_out:
+                print_line(out, line)
+        if not table:
+            end_failed_replays(opened, found, interval)
 
 
 def reload(
@@ -285,7 +293,8 @@ def doctor(
 def verify(  # noqa: PLR0917  (typer gives them by name)
     pipeline: PipelineName,
     table: Annotated[
-        list[str] | None, typer.Option(help="Only this table, schema.table of the source. May be repeated.")
+        list[str] | None,
+        typer.Option(metavar="TABLE", help="Only this table, schema.table of the source. May be repeated."),
     ] = None,
     sample: Annotated[
         float | None,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -44,9 +46,10 @@ def is_load_lane(lane: str) -> bool:
     return lane.startswith(_LOAD)
 
 
-def replay_lane(interval: Interval) -> str:
-    """Return the lane on which an interval is merged again."""
-    return f"{_REPLAY}{interval.after}-{interval.to}"
+def replay_lane(interval: Interval, tables: Sequence[TableName] = ()) -> str:
+    """Return the lane on which an interval is merged again. tables: only of these; none for all of a pipeline."""
+    only = f" {json.dumps([str(table) for table in tables])}" if tables else ""
+    return f"{_REPLAY}{interval.after}-{interval.to}{only}"
 
 
 def is_replay_lane(lane: str) -> bool:
@@ -69,9 +72,11 @@ def finishing_command(pipeline: str, lane: str) -> str:
     if is_load_lane(lane):
         return f"floodmark reload {pipeline} {lane.removeprefix(_LOAD)}"
     if is_replay_lane(lane):
-        after, to = map(parse_position, lane.removeprefix(_REPLAY).split("-"))
+        interval, _, only = lane.removeprefix(_REPLAY).partition(" ")
+        after, to = map(parse_position, interval.split("-"))
+        tables = "".join(f" --table {shlex.quote(table)}" for table in (json.loads(only) if only else ()))
         # Both bounds of the command are included; another interval would be another lane.
-        return f"floodmark replay {pipeline} --from-lsn {after.next()} --to-lsn {to}"
+        return f"floodmark replay {pipeline} --from-lsn {after.next()} --to-lsn {to}{tables}"
     return f"floodmark run {pipeline}"
 
 

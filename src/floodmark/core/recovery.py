@@ -13,7 +13,7 @@ from floodmark.core.planning import plan_table
 from floodmark.core.position import Interval, Lsn, Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import OnFailure, PipelineSettings, Rule, TableSettings
-from floodmark.core.snapshot import SourceSnapshot, TableSnapshot, TableState, Validity, Verdict
+from floodmark.core.snapshot import Feed, SourceSnapshot, TableSnapshot, TableState, Validity, Verdict
 from floodmark.core.verdicts import classify, describe_low_end, incident
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -239,11 +239,14 @@ def plan_replay(
 
     Only the part up to a table's watermark is replayed: a LOB that a change omitted is right only when windows are
     merged for the first time in order, and the part above is for the normal runs. Raises the error of the gravest
-    verdict; where a table's validity interval begins inside its part of the interval, no table is replayed.
+    verdict; where a table's validity interval begins inside its part of the interval, no table is replayed. A table
+    that was switched to another capture instance inside of it is left out, if others can be replayed.
     """
     table_snapshots = {table_snapshot.table: table_snapshot for table_snapshot in snapshot.tables}
     notes = [f"{table}: {why}" for table, why in sorted(records.left_out.items())]
-    plans, refused = [], []
+    plans: list[TablePlan] = []
+    refused: list[Validity] = []
+    switched: list[Validity] = []
     for table in settings.tables:
         state = states.get(table.source)
         if table.source in records.left_out:
@@ -259,11 +262,12 @@ def plan_replay(
             continue
         table_snapshot = table_snapshots[table.source]
         if validity := _refusal(table_snapshot, snapshot, state, part):
-            refused.append(validity)
+            (switched if _is_switched_in(feed, validity, part) else refused).append(validity)
             continue
         plans.append(_plan(table, table_snapshot, snapshot, state, part))
-    if error := incident(settings.name, tuple(refused)):
+    if error := incident(settings.name, tuple(refused if plans else (*refused, *switched))):
         raise error
+    notes += [f"{each.table}: not replayed: {each.cause} {each.hint}" for each in switched]
     return ReplayPlan(interval, tuple(plans), tuple(notes), records)
 
 
@@ -332,6 +336,11 @@ def _plan(
 ) -> TablePlan:
     planned = plan_table(table, table_snapshot, replace(snapshot, newest=part.to), replace(state, watermark=part.after))
     return replace(planned, watermark=state.watermark)
+
+
+def _is_switched_in(feed: Feed | None, validity: Validity, part: Interval) -> bool:
+    """Return whether the instance of a table begins in its part: until then another one was read, without a load."""
+    return validity.verdict is Verdict.EXPIRED and feed is not None and feed.start > part.after
 
 
 def _refusal(

@@ -8,7 +8,7 @@ applies, the window is given up and planned again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
@@ -68,7 +68,7 @@ class ReplayCount:
 
 
 class Replay:
-    """The replays of one pipeline."""
+    """The replays of one pipeline. only: of these tables; none for all."""
 
     def __init__(
         self,
@@ -79,8 +79,11 @@ class Replay:
         warehouse: Warehouse,
         *,
         drift: DriftCheck | None = None,
+        only: Sequence[TableName] = (),
     ) -> None:
-        self._settings = settings
+        chosen = tuple(table for table in settings.tables if not only or table.source in only)
+        self._settings = replace(settings, tables=chosen)
+        self._only = tuple(sorted(only))
         self._source = source
         self._log = log
         self._ledger = ledger
@@ -118,7 +121,7 @@ class Replay:
         the gravest verdict; WindowExpiredError for an interval that begins before a validity interval.
         """
         self._ledger.ensure_schema()
-        lane = replay_lane(interval)
+        lane = replay_lane(interval, self._only)
         return retry_on_conflict(lambda: self._open(interval, lane))
 
     def _open(self, interval: Interval, lane: str) -> OpenResult:
@@ -150,7 +153,7 @@ class Replay:
             return OpenResult(None, reason)
         opened = self._ledger.open_window(self._settings.name, plan.to, tables, lane=lane)
         _LOG.info("Window %s opened: a replay of %s; no watermark moves.", opened.window_id, plan.interval)
-        return OpenResult(opened.window_id, "a replay", WindowState.PLANNED, plan.to)
+        return OpenResult(opened.window_id, "a replay", WindowState.PLANNED, plan.to, plan.left_out)
 
     def _go_on(self, unfinished: OpenedWindow) -> OpenResult:
         plan, state = unfinished.plan, unfinished.state
@@ -196,7 +199,7 @@ class Replay:
             settings, snapshot, states, interval, ReplayRecords(left_out, whole_loads, net_ends, next_begins)
         )
         for line in plan.left_out:
-            _LOG.info("%s", line)
+            _LOG.warning("%s", line)
         return plan
 
     def _counted(self, plan: ReplayPlan, limit: int = 0) -> list[tuple[TablePlan, int]]:

@@ -47,6 +47,8 @@ class OpenResult:
     """The state of the window: PLANNED for a new one."""
     to: Position | None = None
     """The end of the window, or the position that the watermarks moved to."""
+    left_out: tuple[str, ...] = ()
+    """Of a new replay: a sentence for each table that is not replayed, or not completely."""
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from floodmark.core.errors import (
     SourceRewoundError,
     WindowExpiredError,
 )
+from floodmark.core.plan import finishing_command, is_replay_lane, replay_lane
 from floodmark.core.position import Interval, Lsn, NoPosition
 from floodmark.core.recovery import (
     LocalSpan,
@@ -31,6 +32,7 @@ from floodmark.core.recovery import (
     parse_bounds,
     plan_replay,
 )
+from floodmark.core.schema import TableName
 from lsns import lsn
 from source_snapshots import ITEMS, NOON, ORDERS, settings, snapshot, state, table_seen
 
@@ -212,6 +214,31 @@ def test_a_young_table_does_not_keep_the_others_from_an_interval_of_before() -> 
     assert said.startswith(f"dbo.Items: nothing to replay: the whole table was read at {lsn(45)} (2026-05-01 12:00:00)")
     again = plan_replay(settings(ORDERS, ITEMS), seen, states, Interval(lsn(10), lsn(48)), records)
     assert [table.interval for table in again.tables] == [Interval(lsn(10), lsn(48)), Interval(lsn(45), lsn(48))]
+
+
+def test_a_table_that_was_switched_inside_the_interval_is_left_out_and_the_others_are_replayed() -> None:
+    switched = table_seen(ITEMS, oldest=lsn(20))
+    assert switched.feed is not None
+    seen = snapshot(table_seen(ORDERS, oldest=lsn(5)), replace(switched, feed=replace(switched.feed, start=lsn(20))))
+    states = {ORDERS: state(50), ITEMS: state(50, ITEMS)}
+    plan = plan_replay(settings(ORDERS, ITEMS), seen, states, Interval(lsn(10), lsn(30)), ReplayRecords())
+    assert [table.source for table in plan.tables] == [ORDERS]
+    (said,) = plan.left_out
+    assert said.startswith("dbo.Items: not replayed: the interval ")
+    assert "or reload the table" in said
+    # Alone it has nothing that could be replayed.
+    with pytest.raises(WindowExpiredError, match=r"dbo\.Items: expired"):
+        plan_replay(settings(ITEMS), replace(seen, tables=seen.tables[1:]), states, plan.interval, ReplayRecords())
+
+
+def test_replay_of_some_tables_has_a_lane_of_its_own_and_a_command_that_continues_it() -> None:
+    interval = Interval(lsn(10), lsn(30))
+    bounds = f"--from-lsn {lsn(11)} --to-lsn {lsn(30)}"
+    assert finishing_command("shop", replay_lane(interval)) == f"floodmark replay shop {bounds}"
+    lane = replay_lane(interval, [ORDERS, TableName("dbo", "Order Lines")])
+    assert is_replay_lane(lane)
+    command = f"floodmark replay shop {bounds} --table dbo.Orders --table 'dbo.Order Lines'"
+    assert finishing_command("shop", lane) == command
 
 
 @pytest.mark.parametrize(
