@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -430,6 +431,23 @@ def test_status_check_ends_with_4_while_runs_fail_of_whatever(cli: CliRunner, da
     planner.end_alerts("run_failed", "shop")
     planner.raise_alert(replace(failed, kind="replay_failed", event_key="replay_failed:1"))
     assert cli.invoke(app, ["status", "--check"]).exit_code == 3
+
+
+def test_quiet_run_with_nothing_to_read_prints_nothing(
+    cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection, idle_source: None
+) -> None:
+    publish_first_load(ledger, database)
+    assert cli.invoke(app, ["run", "shop"]).stdout.startswith("Nothing to read: ")
+    result = cli.invoke(app, ["run", "shop", "-q"])
+    assert (result.exit_code, result.stdout) == (0, "")
+    logging.getLogger("floodmark").setLevel(logging.INFO)
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["drift", "list"], ["alerts"]])
+def test_help_shows_no_type_for_a_flag(command: list[str]) -> None:
+    text = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "100"}).stdout
+    assert "--help" in text
+    assert "<bool>" not in text
 
 
 def test_alert_is_closed_with_a_reason_also_if_its_cause_has_parts(

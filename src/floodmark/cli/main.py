@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from floodmark.app.alerts import close_alert, list_open_alerts, send_test_message
 from floodmark.app.operate import chosen_tables, enabling_script, import_state, read_state_table, write_config
@@ -226,7 +226,27 @@ class Tool(StrEnum):
     AIRBYTE = "airbyte"
 
 
-class ImportAliases(TyperGroup):
+class PlainFlags:
+    """Help that shows no type for a flag, which takes no value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, flags with an empty type."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for each in params:
+            if getattr(each, "is_flag", False):
+                each.metavar = ""
+        return params
+
+
+class PlainCommand(PlainFlags, TyperCommand):
+    """A command with plain help."""
+
+
+class PlainGroup(PlainFlags, TyperGroup):
+    """A group of commands with plain help."""
+
+
+class ImportAliases(PlainGroup):
     """The commands, with the names that ``import-state`` had before for each tool."""
 
     _TOOLS: ClassVar[Mapping[str, Tool]] = {
@@ -451,7 +471,7 @@ for group, name in (
     (config_app, "config"),
     (source_app, "source"),
 ):
-    app.add_typer(group, name=name)
+    app.add_typer(group, name=name, cls=PlainGroup)
 app.command()(rename)
 app.command("rename-target")(rename_table)
 app.command("import-state")(import_tool_state)
@@ -459,6 +479,7 @@ app.command()(archive_classes)
 app.command()(spark_server)
 for each in (app, *(group.typer_instance for group in app.registered_groups)):
     for registered in each.registered_commands if each else ():
+        registered.cls = PlainCommand
         registered.help = unwrap(registered.callback.__doc__ if registered.callback else "")
 
 

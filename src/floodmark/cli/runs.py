@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import signal
 import sys
 import threading
@@ -60,13 +61,22 @@ if TYPE_CHECKING:
 # ``floodmark run``, ``replay`` and ``reload``: the commands that move rows, without a scheduler.
 
 
-def run(pipeline: PipelineName, config: ConfigFile = None) -> None:
+def run(
+    pipeline: PipelineName,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only warnings and errors, as for cron: no log, no result.")
+    ] = False,
+    config: ConfigFile = None,
+) -> None:
     """Run one window of PIPELINE now: open it, load it with spark-submit, check it, advance the watermark. A failure
     raises an alert."""
+    if quiet:
+        logging.getLogger("floodmark").setLevel(logging.WARNING)
     with explained():
         path = (config or config_path()).resolve()
-        reason = run_pipeline(open_app(path).pipeline(pipeline), _start_load(path), _show)
-    if reason:
+        show = (lambda _: None) if quiet else _show
+        reason = run_pipeline(open_app(path).pipeline(pipeline), _start_load(path, quiet=quiet), show)
+    if reason and not quiet:
         print_line(out, f"Nothing to read: {reason}")
 
 
@@ -147,10 +157,13 @@ def reload(
         )
 
 
-def _start_load(config: Path) -> StartLoad:
-    """Return a function that runs the load job as a child process."""
+def _start_load(config: Path, *, quiet: bool = False) -> StartLoad:
+    """Return a function that runs the load job as a child process. quiet: without its log, unless it fails."""
 
     def start(pipeline: Pipeline, window_id: int) -> None:
+        if quiet:
+            run_load(pipeline.job_secrets(), spark_target(), window_id, config, quiet=True)
+            return
         with drawn_progress() as progress:
             run_load(pipeline.job_secrets(), spark_target(), window_id, config, progress)
 

@@ -7,11 +7,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from floodmark import spark
-from floodmark.core.errors import ConfigError, LoadStartError
+from floodmark.core.errors import ConfigError, FloodmarkError, LoadStartError
 from floodmark.core.progress import StepProgress
 from floodmark.core.schema import is_loopback
 from floodmark.core.settings import PROGRESS_VARIABLE
@@ -33,17 +34,22 @@ from floodmark.sync.ports import Progress
 # The load job of a window as a process of this one, where Airflow does not start it: for the command line.
 
 
+_KEPT_LINES = 200
+
+
 def run_load(
     secrets: Mapping[str, str],
     target: SparkTarget,
     window_id: int,
     config_path: Path,
     progress: Progress | None = None,
+    *,
+    quiet: bool = False,
 ) -> None:
     """Run the load job of a window, its output on standard error, until it has ended; it ends with this process.
 
     secrets: connections as JSON, by their variables. progress: receives the progress, which otherwise is in the
-    output. Raises what the job reported.
+    output. quiet: the end of the output is printed only if the job fails. Raises what the job reported.
     """
     environment = os.environ | load_job.job_environment(secrets, target)
     if progress is not None:
@@ -63,10 +69,18 @@ def run_load(
         )
     except OSError as problem:
         raise start_failure(window_id, problem) from None
+    kept: deque[str] = deque(maxlen=_KEPT_LINES)
     with started as job:
         for line in output.watch(job.stdout or ()):
-            sys.stderr.write(line)
-    output.require_result(window_id, job.returncode)
+            if quiet:
+                kept.append(line)
+            else:
+                sys.stderr.write(line)
+    try:
+        output.require_result(window_id, job.returncode)
+    except FloodmarkError:
+        sys.stderr.writelines(kept)
+        raise
 
 
 # --------------------------------------------------------------------------------------------------------------------
