@@ -1,4 +1,4 @@
-"""Logins that are proved elsewhere: by a token of Microsoft Entra ID. Who may log in so is set by a control procedure.
+"""Logins that are proved elsewhere: by a token of Microsoft Entra ID, or by Kerberos. Control procedures say who may.
 
 Owns the key of the token service, and the login that each name becomes. They live until the server stops.
 """
@@ -24,6 +24,7 @@ class ExternalLogins:
         self._lock = threading.Lock()
         self._key = ""
         self._subjects: dict[str, str] = {}
+        self._principals: dict[str, str] = {}
 
     def accept_tokens(self, key: str, subject: str, login: str) -> None:
         """Let tokens that ``key`` (PEM, public) has signed log in as ``login`` where they are of ``subject``.
@@ -40,6 +41,19 @@ class ExternalLogins:
                 self._subjects.clear()
             self._key = key
             self._subjects[subject.casefold()] = login
+
+    def accept_principal(self, principal: str, login: str) -> None:
+        """Let a principal of Kerberos, ``name@REALM``, log in as ``login``."""
+        with self._lock:
+            self._principals[principal] = login
+
+    def login_of_principal(self, principal: str) -> str:
+        """Return the login that a principal becomes. Raises SqlServerError 18456."""
+        with self._lock:
+            found = self._principals.get(principal)
+        if found is None:
+            raise SqlServerError(18456, f"Login failed for user '{principal}'.", severity=14)
+        return found
 
     def login_of_token(self, token: str) -> str:
         """Return the login that a token becomes. Raises SqlServerError 18456.

@@ -1,4 +1,4 @@
-"""``emulator.accept_tokens``: who may log in without a password of the server."""
+"""``emulator.accept_tokens`` and ``accept_principal``: who may log in without a password of the server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,18 @@ def login_procedures(logins: ExternalLogins) -> tuple[SystemProcedure, ...]:
             raise refusal("@key must be the public RSA key of a token service, as PEM.") from None
         yield from ()
 
+    def accept_principal(call: ProcedureCall) -> Iterator[Event]:
+        principal, login = (str(required(call, name)) for name in ("@principal", "@login"))
+        logins.accept_principal(principal, _existing_login(call, login))
+        yield from ()
+
     return (
+        control_procedure(
+            "accept_principal",
+            (Parameter("@principal", NVARCHAR_4000), Parameter("@login", SYSNAME)),
+            accept_principal,
+            "Let the principal `name@REALM` of Kerberos log in as `@login`, until the emulator stops.",
+        ),
         control_procedure(
             "accept_tokens",
             (Parameter("@key", NVARCHAR_4000), Parameter("@subject", NVARCHAR_4000), Parameter("@login", SYSNAME)),

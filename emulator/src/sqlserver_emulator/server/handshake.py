@@ -13,6 +13,7 @@ from sqlserver_emulator.external_logins import TOKEN_USER
 from sqlserver_emulator.release import Release
 from sqlserver_emulator.server.certificate import CertificateFiles, strict_context, tunnel_context
 from sqlserver_emulator.server.channel import Channel
+from sqlserver_emulator.server.kerberos import Negotiation
 from sqlserver_emulator.server.limits import Capacity
 from sqlserver_emulator.server.transport import TLS_RECORD, TlsTransport, Transport
 from sqlserver_emulator.session import Session, SessionFactory
@@ -121,7 +122,7 @@ def _too_many_sessions(capacity: Capacity) -> SqlServerError:
 def _open_session(channel: Channel, factory: SessionFactory, login: Login) -> Session | None:
     try:
         _refuse_unsupported(login)
-        user, password = _identify(factory, login)
+        user, password = _identify(channel, factory, login)
         session = factory.open_session(
             login=user, password=password, database=login.database, application=login.application
         )
@@ -147,19 +148,36 @@ def _open_session(channel: Channel, factory: SessionFactory, login: Login) -> Se
 
 
 def _refuse_unsupported(login: Login) -> None:
-    if login.integrated_security:
-        raise NotSupportedByEmulatorError("Windows (integrated) authentication")
     if FEATURE_FEDERATED in login.feature_ids and login.token is None:
         raise NotSupportedByEmulatorError("naming a token service to a client that has no token (ADAL)")
     if login.changes_password:
         raise NotSupportedByEmulatorError("changing a password while logging in")
 
 
-def _identify(factory: SessionFactory, login: Login) -> tuple[str, str | None]:
+def _identify(channel: Channel, factory: SessionFactory, login: Login) -> tuple[str, str | None]:
     """The name of the login, and its password; None where it was proved by something else. Raises 18456."""
     if login.token is not None:
         return factory.external_logins.login_of_token(login.token), None
+    if login.integrated_security:
+        return factory.external_logins.login_of_principal(_negotiate(channel, login.sspi)), None
     return login.user, login.password
+
+
+def _negotiate(channel: Channel, token: bytes) -> str:
+    """The principal that the client proves to be. Raises 18452.
+
+    The last answer, which proves the server to the client, is not sent: msodbcsql18 takes none before LOGINACK.
+    """
+    with Negotiation() as negotiation:
+        answer = negotiation.accept(token)
+        while not negotiation.principal:
+            channel.write(tokens.sspi(answer))
+            channel.end_message()
+            message = channel.read_message()
+            if message is None or message.type is not PacketType.SSPI:
+                raise ProtocolError("the client broke off the negotiation of Kerberos")
+            answer = negotiation.accept(message.payload)
+        return negotiation.principal
 
 
 def _send_refusal(channel: Channel, login: Login, error: SqlServerError) -> None:

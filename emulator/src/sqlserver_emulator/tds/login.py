@@ -10,6 +10,7 @@ from sqlserver_emulator.tds.reading import MessageReader, ProtocolError
 _FIXED = struct.Struct("<IIIIIIBBBBiI")
 _FIELDS = struct.Struct("<18H6s4H")
 _NEW_PASSWORD = struct.Struct("<HHI")
+_LONG_SSPI = 0xFFFF
 _TDS_72 = 0x72000000
 _INTEGRATED_SECURITY = 0x80
 _HAS_EXTENSION = 0x10
@@ -35,6 +36,8 @@ class Login:
     """ApplicationIntent=ReadOnly."""
     changes_password: bool = False
     feature_ids: frozenset[int] = frozenset()
+    sspi: bytes = field(default=b"", repr=False)
+    """The first token of integrated authentication."""
     token: str | None = field(default=None, repr=False)
     """Of federated authentication; None: the client has none, or wants to be led to a token service."""
 
@@ -59,6 +62,7 @@ def parse_login(payload: bytes) -> Login:
         reads_only=bool(type_flags & _READ_ONLY_INTENT),
         changes_password=version >= _TDS_72 and _asks_new_password(payload),
         feature_ids=frozenset(features),
+        sspi=_sspi(payload, fields[19], fields[20]),
         token=_token(features[FEATURE_FEDERATED]) if FEATURE_FEDERATED in features else None,
     )
 
@@ -69,6 +73,12 @@ def _asks_new_password(payload: bytes) -> bool:
         raise ProtocolError(f"LOGIN7 of {len(payload)} bytes")
     _offset, characters, _long_sspi = _NEW_PASSWORD.unpack_from(payload, position)
     return bool(characters)
+
+
+def _sspi(payload: bytes, offset: int, size: int) -> bytes:
+    if size == _LONG_SSPI:
+        *_, size = _NEW_PASSWORD.unpack_from(payload, _FIXED.size + _FIELDS.size)
+    return MessageReader(payload, offset).read_bytes(size) if size else b""
 
 
 def _slice(payload: bytes, pair: tuple[int, int]) -> bytes:

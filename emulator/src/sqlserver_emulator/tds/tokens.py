@@ -132,6 +132,11 @@ def login_acknowledgement(release: Release) -> bytes:
     return struct.pack("<BH", 0xAD, len(body)) + body
 
 
+def sspi(data: bytes) -> bytes:
+    """A token of integrated authentication, which the client answers with one of its own."""
+    return struct.pack("<BH", 0xED, len(data)) + data
+
+
 def feature_acknowledgement(*, utf8: bool, federated: bool) -> bytes:
     """Only UTF-8 and a token are granted, the latter without data; a feature that is not acknowledged stays off."""
     granted = struct.pack("<BI", 0x02, 0) if federated else b""
