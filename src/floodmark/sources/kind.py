@@ -112,6 +112,8 @@ class LoadAdapters:
     """Takes a connection of that type."""
     open_reader: OpenReader
     plan_reads: PlanReads
+    executor_variables: Callable[[Any], Sequence[str]] = lambda _connection: ()
+    """Takes a connection, and returns the variables of the environment that each executor of a cluster needs for it."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -97,6 +97,7 @@ def run_load_job(window_id: int, opening: OpeningEngine) -> Mapping[TableName, T
         engine = opening.get()
         for master in engine.masters:
             _require_reachable(master, {**source.hosts, **warehouse.hosts})
+            _require_variables(master, adapters.executor_variables(source), engine.session.conf.get)
         return engine
 
     began = time.monotonic()
@@ -123,6 +124,21 @@ def _require_reachable(master: str, hosts: Mapping[str, str]) -> None:
                 f"the {end}'s connection",
                 f"its host is {host}, which is another machine for each executor of {master}.",
                 "Name a host that the cluster's machines reach.",
+            )
+
+
+def _require_variables(master: str, names: Sequence[str], read_setting: Callable[[str, str], str | None]) -> None:
+    """Raise ConfigError where executors on other machines have no variable of the environment by which they log in."""
+    if SparkTarget(master).is_loopback:
+        return
+    for name in names:
+        setting = f"spark.executorEnv.{name}"
+        if not read_setting(setting, ""):
+            raise ConfigError(
+                "the source's connection",
+                f"it logs in by Kerberos, and the executors of {master} have no keytab: {setting} is not set.",
+                "Put a keytab and krb5.conf on each machine of the cluster, and name the keytab (FILE:/path) as this "
+                "property in the Spark connection's conf.",
             )
 
 

@@ -61,8 +61,9 @@ class CdcKind(SqlServerKind):
         from floodmark.sources.cdc.reader import open_cdc_reader, plan_cdc_reads
         from floodmark.sources.cdc.source import SqlServerSource
         from floodmark.sources.sqlserver.driver import SqlServerConnection
+        from floodmark.sources.sqlserver.login import executor_variables
 
-        return LoadAdapters(SqlServerConnection, SqlServerSource, open_cdc_reader, plan_cdc_reads)
+        return LoadAdapters(SqlServerConnection, SqlServerSource, open_cdc_reader, plan_cdc_reads, executor_variables)
 
     def drift(self) -> DriftSource:
         from floodmark.sources.cdc.operations import SqlServerDriftSource

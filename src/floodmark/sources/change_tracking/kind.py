@@ -66,8 +66,11 @@ class TrackingKind(SqlServerKind):
         from floodmark.sources.change_tracking.reader import open_tracking_reader, plan_tracking_reads
         from floodmark.sources.change_tracking.source import TrackingSource
         from floodmark.sources.sqlserver.driver import SqlServerConnection
+        from floodmark.sources.sqlserver.login import executor_variables
 
-        return LoadAdapters(SqlServerConnection, TrackingSource, open_tracking_reader, plan_tracking_reads)
+        return LoadAdapters(
+            SqlServerConnection, TrackingSource, open_tracking_reader, plan_tracking_reads, executor_variables
+        )
 
     def drift(self) -> DriftSource:
         from floodmark.sources.change_tracking.source import TrackingDriftSource

@@ -100,8 +100,15 @@ class EventStreamKind(SqlServerKind):
     def load_adapters(cls) -> LoadAdapters:
         from floodmark.sources.event_stream.reader import open_event_reader, plan_event_reads
         from floodmark.sources.event_stream.source import EventStreamSource, StreamConnection
+        from floodmark.sources.sqlserver.login import executor_variables
 
-        return LoadAdapters(StreamConnection, EventStreamSource, open_event_reader, plan_event_reads)
+        return LoadAdapters(
+            StreamConnection,
+            EventStreamSource,
+            open_event_reader,
+            plan_event_reads,
+            lambda at: executor_variables(at.database),
+        )
 
     def drift(self) -> DriftSource:
         """Return an unknown number of rows at risk: a value by a default does not differ from another."""

@@ -19,7 +19,15 @@ from floodmark.core.errors import FloodmarkError
 from floodmark.core.schema import TableName
 from floodmark.core.snapshot import DatabaseIdentity, Survey, SurveyedTable
 from floodmark.sources.sqlserver import errors, server_name
-from floodmark.sources.sqlserver.login import PASSWORD, Authentication, fetch_token, token_refused
+from floodmark.sources.sqlserver.login import (
+    KERBEROS,
+    PASSWORD,
+    RUST_PROVIDER,
+    Authentication,
+    explain_refusal,
+    fetch_token,
+    login_parts,
+)
 from floodmark.sources.sqlserver.tables import Row, find_truncated, read_sql
 
 if TYPE_CHECKING:
@@ -68,13 +76,15 @@ class SqlServerConnection:
     instance: str = ""
     """The name of an instance, without a port."""
     authentication: Authentication = PASSWORD
-    """How to log in; by a token, unless it is with a password."""
+    """How to log in: with a password, by the ticket of the process, or by a token."""
     tenant: str = ""
     """The tenant of Microsoft Entra ID that the application is of."""
     certificate_file: str = ""
     """The file (PEM) with certificate and private key of the application, in place of its secret."""
     certificate_pem: str = field(default="", repr=False)
     """The contents of ``certificate_file``."""
+    server_spn: str = ""
+    """The server's service name for Kerberos, ``MSSQLSvc/host:port``; empty for the one that the driver makes."""
 
     def __post_init__(self) -> None:
         for name, choices in (
@@ -104,6 +114,11 @@ class SqlServerConnection:
         if not self.certificate_file or self.certificate_pem:
             return self
         return replace(self, certificate_pem=read_file(self.certificate_file, str(self), "certificate"))
+
+    @property
+    def uses_token(self) -> bool:
+        """Whether it logs in by a token of Microsoft Entra ID."""
+        return self.authentication not in (PASSWORD, KERBEROS)
 
     @property
     def hosts(self) -> Mapping[str, str]:
@@ -167,7 +182,6 @@ def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 _PROVIDER_VARIABLE = "MSSQL_PYTHON_NATIVE_PROVIDER"
-_RUST_PROVIDER = "mssql-odbc"
 _CA_VARIABLE = "SSL_CERT_FILE"
 _UNTRUSTED = "certificate verify failed"
 """OpenSSL's message, which is always in English; the driver has only the general 08001 for it."""
@@ -203,8 +217,8 @@ def _imported() -> Any:
         try:
             ctypes.CDLL(str(mssql_python.get_native_provider_info()["driver_path"]))
         except OSError as error:
-            _LOG.info("Could not load msodbcsql18 (%s); using the provider %s", error, _RUST_PROVIDER)
-            mssql_python.native_provider = _RUST_PROVIDER
+            _LOG.info("Could not load msodbcsql18 (%s); using the provider %s", error, RUST_PROVIDER)
+            mssql_python.native_provider = RUST_PROVIDER
     return mssql_python
 
 
@@ -236,9 +250,10 @@ def _open(connection: SqlServerConnection) -> Any:
     server_name.require_host(connection.host, str(connection))
     driver = _load_driver()
     token = fetch_token(connection)
+    provider = driver.get_native_provider_info()["id"] if connection.server_spn else ""
     with _AUTHORITIES.trusted(connection.ca_path):
         return driver.connect(
-            _connection_string(connection),
+            _connection_string(connection, provider),
             autocommit=True,
             timeout=connection.connect_timeout or CONNECT_TIMEOUT_SECONDS,
             native_uuid=True,
@@ -256,8 +271,9 @@ def _refusal(connection: SqlServerConnection, error: Exception) -> FloodmarkErro
         exists = _database_exists(connection)
         if exists is not None:
             return (errors.database_away if exists else errors.database_missing)(subject, message)
-        if connection.authentication != PASSWORD and sqlstate == _LOGIN_FAILED:
-            return token_refused(connection, message)
+    explained = explain_refusal(connection, message, is_refused=sqlstate == _LOGIN_FAILED)
+    if explained is not None:
+        return explained
     addresses = 0 if connection.multi_subnet_failover else server_name.count_addresses(connection.host)
     if sqlstate in errors.UNREACHABLE and addresses > 1:
         return errors.one_of_several_addresses(subject, message, addresses)
@@ -366,13 +382,12 @@ class SourceSession:
         return errors.by_sqlstate(subject, _sqlstate(error, tuple(errors.AT_CLIENT)), message, errors.AT_CLIENT)
 
 
-def _connection_string(connection: SqlServerConnection) -> str:
+def _connection_string(connection: SqlServerConnection, provider: str = "") -> str:
     port = connection.port or server_name.find_port(connection.host, connection.instance, str(connection))
     parts = {
         "Server": f"tcp:{connection.host},{port}",
         "Database": connection.database,
-        "UID": connection.user if connection.authentication == PASSWORD else "",
-        "PWD": connection.password if connection.authentication == PASSWORD else "",
+        **login_parts(connection, provider),
         "Encrypt": connection.encrypt,
         "TrustServerCertificate": "yes" if connection.trust_server_certificate else "no",
         "ApplicationIntent": connection.application_intent,

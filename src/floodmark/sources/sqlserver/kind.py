@@ -31,8 +31,7 @@ CONN_TYPES = ("mssql", "floodmark_mssql")
 
 _EXTRAS = (
     "encrypt", "trust_server_certificate", "ca_file", "application_intent", "multi_subnet_failover", "read_only",
-    "connect_timeout",
-    "authentication", "tenant", "certificate",
+    "connect_timeout", "authentication", "trusted_connection", "tenant", "certificate", "server_spn",
 )  # fmt: skip
 _SYNONYMS = {"Connection Timeout": "connect_timeout", "LoginTimeout": "connect_timeout"}
 _LONGEST_CONNECT_SECONDS = 600
@@ -54,7 +53,7 @@ class SqlServerKind(SourceKind):
         """Return an Airflow connection of a type of ``CONN_TYPES``; its schema is the database.
 
         Extras: encrypt (yes, no, strict), trust_server_certificate, ca_file, application_intent (ReadWrite, ReadOnly),
-        multi_subnet_failover, connect_timeout (seconds), authentication, tenant, certificate. Raises ConfigError.
+        multi_subnet_failover, connect_timeout (seconds), and those of ``read_login``. Raises ConfigError.
         """
         from floodmark.sources.sqlserver.driver import SqlServerConnection
         from floodmark.sources.sqlserver.login import read_login

@@ -1,7 +1,8 @@
-"""Logins without a password of the server: tokens of Microsoft Entra ID, by the package azure-identity.
+"""Logins without a password of the server: tokens of Microsoft Entra ID, by azure-identity, and Kerberos.
 
 What a connection carries describes the credential. Each process makes the credential from it, which keeps its token in
-memory and renews it for new connections; a connection that is open outlives its token.
+memory and renews it for new connections; a connection that is open outlives its token. A ticket of Kerberos is the
+process's own.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ import base64
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from floodmark.airflow_connections import required_field
+from floodmark.airflow_connections import named_twice, read_flag, required_field
 from floodmark.core.doctor import Finding, Grade
 from floodmark.core.errors import ConfigError, FloodmarkError, SourceLoginError, SourceUnavailableError
+from floodmark.sources.sqlserver.kerberos import NoTicketError, read_ticket
 
 if TYPE_CHECKING:
     from floodmark.sources.sqlserver.driver import SqlServerConnection
@@ -29,15 +32,29 @@ Authentication = Literal[
     "ActiveDirectoryManagedIdentity",
     "ActiveDirectoryWorkloadIdentity",
     "ActiveDirectoryDefault",
+    "Kerberos",
 ]
 """How a connection logs in, in the words of Microsoft's drivers."""
 PASSWORD: Authentication = "SqlPassword"  # noqa: S105  (a word of the drivers)
-EXTRAS = ("authentication", "tenant", "certificate")
+KERBEROS: Authentication = "Kerberos"
+EXTRAS = ("tenant", "certificate", "server_spn")
+RUST_PROVIDER = "mssql-odbc"
+_OF_KERBEROS = ("SSPI Provider", "Security error")
+"""How each provider of the driver begins its message on Kerberos, in English; it has only a general SQLSTATE for it."""
+KEYTAB_VARIABLE = "KRB5_CLIENT_KTNAME"
+_SPN = re.compile(r"[^/@\s]+/[^/@\s]+")
 _CHOICES: Mapping[str, Authentication] = {
     **{choice.lower(): choice for choice in get_args(Authentication)},
     "activedirectorymsi": "ActiveDirectoryManagedIdentity",
 }
 _PRINCIPAL, _WORKLOAD = "ActiveDirectoryServicePrincipal", "ActiveDirectoryWorkloadIdentity"
+_TAKEN: Mapping[str, tuple[str, ...]] = {
+    PASSWORD: ("login", "password"),
+    KERBEROS: ("server_spn",),
+    _PRINCIPAL: ("login", "password", "tenant", "certificate"),
+    _WORKLOAD: ("login", "tenant"),
+}
+"""Fields and extras that say how to log in; for every other way, the login alone."""
 
 AUTHORITY_VARIABLE = "AZURE_AUTHORITY_HOST"
 _PUBLIC_AUTHORITY = "login.microsoftonline.com"
@@ -53,20 +70,38 @@ _GRANT_HINT = (
 )
 
 
+_TICKET_HINT = (
+    "Name a keytab in KRB5_CLIENT_KTNAME (FILE:/path) in the environment of the process that connects, or keep a "
+    "ticket in its cache (KRB5CCNAME). Check the realm and its KDC in krb5.conf; klist shows the ticket."
+)
+_SERVICE_HINT = (
+    "Check that the service name that the message has is registered (setspn -L ACCOUNT at the domain), or name the one "
+    "that is as server_spn, such as MSSQLSvc/host:port."
+)
+_WINDOWS_HINT = (
+    "Create the login (CREATE LOGIN [DOMAIN\\name] FROM WINDOWS) and its user in the database. Where the message "
+    "speaks of an untrusted domain, the service name belongs to another account than the server runs as, or the clocks "
+    "of server and domain are more than five minutes apart."
+)
+
+
 def read_login(found: Any, extras: Mapping[str, Any], conn_id: str) -> dict[str, Any]:
     """Return the fields of a ``SqlServerConnection`` that say how it logs in. found: an Airflow connection.
 
     Login and password are the client id and the secret of an application. Raises ConfigError for what is missing, and
     for what would have no effect.
     """
-    written = str(extras.get("authentication", PASSWORD))
-    authentication = _CHOICES.get(written.lower())
     subject = f"connection {conn_id}"
+    is_trusted = read_flag(extras.get("trusted_connection", False), conn_id, "trusted_connection")
+    if is_trusted and "authentication" in extras:
+        raise named_twice(conn_id, "authentication")
+    written = str(extras.get("authentication", KERBEROS if is_trusted else PASSWORD))
+    authentication = _CHOICES.get(written.lower())
     if authentication is None:
         choices = ", ".join(get_args(Authentication))
         raise ConfigError(subject, f"authentication is {written!r}, expected one of {choices}.", "Correct its extra.")
-    given = {"password": found.password, **{name: extras.get(name) for name in EXTRAS[1:]}}
-    taken = {PASSWORD: ("password",), _PRINCIPAL: tuple(given), _WORKLOAD: ("tenant",)}.get(authentication, ())
+    given = {"login": found.login, "password": found.password, **{name: extras.get(name) for name in EXTRAS}}
+    taken = _TAKEN.get(authentication, ("login",))
     for name, value in given.items():
         if value and name not in taken:
             raise ConfigError(subject, f"its {name} has no effect with authentication {authentication}.", "Remove it.")
@@ -77,12 +112,18 @@ def read_login(found: Any, extras: Mapping[str, Any], conn_id: str) -> dict[str,
         required_field(given["tenant"], conn_id, "tenant in its extra")
         secret = given["password"] or given["certificate"]
         required_field(secret, conn_id, "password (the secret of the application), and no certificate in its extra")
+    spn = str(given["server_spn"] or "")
+    if spn and not _SPN.fullmatch(spn):
+        raise ConfigError(
+            subject, f"server_spn is {spn!r}, which is no service name.", "Write MSSQLSvc/host:port, without realm."
+        )
     return {
         "user": found.login or "",
         "password": found.password or "",
         "authentication": authentication,
         "tenant": str(given["tenant"] or ""),
         "certificate_file": str(given["certificate"] or ""),
+        "server_spn": spn,
     }
 
 
@@ -98,11 +139,11 @@ class FetchedToken:
 
 
 def fetch_token(at: SqlServerConnection) -> FetchedToken | None:
-    """Return a token for a new connection, from memory while it lasts; None for a login with a password.
+    """Return a token for a new connection, from memory while it lasts; None for a login without one.
 
     Raises ConfigError, SourceLoginError, SourceUnavailableError.
     """
-    if at.authentication == PASSWORD:
+    if not at.uses_token:
         return None
     authority = _authority()
     if authority in _OTHER_CLOUDS:
@@ -200,9 +241,43 @@ def _explain(at: SqlServerConnection, error: Exception) -> FloodmarkError:
     )
 
 
-def token_refused(at: SqlServerConnection, message: str) -> SourceLoginError:
-    """Return the error for a server that does not take the token, which the token service gave."""
-    return SourceLoginError(str(at), f"the server refused the token of {_describe(at)}: {message}.", _GRANT_HINT)
+def explain_refusal(at: SqlServerConnection, message: str, *, is_refused: bool) -> FloodmarkError | None:
+    """Return the error for a connect that failed at its login; None for a password, and where something else failed.
+
+    is_refused: whether the server refused the login.
+    """
+    if at.uses_token and is_refused:
+        text = f"the server refused the token of {_describe(at)}: {message}."
+        return SourceLoginError(str(at), text, _GRANT_HINT)
+    if at.authentication != KERBEROS:
+        return None
+    if is_refused:
+        return SourceLoginError(str(at), f"the server refused the login by Kerberos: {message}.", _WINDOWS_HINT)
+    if not message.startswith(_OF_KERBEROS):
+        return None
+    try:
+        ticket = read_ticket()
+    except NoTicketError as error:
+        kind = SourceUnavailableError if error.is_unreachable else SourceLoginError
+        return kind(str(at), f"this process has no ticket of Kerberos: {error}.", _TICKET_HINT)
+    text = f"{ticket.principal} got no ticket for the server's service name: {message}."
+    return SourceLoginError(str(at), text, _SERVICE_HINT)
+
+
+def login_parts(at: SqlServerConnection, provider: str) -> dict[str, str]:
+    """Return the keywords of a connection string that say how to log in. provider: of the driver."""
+    if at.authentication == PASSWORD:
+        return {"UID": at.user, "PWD": at.password}
+    if at.authentication != KERBEROS:
+        return {}
+    # The Rust provider takes the name as GSSAPI has it: MSSQLSvc@host.
+    spn = at.server_spn.replace("/", "@") if provider == RUST_PROVIDER else at.server_spn
+    return {"Trusted_Connection": "yes", "ServerSPN": spn}
+
+
+def executor_variables(at: SqlServerConnection) -> tuple[str, ...]:
+    """Return the variables that each executor of a cluster needs: a keytab is no part of a task."""
+    return (KEYTAB_VARIABLE,) if at.authentication == KERBEROS else ()
 
 
 def _describe(at: SqlServerConnection) -> str:
@@ -211,10 +286,12 @@ def _describe(at: SqlServerConnection) -> str:
 
 
 def examine_login(at: SqlServerConnection) -> Iterator[Finding]:
-    """Yield the finding of doctor on the token of a connection. Nothing where it logs in with a password.
+    """Yield the finding of doctor on the token or the ticket of a connection. Nothing where it has a password.
 
     Raises as a connect does where there is no token.
     """
+    if at.authentication == KERBEROS:
+        yield _examine_ticket(at)
     fetched = fetch_token(at)
     if fetched is None:
         return
@@ -230,6 +307,23 @@ def examine_login(at: SqlServerConnection) -> Iterator[Finding]:
         yield Finding(Grade.RISK, "login", at.host, text, "Synchronise the clock by NTP.")
     else:
         yield Finding(Grade.GOOD, "login", at.host, text)
+
+
+def _examine_ticket(at: SqlServerConnection) -> Finding:
+    try:
+        ticket = read_ticket()
+    except NoTicketError as error:
+        return Finding(Grade.PROBLEM, "login", at.host, f"there is no ticket of Kerberos: {error}.", _TICKET_HINT)
+    text = f"a ticket of {ticket.principal}, which lasts {ticket.seconds / 60:.0f} minutes"
+    if KEYTAB_VARIABLE in os.environ:
+        return Finding(Grade.GOOD, "login", at.host, f"{text}; the keytab renews it.")
+    return Finding(
+        Grade.NOTE,
+        "login",
+        at.host,
+        f"{text}: no keytab is named that would renew it.",
+        f"Name a keytab in {KEYTAB_VARIABLE}, or let a service of the machine renew the ticket.",
+    )
 
 
 def _claims(token: str) -> dict[str, Any]:

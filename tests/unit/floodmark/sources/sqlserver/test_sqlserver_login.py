@@ -12,6 +12,7 @@ from floodmark.sources.cdc.kind import CdcKind
 from floodmark.sources.sqlserver.driver import SqlServerConnection, _connection_string
 
 PRINCIPAL = {"authentication": "ActiveDirectoryServicePrincipal", "tenant": "t-1"}
+KERBEROS = {"authentication": "Kerberos"}
 MANAGED = {"authentication": "ActiveDirectoryManagedIdentity"}
 
 
@@ -50,6 +51,15 @@ def test_managed_identity_has_two_names_and_needs_no_login(monkeypatch: pytest.M
     assert str(found) == "ActiveDirectoryManagedIdentity@db:1433/Shop"
 
 
+def test_kerberos_has_two_names_and_its_service_name_fits_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = connection(monkeypatch, {"Trusted_Connection": "Yes", "ServerSPN": "MSSQLSvc/db:1433"})
+    assert found == connection(monkeypatch, KERBEROS | {"server_spn": "MSSQLSvc/db:1433"})
+    assert "Trusted_Connection={yes};ServerSPN={MSSQLSvc/db:1433};" in _connection_string(found)
+    assert "ServerSPN={MSSQLSvc@db:1433};" in _connection_string(found, "mssql-odbc")
+    assert "UID" not in _connection_string(found)
+    assert not connection(monkeypatch, {"trusted_connection": "no"}, "reader", "s3cret").server_spn
+
+
 @pytest.mark.parametrize(
     ("extra", "login", "password", "words"),
     [
@@ -59,6 +69,10 @@ def test_managed_identity_has_two_names_and_needs_no_login(monkeypatch: pytest.M
         ({"authentication": PRINCIPAL["authentication"]}, "client-1", "s3cret", "it has no tenant in its extra"),
         ({"tenant": "t-1"}, "reader", "s3cret", "its tenant has no effect with authentication SqlPassword"),
         (MANAGED, "", "s3cret", "its password has no effect with authentication ActiveDirectoryManagedIdentity"),
+        (KERBEROS, "reader", "", "its login has no effect with authentication Kerberos"),
+        (KERBEROS | {"server_spn": "MSSQLSvc/db:1433@REALM"}, "", "", "server_spn is .*, which is no service name"),
+        (KERBEROS | {"trusted_connection": "yes"}, "", "", "its extra has authentication twice"),
+        ({"server_spn": "MSSQLSvc/db"}, "reader", "s3cret", "its server_spn has no effect"),
         (MANAGED | {"certificate": "/c.pem"}, "", "", "its certificate has no effect"),
         (
             {"authentication": "ActiveDirectoryInteractive"},
