@@ -7,7 +7,6 @@ process's own.
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import os
@@ -18,12 +17,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from floodmark.airflow_connections import named_twice, read_flag, required_field
-from floodmark.core.doctor import Finding, Grade
 from floodmark.core.errors import ConfigError, FloodmarkError, SourceLoginError, SourceUnavailableError
-from floodmark.sources.sqlserver.kerberos import NoTicketError, read_ticket
 
 if TYPE_CHECKING:
+    from floodmark.core.doctor import Finding
     from floodmark.sources.sqlserver.driver import SqlServerConnection
 
 Authentication = Literal[
@@ -91,6 +88,8 @@ def read_login(found: Any, extras: Mapping[str, Any], conn_id: str) -> dict[str,
     Login and password are the client id and the secret of an application. Raises ConfigError for what is missing, and
     for what would have no effect.
     """
+    from floodmark.airflow_connections import named_twice, read_flag, required_field  # noqa: PLC0415  (no executor's)
+
     subject = f"connection {conn_id}"
     is_trusted = read_flag(extras.get("trusted_connection", False), conn_id, "trusted_connection")
     if is_trusted and "authentication" in extras:
@@ -255,6 +254,8 @@ def explain_refusal(at: SqlServerConnection, message: str, *, is_refused: bool) 
         return SourceLoginError(str(at), f"the server refused the login by Kerberos: {message}.", _WINDOWS_HINT)
     if not message.startswith(_OF_KERBEROS):
         return None
+    from floodmark.sources.sqlserver.kerberos import NoTicketError, read_ticket  # noqa: PLC0415  (few need it)
+
     try:
         ticket = read_ticket()
     except NoTicketError as error:
@@ -290,6 +291,8 @@ def examine_login(at: SqlServerConnection) -> Iterator[Finding]:
 
     Raises as a connect does where there is no token.
     """
+    from floodmark.core.doctor import Finding, Grade  # noqa: PLC0415  (doctor's alone)
+
     if at.authentication == KERBEROS:
         yield _examine_ticket(at)
     fetched = fetch_token(at)
@@ -310,6 +313,9 @@ def examine_login(at: SqlServerConnection) -> Iterator[Finding]:
 
 
 def _examine_ticket(at: SqlServerConnection) -> Finding:
+    from floodmark.core.doctor import Finding, Grade  # noqa: PLC0415
+    from floodmark.sources.sqlserver.kerberos import NoTicketError, read_ticket  # noqa: PLC0415
+
     try:
         ticket = read_ticket()
     except NoTicketError as error:
@@ -328,6 +334,8 @@ def _examine_ticket(at: SqlServerConnection) -> Finding:
 
 def _claims(token: str) -> dict[str, Any]:
     """Return what a token says of itself, unchecked: the server checks it. Empty for one that is no JWT."""
+    import base64  # noqa: PLC0415
+
     parts = token.split(".")
     if len(parts) != 3:
         return {}
