@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from floodmark.config.loading import load_config
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 PAGES = ("tutorial", "production")
@@ -56,3 +58,13 @@ def test_page_on_production_exports_the_connections_that_its_commands_name() -> 
     text = (REPOSITORY / "docs" / "production.md").read_text(encoding="utf-8")
     (named,) = re.findall(r"floodmark init --source (\w+) --warehouse (\w+)", text)
     assert [name.lower() for name in re.findall(r"AIRFLOW_CONN_(\w+)=", text)] == list(named)
+
+
+def test_pipeline_of_the_readme_is_a_valid_configuration(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", README, flags=re.DOTALL)
+    path = tmp_path / "pipelines.yaml"
+    path.write_text(example, encoding="utf-8")
+    assert [str(table.target) for table in load_config(path).settings("sales").tables] == [
+        "sales.customers",
+        "sales.orders",
+    ]
