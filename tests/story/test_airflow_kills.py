@@ -114,11 +114,13 @@ def stop_one_table(rig: AirflowRig) -> None:
     assert (states["advance"], states["report_gaps"]) == ("success", "failed")
     assert {name for name, watermark in rig.warehouse(watermarks) if watermark == before[name]} == {"Customers"}
     assert [each.table for each in compare(rig.stack) if not each.equal] == ["dbo.Customers"]
-    alert = "SELECT what, means FROM floodmark.alerts WHERE kind = 'run_failed' AND ended_at IS NULL"
+    kinds = "kind IN ('run_failed', 'table_left_out')"
+    alert = f"SELECT kind, source_name, what, means FROM floodmark.alerts WHERE ended_at IS NULL AND {kinds}"
     rig.wait(lambda: bool(rig.warehouse(alert)), "the alert")
-    ((what, means),) = rig.warehouse(alert)
-    assert what.startswith("dbo.Customers: expired: changes after the watermark")
-    assert "The others go on" in means
+    ((kind, table, what, means),) = rig.warehouse(alert)
+    assert (kind, table) == ("table_left_out", "Customers")
+    assert what.startswith("expired: changes after the watermark")
+    assert "The other tables of the pipeline go on" in means
     rig.reload("dbo.Customers")
     rig.source("UPDATE TOP (1) dbo.Products SET Price = 2", "Shop")
     rig.source("EXEC emulator.run_capture", "Shop")

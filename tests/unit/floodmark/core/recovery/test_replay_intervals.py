@@ -34,7 +34,7 @@ from floodmark.core.recovery import (
 )
 from floodmark.core.schema import TableName
 from lsns import lsn
-from source_snapshots import ITEMS, NOON, ORDERS, settings, snapshot, state, table_seen
+from source_snapshots import ITEMS, NOON, ORDERS, instance, settings, snapshot, state, table_seen
 
 ZONES = [ZoneInfo(name) for name in ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC", "Asia/Kolkata")]
 CHANGES_OF_THE_CLOCK = [
@@ -185,7 +185,9 @@ def test_a_table_takes_what_lies_between_its_load_and_its_watermark_and_nothing_
     asked = Interval(lsn(after), lsn(after + length))
     states = {ORDERS: state(loaded + grown), ITEMS: state(other, ITEMS)}
     records = ReplayRecords(whole_loads={ORDERS: WholeLoad(1, lsn(loaded))})
-    seen = snapshot(table_seen(ORDERS, oldest=lsn(low)), table_seen(ITEMS, oldest=lsn(low)), newest=200)
+    # Both instances are older than the interval: neither table was switched inside of it.
+    old = [table_seen(each, oldest=lsn(low), feed=replace(instance(each), start=lsn(1))) for each in (ORDERS, ITEMS)]
+    seen = snapshot(*old, newest=200)
     wanted = [
         (max(after, loaded), min(after + length, loaded + grown)),
         (after, min(after + length, other)),
