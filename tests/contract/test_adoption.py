@@ -20,7 +20,7 @@ from floodmark.core.plan import WindowState
 from floodmark.core.position import Interval, NoPosition
 from floodmark.core.recovery import ReplayRecords, WholeLoad, plan_replay
 from floodmark.core.schema import TableName
-from floodmark.core.settings import Deletes, NetSource
+from floodmark.core.settings import Deletes, Naming, NetSource
 from floodmark.core.snapshot import DatabaseIdentity
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.ledger.steps import finish_table
@@ -440,3 +440,14 @@ def test_name_of_the_target_is_quoted(tool: OldTool) -> None:
     )
     (found,) = adopter.adopt(finished(tool.source.position), [chosen])
     assert found.refusal == ""
+
+
+def test_target_is_adopted_under_the_names_that_its_naming_gives(tool: OldTool) -> None:
+    tool.chosen = {"naming": Naming.SNAKE_CASE}
+    at = tool.apply()
+    refused(tool.adopt(finished(at)), "column id (integer) is missing, there is Id", "expected (id)")
+    names = {"Id": "id", "Amount": "amount", "Disc%": "disc", "Notes": "notes"}
+    tool.execute(*(f'ALTER TABLE shop.orders RENAME COLUMN "{old}" TO {new}' for old, new in names.items()))
+    assert tool.adopt(finished(at)).refusal == ""
+    known = tool.shop.ledger.read_tables(PIPELINE)[ORDERS].columns
+    assert {each.source: each.target for each in known} == names

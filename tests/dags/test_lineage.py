@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from dag_process import DagProcess
 from floodmark.app.pipeline import App
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.core.position import Interval
-from floodmark.core.schema import TableName
+from floodmark.core.schema import MappedColumn, TableName
 from floodmark.core.settings import TableSettings
 from floodmark.orchestration.asset_lineage import _name_targets
 from floodmark.sync.records import OpenedWindow
@@ -154,6 +155,20 @@ def test_load_sends_the_columns_of_both_ends_and_what_each_comes_from(dags: dict
     assert types == [[("Id", "int"), ("Amount", "decimal(18,2)")], [("Id", "integer"), ("Amount", "numeric(18,2)")]]
     (amount,) = target["columnLineage"]["fields"]["Amount"]["inputFields"]
     assert (amount["namespace"], amount["name"], amount["field"]) == (*SOURCES[0], "Amount")
+
+
+def test_columns_of_a_target_have_their_names_there(
+    dags: dict[str, DAG], ledger: FakeLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = (MappedColumn("Id", "id"), MappedColumn("Amount", "amount"), MappedColumn("Dropped", "dropped"))
+    named = replace(PLAN, tables=tuple(replace(table, columns=names) for table in PLAN.tables))
+    monkeypatch.setattr(FakeLedger, "read_window", lambda self, _: OpenedWindow(named, self.state))
+    event = event_of(dags["cdc_shop"])
+    source, target = event["inputs"][0]["facets"], event["outputs"][0]["facets"]
+    fields = [[each["name"] for each in facets["schema"]["fields"]] for facets in (source, target)]
+    assert fields == [["Id", "Amount"], ["id", "amount"]]
+    lineage = target["columnLineage"]["fields"]
+    assert {name: each["inputFields"][0]["field"] for name, each in lineage.items()} == {"id": "Id", "amount": "Amount"}
 
 
 @pytest.mark.parametrize(("state", "kind"), [(TaskInstanceState.RUNNING, "START"), (TaskInstanceState.FAILED, "FAIL")])

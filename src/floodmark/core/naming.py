@@ -87,15 +87,18 @@ def why_not_named(name: str) -> str:
     return ""
 
 
-def map_columns(naming: Naming, names: Iterable[str], known: Sequence[MappedColumn] = ()) -> tuple[MappedColumn, ...]:
+def map_columns(
+    naming: Naming, names: Iterable[str], known: Sequence[MappedColumn] = (), own: str = ""
+) -> tuple[MappedColumn, ...]:
     """Return the columns of a table with their names in the target; none for those that keep their names.
 
     names: the columns, in the source's order. known: those that the target has names for. They keep them, and come
-    first, also where the source no longer has them.
+    first, also where the source no longer has them. own: a column that Floodmark adds, which keeps its name.
     """
     if naming is Naming.KEEP:
         return ()
-    mapped = {column.source: replace(column, was="") for column in known}
+    kept = [MappedColumn(own, own)] if own else []
+    mapped = {column.source: replace(column, was="") for column in (*kept, *known)}
     taken = {column.target for column in mapped.values()}
     for name in names:
         if name not in mapped:
@@ -105,15 +108,15 @@ def map_columns(naming: Naming, names: Iterable[str], known: Sequence[MappedColu
 
 
 def rename_columns(
-    naming: Naming, names: Iterable[str], known: Sequence[MappedColumn] = ()
+    naming: Naming, names: Iterable[str], known: Sequence[MappedColumn] = (), own: str = ""
 ) -> tuple[MappedColumn, ...]:
     """Return the columns of a table whose target has other names for them until a load of the whole table begins.
 
-    known: the names that the target has; none where it has those of the source.
+    known: the names that the target has; none where it has those of the source. own: as for ``map_columns``.
     """
     before = {column.source: column.target for column in known}
     every = [*before, *(name for name in names if name not in before)]
-    columns = map_columns(naming, every) or tuple(MappedColumn(name, name) for name in every)
+    columns = map_columns(naming, every, own=own) or tuple(MappedColumn(name, name) for name in every)
     named = ((column, before.get(column.source, column.source)) for column in columns)
     return tuple(replace(column, was="" if was == column.target else was) for column, was in named)
 

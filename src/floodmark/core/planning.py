@@ -211,10 +211,12 @@ def plan_tables(
     plans: dict[TableName, TablePlan] = {}
 
     def planned(validity: Validity) -> Validity:
-        name = validity.table
-        if validity.verdict in PLANNED:
+        name, state = validity.table, states.get(validity.table)
+        if validity.verdict in (*PLANNED, Verdict.CAUGHT_UP):
             try:
-                plans[name] = plan_table(tables[name], table_snapshots[name], snapshot, states.get(name))
+                _refuse_other_naming(tables[name], state)
+                if validity.verdict in PLANNED:
+                    plans[name] = plan_table(tables[name], table_snapshots[name], snapshot, state)
             except (ConfigError, NoKeyError) as error:
                 return not_plannable(validity, error)
         return validity
@@ -297,7 +299,7 @@ def plan_table(
         reloads_members=settings.on_gap is OnGap.REPAIR,
         ends=table_snapshot.ends,
         rows_at=table_snapshot.rows_at,
-        columns=map_columns(settings.naming, _names(feed), known),
+        columns=map_columns(settings.naming, _names(feed), known, feed.member_column),
     )
 
 
@@ -356,7 +358,11 @@ def plan_reload(
     is_other = as_loaded(settings, state).naming is not settings.naming
     return replace(
         plan,
-        columns=rename_columns(settings.naming, _names(plan.feed), known) if is_other else plan.columns,
+        columns=(
+            rename_columns(settings.naming, _names(plan.feed), known, plan.feed.member_column)
+            if is_other
+            else plan.columns
+        ),
         kind=LoadKind.FIRST_LOAD,
         interval=None,
         watermark=state.watermark if state else None,

@@ -1,7 +1,7 @@
 """Rules as the author of the configuration writes them, and as the warehouse evaluates them.
 
-A rule is one condition in PostgreSQL's SQL over the columns of its table. Column names are matched without regard to
-case, as in SQL Server, because the targets keep the source's spelling. A rule cannot hold a subquery or a second
+A rule is one condition in PostgreSQL's SQL over the columns of its target. Column names are matched without regard to
+case, as in SQL Server, because a target may have the source's spelling. A rule cannot hold a subquery or a second
 statement: it is evaluated per row of staging.
 """
 

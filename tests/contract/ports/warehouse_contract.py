@@ -6,10 +6,11 @@ from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from warehouse_rig import WarehouseRig
-from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load
+from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load, instance
 from window_histories import FIRST_POSITION, History, covering_windows, net_rows, states_at, without_lobs
 
 from cdc_database import wait_until
@@ -19,10 +20,11 @@ from floodmark.core.errors import (
     WarehouseUnavailableError,
     WatermarkConflictError,
 )
+from floodmark.core.naming import map_columns
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowState, replay_lane
 from floodmark.core.position import Interval
-from floodmark.core.schema import TableName
-from floodmark.core.settings import Deletes
+from floodmark.core.schema import MAX_LENGTH, SourceColumn, TableName, keep_column
+from floodmark.core.settings import Deletes, Naming
 from floodmark.sync.ports import StagedNow
 from lsns import lsn
 from table_plans import with_settings
@@ -123,6 +125,47 @@ class WarehouseContract:
         rig.run(first_load(), 10, one())
         rig.run(changes(10, 20), 20, [Row(1, UPDATE, 15, 7, keep=True)])
         assert rig.visible() == {1: (Decimal("7.00"), None, "n")}
+
+    @both_deletes
+    def test_columns_have_the_names_of_the_plan(self, rig: WarehouseRig, deletes: Deletes) -> None:
+        """A source to which case counts has three of them, and one has a value that changes may leave out."""
+        columns = (
+            SourceColumn("ID", "int", 1, nullable=False),
+            SourceColumn("Id", "int", 2),
+            SourceColumn("id", "int", 3),
+            SourceColumn("Order Note", "nvarchar", 4, MAX_LENGTH),
+        )
+        names = map_columns(Naming.SNAKE_CASE, [column.name for column in columns])
+        key, second, third, note = (column.target for column in names)
+        assert (key, note) == ("id", "order_note")
+
+        def planned(table: TablePlan) -> TablePlan:
+            named = replace(table, feed=instance(columns, ("ID",)), columns=names)
+            return with_settings(named, naming=Naming.SNAKE_CASE)
+
+        def staged(at: int, *rows: tuple[int, int, int, str | None, int, bool]) -> pa.RecordBatch:
+            keys, seconds, thirds, notes, operations, kept = zip(*rows, strict=True)
+            return pa.record_batch(
+                {
+                    **{
+                        name: pa.array(values, pa.int32())
+                        for name, values in zip((key, second, third), (keys, seconds, thirds), strict=True)
+                    },
+                    note: pa.array(notes, pa.string()),
+                    "__lsn": pa.array([lsn(at).value] * len(rows), pa.binary()),
+                    "__op": pa.array(operations, pa.int16()),
+                    keep_column(note): pa.array(kept, pa.bool_()),
+                }
+            )
+
+        loaded = staged(10, (1, 2, 3, "a", INSERT, False), (4, 5, 6, "b", INSERT, False))
+        rig.run(planned(first_load(deletes)), 10, loaded)
+        rows = ((1, 20, 30, None, UPDATE, True), (4, 5, 6, None, DELETE, False), (7, 8, 9, "c", INSERT, False))
+        changed = staged(15, *rows)
+        counts = rig.run(planned(changes(10, 20, deletes)), 20, changed)
+        assert (counts.updated_rows, counts.deleted_rows, counts.inserted_rows) == (1, 1, 1)
+        found = {tuple(row[name] for name in (key, second, third, note)) for row in rig.read(rig.target)}
+        assert found == {(1, 20, 30, "a"), (7, 8, 9, "c")}
 
     @both_kinds
     def test_rows_in_staging_are_counted_while_the_window_is_loaded(self, rig: WarehouseRig, kind: LoadKind) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
 from warehouse_shop import ORDERS, PIPELINE, TARGET, Row, staged_batch
 
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, plan_chunks
@@ -56,10 +57,13 @@ class WarehouseRig:
         self.warehouse.prepare_window(plan)
         return plan
 
-    def stage(self, plan: WindowPlan, rows: Iterable[Row], part: int = 0, index: int = 0) -> StagedPart:
+    def stage(
+        self, plan: WindowPlan, rows: Iterable[Row] | pa.RecordBatch, part: int = 0, index: int = 0
+    ) -> StagedPart:
         """Write a part, as a worker does, and record a chunk where the load has to."""
         table = plan.tables[index]
-        staged = self.warehouse.sink(plan, index).write(part, iter([staged_batch(rows)]))
+        batch = rows if isinstance(rows, pa.RecordBatch) else staged_batch(rows)
+        staged = self.warehouse.sink(plan, index).write(part, iter([batch]))
         if table.kind is LoadKind.FIRST_LOAD and not self.warehouse.traits.shares_ledger:
             self.ledger.record_staged(plan, table.source, [staged])
         self.report(plan, staged, index)
@@ -89,7 +93,7 @@ class WarehouseRig:
         self.ledger.advance(plan.window_id)
         self.warehouse.drop_staging(plan.window_id)
 
-    def run(self, table: TablePlan, to: int, rows: Iterable[Row], lane: str = "") -> TableCounts:
+    def run(self, table: TablePlan, to: int, rows: Iterable[Row] | pa.RecordBatch, lane: str = "") -> TableCounts:
         """Run one whole window of dbo.Orders."""
         plan = self.open(table, to=to, lane=lane)
         staged = self.stage(plan, rows)

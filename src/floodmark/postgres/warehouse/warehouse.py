@@ -204,8 +204,7 @@ def sweep_members(
     session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge, members: Sequence[str]
 ) -> int:
     """Delete rows of members that were read as a whole, and were not found there. Return their number."""
-    # It is the first column of the key.
-    swept = f"t.{quote(planned.in_target.key[0])} = ANY (%(members)s)"
+    swept = f"t.{quote(planned.feed.member_column)} = ANY (%(members)s)"
     return _sweep(session, planned, merge, _values(plan, planned) | {"members": list(members)}, swept)
 
 

@@ -97,3 +97,10 @@ def test_columns_of_a_loaded_target_are_renamed_both_ways() -> None:
     assert there == (MappedColumn("CustomerID", "customer_id", "CustomerID"), MappedColumn("name", "name"))
     back = rename_columns(Naming.KEEP, names, there)
     assert back == (MappedColumn("CustomerID", "CustomerID", "customer_id"), MappedColumn("name", "name"))
+
+
+def test_column_of_floodmark_keeps_its_name() -> None:
+    names = ["__device", "_device", "Id"]
+    found = map_columns(Naming.SNAKE_CASE, names, own="__device")
+    assert names_of(found) == {"__device": "__device", "_device": "_device", "Id": "id"}
+    assert names_of(rename_columns(Naming.SNAKE_CASE, names, own="__device")) == names_of(found)

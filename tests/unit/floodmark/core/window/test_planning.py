@@ -25,8 +25,8 @@ from floodmark.core.planning import (
     plan_tables,
 )
 from floodmark.core.position import Interval, NoPosition
-from floodmark.core.schema import SourceColumn, TableName
-from floodmark.core.settings import KeySpelling, NetSource, PipelineSettings, SecurityFiltered, TemporalPolicy
+from floodmark.core.schema import MappedColumn, SourceColumn, TableName
+from floodmark.core.settings import KeySpelling, Naming, NetSource, PipelineSettings, SecurityFiltered, TemporalPolicy
 from floodmark.core.snapshot import SourceSnapshot, TableState, Verdict
 from lsns import lsn
 from source_snapshots import ITEMS, NOON, ORDERS, instance, settings, snapshot, state, table_seen
@@ -339,3 +339,42 @@ def test_reload_deletes_nothing_where_rows_may_be_hidden(policy: SecurityFiltere
     planned = plan_reload(table, table_seen(), snapshot(table_seen()), state(50))
     assert isinstance(planned, TablePlan)
     assert (planned.is_reload, planned.keeps_unread) == (True, policy is SecurityFiltered.ACCEPT)
+
+
+def plan_of(naming: Naming, known: TableState | None) -> TablePlan:
+    source = snapshot(table_seen())
+    return plan_table(settings(ORDERS, naming=naming).tables[0], source.tables[0], source, known)
+
+
+NAMED = (MappedColumn("Gone", "amount"), MappedColumn("Id", "id"))
+
+
+def test_columns_keep_the_names_that_the_target_has_for_them() -> None:
+    plan = plan_of(Naming.SNAKE_CASE, state(columns=NAMED))
+    assert plan.target_names == {"Gone": "amount", "Id": "id", "Amount": plan.in_target.columns[1].name}
+    assert plan.in_target.key == ("id",)
+    assert plan.in_target.columns[1].name.startswith("amount_")
+    assert plan.feed.table == instance().table
+
+
+def test_naming_of_a_loaded_table_may_not_change_but_by_a_load_of_the_whole_table() -> None:
+    for naming, known in ((Naming.SNAKE_CASE, ()), (Naming.KEEP, NAMED)):
+        for loaded in (state(columns=known), state(None, columns=known, read_to=lsn(9))):
+            with pytest.raises(ConfigError, match=f"naming: {naming.value} now"):
+                plan_of(naming, loaded)
+        table, source = settings(ORDERS, naming=naming).tables[0], snapshot(table_seen())
+        with pytest.raises(ConfigError, match="Restore naming: "):
+            plan_reload(table, source.tables[0], source, state(columns=known), "Id = 1")
+        reload = plan_reload(table, source.tables[0], source, state(columns=known))
+        assert isinstance(reload, TablePlan)
+        before = {each.source: each.was or each.target for each in reload.columns}
+        assert before.items() >= ({each.source: each.target for each in known} or {"Id": "Id"}).items()
+    assert plan_of(Naming.SNAKE_CASE, state(None)).in_target.key == ("id",)
+
+
+def test_naming_that_was_changed_is_reported_before_the_table_changes() -> None:
+    pipeline, source, states = settings(ORDERS, naming=Naming.SNAKE_CASE), snapshot(table_seen()), {ORDERS: state(100)}
+    validities = classify_tables(pipeline, source, states)
+    assert [each.verdict for each in validities] == [Verdict.CAUGHT_UP]
+    (reported,), plans = plan_tables(pipeline, source, states, validities)
+    assert (reported.verdict, plans) == (Verdict.NOT_PLANNABLE, {})

@@ -14,10 +14,11 @@ import pytest
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan
 from floodmark.core.plan_json import plan_from_json, plan_to_json
 from floodmark.core.position import Interval, Lsn
-from floodmark.core.schema import SourceColumn, SourceTable, TableName
+from floodmark.core.schema import MappedColumn, SourceColumn, SourceTable, TableName
 from floodmark.core.settings import (
     Deletes,
     FirstLoad,
+    Naming,
     NetSource,
     OnFailure,
     Rule,
@@ -76,12 +77,14 @@ def _expected(form: str) -> WindowPlan:
             max_reads=since("max_reads", 3, 4),
             lob_batch=since("lob_batch_bytes", 4_000_000, 32_000_000),
             unstorable=since("unstorable", UnstorablePolicy.REPLACE, UnstorablePolicy.QUARANTINE),
+            naming=since("columns", Naming.SNAKE_CASE, Naming.KEEP),
         ),
         kind=LoadKind.CHANGES,
         feed=feed("Order.Lines"),
         interval=Interval(_lsn(10), _lsn(40)),
         watermark=_lsn(10),
         quiet=True,
+        columns=since("columns", (MappedColumn("Id", "id"), MappedColumn("Total_", "total", "Total_")), ()),
     )
     load = TablePlan(
         settings=TableSettings(TableName("dbo", "Readings"), TableName("shop", "readings")),
