@@ -397,10 +397,12 @@ def _typed(feed: Feed) -> list[tuple[str, str]]:
 
 def with_key(settings: TableSettings, feed: Feed) -> Feed:
     """Return the feed with the declared key instead of the server's, if one is declared."""
+    # A source to which case counts may have two columns whose names differ in nothing else.
+    exact = {column.name: column for column in feed.table.columns}
     spelling = {column.name.casefold(): column for column in feed.table.columns}
     key = []
     for name in settings.key or feed.table.key:
-        column = spelling.get(name.casefold())
+        column = exact.get(name) or spelling.get(name.casefold())
         if column is None or column.is_computed or column.is_lob:
             kind = "not captured" if column is None else "computed" if column.is_computed else column.declared_type
             raise NoKeyError(

@@ -39,10 +39,12 @@ def bind_rule(sql: str, columns: Iterable[str]) -> exp.Expression:
 
     Raises ValueError as ``parse_rule`` does, and for an unknown column.
     """
-    spelling = {name.lower(): name for name in columns}
+    # A target may have two columns whose names differ in case alone: then a rule means the one that it spells.
+    names = list(columns)
+    spelling = {name.lower(): name for name in names} | {name: name for name in names}
     condition = parse_rule(sql)
     for column in list(condition.find_all(exp.Column)):
-        found = spelling.get(column.name.lower())
+        found = spelling.get(column.name) or spelling.get(column.name.lower())
         if found is None or column.table:
             raise ValueError(f"there is no column {column.sql(dialect=DIALECT)}")
         column.set("this", exp.to_identifier(found, quoted=True))

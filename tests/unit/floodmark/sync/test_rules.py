@@ -19,6 +19,12 @@ def test_rule_is_bound_to_the_columns_as_the_target_spells_them(rule: str, bound
     assert bind_rule(rule, COLUMNS).sql(dialect="postgres") == bound
 
 
+@pytest.mark.parametrize("columns", [("ID", "Id", "id"), ("id", "Id", "ID")])
+@pytest.mark.parametrize("name", ["ID", "Id", "id"])
+def test_rule_means_the_column_that_it_spells_where_others_differ_in_case(columns: tuple[str, ...], name: str) -> None:
+    assert bind_rule(f'"{name}" > 0', columns).sql(dialect="postgres") == f'"{name}" > 0'
+
+
 @pytest.mark.parametrize(
     ("rule", "words"),
     [

@@ -214,6 +214,15 @@ def test_declared_key_takes_the_place_of_the_servers_with_the_servers_spelling()
     assert window.tables[0].feed.table.key == ("Amount", "Id")
 
 
+@pytest.mark.parametrize("key", ["ID", "Id", "iD"])
+def test_key_is_the_column_of_that_name_where_others_differ_in_case(key: str) -> None:
+    columns = tuple(SourceColumn(name, "int", number) for number, name in enumerate(("ID", "Id", "iD"), 1))
+    feed = instance(table=replace(instance().table, columns=columns, key=(key,)))
+    window = decided(settings(ORDERS), snapshot(table_seen(feed=feed)))
+    assert isinstance(window, Open)
+    assert window.tables[0].feed.table.key == (key,)
+
+
 @pytest.mark.parametrize(
     ("key", "words"),
     [
