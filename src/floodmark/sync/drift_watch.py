@@ -49,12 +49,7 @@ from floodmark.core.shapes import (
     stored,
     unsupported_reason,
 )
-from floodmark.core.snapshot import (
-    SourceSnapshot,
-    SourceWords,
-    TableSnapshot,
-    TableState,
-)
+from floodmark.core.snapshot import SourceSnapshot, SourceWords, TableSnapshot, TableState
 from floodmark.sync.alerts import Alerts
 from floodmark.sync.ports import Source
 from floodmark.sync.records import (
@@ -74,8 +69,6 @@ if TYPE_CHECKING:
     from floodmark.postgres.ledger.drift import PostgresDriftLedger
 
 _LOG = logging.getLogger(__name__)
-
-
 DETAILS_SECONDS = 3600.0
 """The age from which the details of a table are read that is as it was known."""
 
