@@ -17,6 +17,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = (REPOSITORY / "docs" / "kubernetes.md").read_text(encoding="utf-8")
 COMPOSE = (REPOSITORY / "docker-compose.yaml").read_text(encoding="utf-8")
 PROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+LOCK: dict[str, Any] = tomllib.loads((REPOSITORY / "uv.lock").read_text(encoding="utf-8"))
 
 
 def values() -> dict[str, Any]:
@@ -25,10 +26,10 @@ def values() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("text", [PAGE, COMPOSE], ids=["page", "compose"])
-def test_image_has_the_airflow_that_floodmark_pins(text: str) -> None:
-    (pinned,) = (each.partition("==")[2] for each in PROJECT["dependencies"] if each.startswith("apache-airflow=="))
-    assert set(re.findall(r"apache/airflow:(\S+)", text)) == {pinned}
-    assert set(re.findall(r'airflowVersion: "(.+)"', text)) <= {pinned}
+def test_image_has_the_airflow_of_the_lock(text: str) -> None:
+    (locked,) = (each["version"] for each in LOCK["package"] if each["name"] == "apache-airflow")
+    assert set(re.findall(r"apache/airflow:(\S+)", text)) == {locked}
+    assert set(re.findall(r'airflowVersion: "(.+)"', text)) <= {locked}
 
 
 def test_named_variables_and_extras_exist() -> None:
