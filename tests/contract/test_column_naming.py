@@ -193,6 +193,11 @@ def test_other_naming_of_a_loaded_table_is_refused_until_a_reload_renames_its_co
     assert "floodmark reload PIPELINE dbo.Order Lines" in str(error.value)
     assert rig.verdict() == "not_plannable"
     assert rig.rows('SELECT "OrderID" FROM shop.order_lines ORDER BY 1') == [(1,), (2,)]
+    opened = rig.load_planner().open_reload(ODD)
+    assert opened.window_id is not None
+    rig.warehouse.prepare_window(rig.ledger.begin_load(opened.window_id).plan)
+    rig.load_planner().give_up(ODD)
+    assert rig.columns() == {"OrderID": None, "order_id": None, "UnitPrice": None}
     for naming, names in ((Naming.SNAKE_CASE, ["order_id", "order_id_ca13a6", "unit_price"]), (Naming.KEEP, [])):
         rig.choose(naming=naming)
         rig.finish(rig.load_planner().open_reload(ODD))

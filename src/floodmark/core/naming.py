@@ -110,7 +110,7 @@ def map_columns(
 def rename_columns(
     naming: Naming, names: Iterable[str], known: Sequence[MappedColumn] = (), own: str = ""
 ) -> tuple[MappedColumn, ...]:
-    """Return the columns of a table whose target has other names for them until a load of the whole table begins.
+    """Return the columns of a table whose target has other names for them until a load of the whole table is merged.
 
     known: the names that the target has; none where it has those of the source. own: as for ``map_columns``.
     """

@@ -149,6 +149,11 @@ class TablePlan:
         return {column.source: column.target for column in self.columns}
 
     @property
+    def renames_columns(self) -> bool:
+        """Return whether the merge gives columns of the target other names."""
+        return any(column.was for column in self.columns)
+
+    @property
     def in_target(self) -> SourceTable:
         """Return the source table with the names that the target has for its columns.
 

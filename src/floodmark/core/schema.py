@@ -117,7 +117,7 @@ class MappedColumn:
     source: str
     target: str
     was: str = ""
-    """The name that the target has for it until the load begins; "" for the same."""
+    """The name that the target has for it until the load is merged; "" for the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -259,8 +259,10 @@ class PostgresWarehouse:
             with LockLimit(session, self._at, plan.lane, LOCK_SECONDS) as limit:
                 for planned in plan.tables:
                     with limit.table(planned):
-                        for done in ensure_target(session, planned, found.get(planned.target, {})):
-                            _LOG.info("%s", done)
+                        columns = found.get(planned.target, {})
+                        # A load that is given up must leave the names as the ledger has them.
+                        if not (planned.renames_columns and columns):
+                            _log_all(ensure_target(session, planned, columns))
         # In a separate transaction: a load that was considered dead may still hold one of the tables.
         self._drop_staging(plan.window_id, kept=lasting_staging(plan))
         with open_transaction(self._at, plan.pipeline) as session:
@@ -438,8 +440,16 @@ def _merge_each(
     return counts
 
 
+def _log_all(changes: Iterable[str]) -> None:
+    for change in changes:
+        _LOG.info("%s", change)
+
+
 def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, rows: StagedRows | None) -> TableCounts:
     planned = _as_reload(session, plan, plan.tables[index])
+    if planned.renames_columns:
+        columns = read_columns(session, [planned.target]).get(planned.target, {})
+        _log_all(ensure_target(session, planned, columns))
     plan = dataclasses.replace(plan, tables=(*plan.tables[:index], planned, *plan.tables[index + 1 :]))
     if planned.is_reload:
         lower_positions(session, plan, planned)
