@@ -48,7 +48,7 @@ STATES = {
     "away": "unreadable",
     "late": "attention",
     "stopped": "paused",
-    "shop": "healthy",
+    "shop": "attention",
     LONG: "healthy",
 }
 _TABLES = """

@@ -66,7 +66,7 @@ def test_row_with_half_of_a_pair_goes_to_quarantine_and_all_others_arrive_as_the
         (key, f'{{"{column}": "{reason}"}}') for key, column in [("2", "N"), ("3", "N"), ("4", "M"), ("5", "C")]
     ]
     (found,) = verify_tables(rig.pipelines[0], rig.at, rig.connection)
-    assert (found.missing_rows, found.different_rows, found.extra_rows) == (4, 0, 0)
+    assert (found.waiting_rows, found.missing_rows, found.different_rows, found.extra_rows) == (4, 0, 0, 0)
 
 
 @pytest.mark.parametrize("first", [True, False])

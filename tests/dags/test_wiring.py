@@ -89,7 +89,7 @@ def test_extras_of_the_source_may_come_from_a_form(define: Define, written: obje
         ({"extra": {"Connect Timeout": 0}}, "connect_timeout is 0, expected seconds from 1 to 600"),
         ({"extra": {"login_timeout": 5, "ConnectTimeout": 5}}, "its extra has connect_timeout twice"),
         ({"extra": {"TrustServerCert": "yes"}}, r"TrustServerCert \(did you mean trust_server_certificate\?\)"),
-        ({"extra": {"Authentication": "ActiveDirectoryMsi"}}, "its extra has Authentication, which"),
+        ({"extra": {"Authentication": "ActiveDirectoryMsi"}}, "its password has no effect with authentication"),
         (
             {"extra": {"aplication_intent": "ReadOnly"}},
             r"aplication_intent \(did you mean application_intent\?\)",
