@@ -24,7 +24,7 @@ from floodmark.core.schema import (
 from floodmark.core.settings import Naming, TableSettings
 
 # --------------------------------------------------------------------------------------------------------------------
-# The rules of ``snake_case``. docs/configuration.md explains them with examples.
+# The rules of ``snake_case``. docs/warehouse.md explains them with examples.
 
 
 _DIGEST = 6

@@ -89,6 +89,7 @@ def verify_tables(
             {table.source: state} if state and state.watermark else {},
             reader.shape,
             chosen.patience_seconds,
+            progress,
         )
         chunks = _chunks(reader, chosen.sample_percent)
         batches = (batch for chunk in chunks for batch in reader.read_chunk(chunk))
@@ -173,6 +174,7 @@ class LiveChanges:
     shape: RowShape
     """The columns of what was yielded last."""
     patience_seconds: float
+    progress: Progress
     unproven: str = ""
     """Why a difference may be a change that is still to come; "" where it is none."""
 
@@ -199,6 +201,10 @@ class LiveChanges:
                     "clock) were recorded."
                 )
                 return
+            table, until = self.settings.tables[0].source, f"{read_at:%H:%M:%S}"
+            self.progress.report_step(
+                StepProgress(f"{table}: waiting until all changes up to {until} are captured", waited)
+            )
             time.sleep(_POLL_SECONDS)
 
     def _guarded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
