@@ -8,8 +8,6 @@ from floodmark.core.errors import CdcNotEnabledError, ConfigError
 from floodmark.core.planning import STARTED, parse_load_result
 from floodmark.core.settings import LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
 from floodmark.postgres.session import WarehouseConnection
-from floodmark.sources.event_stream.source import StreamConnection
-from floodmark.sources.event_stream.transport import CaptureFolder
 from floodmark.sources.kind import find_kind
 from floodmark.sources.sqlserver.driver import SqlServerConnection
 from floodmark.spark import job
@@ -78,11 +76,10 @@ def test_executors_elsewhere_cannot_reach_a_host_of_this_machine(host: str) -> N
     job._require_reachable("yarn", {"warehouse": "10.0.0.7"})
 
 
-@pytest.mark.parametrize("kind", ["cdc", "change_tracking", "event_stream"])
+@pytest.mark.parametrize("kind", ["cdc", "change_tracking"])
 def test_cluster_without_a_keytab_is_refused_for_a_login_by_kerberos(kind: str) -> None:
     at = SqlServerConnection("db", 1433, "Shop", "", authentication="Kerberos")
-    source = StreamConnection(at, CaptureFolder("/captures")) if kind == "event_stream" else at
-    names = find_kind(kind).load_adapters().executor_variables(source)
+    names = find_kind(kind).load_adapters().executor_variables(at)
     conf: dict[str, str] = {}
     with pytest.raises(ConfigError, match=r"of yarn have no keytab: spark\.executorEnv\.KRB5_CLIENT_KTNAME is not set"):
         job._require_variables("yarn", names, conf.get)

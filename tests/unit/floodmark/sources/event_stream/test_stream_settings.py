@@ -11,6 +11,10 @@ from floodmark.config.models import Config
 from floodmark.core.capture import HeartbeatSettings
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName
+from floodmark.sources.event_stream.source import StreamConnection
+from floodmark.sources.event_stream.transport import CaptureFolder
+from floodmark.sources.kind import find_kind
+from floodmark.sources.sqlserver.driver import SqlServerConnection
 
 PIPELINE = """
 warehouse: {conn_id: warehouse}
@@ -54,3 +58,10 @@ def test_heartbeat_is_a_table_of_a_pipeline_of_a_stream(path: Path) -> None:
     assert problem(path, beat) == f"sources.shop.heartbeat.table: {words}"
     assert load(path, beat, SECOND).heartbeat_of("shop") == HeartbeatSettings(TableName("dbo", "Beat"), 900.0)
     assert load(path, stream).heartbeat_of("shop") is None
+
+
+def test_executors_need_a_keytab_where_the_database_is_logged_in_to_by_kerberos() -> None:
+    executor_variables = find_kind("event_stream").load_adapters().executor_variables
+    for authentication, names in (("Kerberos", ("KRB5_CLIENT_KTNAME",)), ("SqlPassword", ())):
+        at = SqlServerConnection("db", 1433, "Shop", "", authentication=authentication)  # type: ignore[arg-type]
+        assert executor_variables(StreamConnection(at, CaptureFolder("/captures"))) == names
