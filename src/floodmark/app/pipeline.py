@@ -321,7 +321,7 @@ def config_path() -> Path:
 
 
 def data_docs_dir() -> Path:
-    """Return the path in FLOODMARK_DATA_DOCS, else a folder of the user's state. Perhaps nobody can write it."""
+    """Return the path in FLOODMARK_DATA_DOCS, else a folder of the user's state. It may not be writable."""
     chosen = os.environ.get(DATA_DOCS_VARIABLE)
     if chosen:
         return Path(chosen).absolute()
