@@ -30,7 +30,7 @@ pipelines:
       load_operator_args: {execution_timeout: 4h, executor_config: {Own: {}}, conf: {spark.cores.max: "4"}}
     schedule: "0 6 * * *"
     tables: [{source: dbo.Orders, target: shop.orders}]
-  late:
+  late.lines:
     source: shop
     airflow: {after_assets: ["floodmark://shop/shop/orders", "s3://bucket/done"]}
     tables: [{source: dbo.Lines, target: shop.lines}]
@@ -61,10 +61,10 @@ def test_dags_have_the_arguments_of_the_section(dags: dict[str, DAG]) -> None:
 
 
 def test_pipeline_may_follow_assets_instead_of_a_clock(dags: dict[str, DAG]) -> None:
-    schedule: Any = dags["cdc_late"].schedule
+    schedule: Any = dags["cdc_late.lines"].schedule
     assert isinstance(schedule, AssetAll)
     assert {each.uri for each in schedule.objects} == {"floodmark://shop/shop/orders", "s3://bucket/done"}
-    assert dags["cdc_load_late"].schedule is None
+    assert dags["cdc_load_late.lines"].schedule is None
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,26 @@ def test_group_has_the_tasks_of_a_run_with_the_arguments_of_its_user(config_file
     load = dag.get_task("shop.load")
     assert (load.retries, load.queue, load.execution_timeout) == (5, "mine", timedelta(hours=4))
     assert load.application_args[1] == "{{ ti.xcom_pull(task_ids='shop.open_window') }}"
-    assert all(each.on_failure_callback for each in dag.tasks)
+    assert all(len(each.on_failure_callback) == 1 for each in dag.tasks)
     assert "floodmark" in dag.tags
     assert group.group_id == "shop"
+
+
+def test_groups_of_several_pipelines_keep_the_callbacks_of_the_dag(config_file: Path) -> None:
+    def notify(_: Any) -> None: ...
+
+    def page(_: Any) -> None: ...
+
+    with DAG("mine", schedule=None, max_active_runs=1, default_args={"on_failure_callback": notify}) as dag:
+        FloodmarkTaskGroup("shop", config=config_file) >> FloodmarkTaskGroup(
+            "late.lines", config=config_file, default_args={"on_failure_callback": [page]}
+        )
+    assert len(dag.task_ids) == 2 * len(_TASKS)
+    assert dag.get_task("shop.load").on_failure_callback[1:] == [notify]
+    load = dag.get_task("late_lines.load")
+    assert load.on_failure_callback[1:] == [page]
+    assert load.application_args[1] == "{{ ti.xcom_pull(task_ids='late_lines.open_window') }}"
+    assert dag.get_task("late_lines.open_window").upstream_task_ids == {"shop.report_gaps"}
 
 
 def test_group_refuses_a_dag_whose_runs_would_compete(config_file: Path) -> None:

@@ -319,11 +319,9 @@ class FloodmarkTaskGroup(TaskGroup):  # type: ignore[misc]
         path = Path(config).resolve() if config else config_path()
         found = app_of(load_config(path, parse_rules=False)).pipeline(pipeline)
         arguments = DEFAULT_ARGS | found.config.airflow.default_args.arguments()
-        # A callback of a task instead of the DAG's, which belongs to the DAG's author.
-        arguments |= {"on_failure_callback": failure_callback(path, RUN_FAILED, pipeline, {})} | dict(
-            default_args or {}
-        )
-        super().__init__(group_id or pipeline, default_args=arguments, **other)
+        arguments |= default_args or {}
+        # An id of a group has no dots.
+        super().__init__(group_id or pipeline.replace(".", "_"), default_args=arguments, **other)
         if self.dag is None or self.dag.max_active_runs != 1:
             raise ConfigError(
                 f"task group {self.group_id}",
@@ -331,6 +329,12 @@ class FloodmarkTaskGroup(TaskGroup):  # type: ignore[misc]
                 "Set max_active_runs=1 of the DAG.",
             )
         self.dag.tags.add(OWNER)
+        # The callback of the DAG belongs to its author; so do those of its tasks, which are called as well.
+        theirs = arguments.get("on_failure_callback", self.dag.default_args.get("on_failure_callback")) or []
+        self.default_args["on_failure_callback"] = [
+            failure_callback(path, RUN_FAILED, pipeline, {}),
+            *(theirs if isinstance(theirs, list) else [theirs]),
+        ]
         with self:
             _add_run_tasks(found, path)
 
