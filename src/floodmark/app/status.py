@@ -21,6 +21,7 @@ from floodmark.core.planning import classify_tables, known_positions, pinned_fee
 from floodmark.core.progress import say_waiting
 from floodmark.core.status import DriftNote, PipelineStatus, TableHistory, TableStatus
 from floodmark.core.upkeep import ENDLESS_SECONDS, format_bytes
+from floodmark.sync.preview import RunPreview, preview_run
 from floodmark.sync.status import Limits, LiveSource, StatusReader
 from floodmark.sync.verify import VerifyOptions, verify_tables
 
@@ -48,6 +49,40 @@ def read_status(pipeline: Pipeline, *, live: bool) -> PipelineStatus:
     positions = known_positions(reader.states)
     snapshot = pipeline.source.snapshots().read_snapshot(pipeline.settings.sources, feeds, positions)
     return reader.read_status(LiveSource(snapshot, pipeline.source.read_progress(reader.watermarks, reader.marks)))
+
+
+def preview_next_run(pipeline: Pipeline) -> RunPreview:
+    """Return what the next run of a pipeline does. It reads source, warehouse and ledger, and writes nothing."""
+    config, now = pipeline.config, datetime.now(UTC)
+    stop = current_stop(pipeline, now)
+    limits = Limits(config.source, config.freshness.total_seconds(), now, stop)
+    return preview_run(
+        pipeline.settings,
+        pipeline.source.snapshots(),
+        StatusReader(pipeline.settings, limits, pipeline.ledger, pipeline.app.status_ledger),
+        pipeline.app.status_ledger.list_plans(pipeline.name),
+        pipeline.app.targets.check_target,
+        planned_stop=stop,
+    )
+
+
+def preview_json(preview: RunPreview) -> str:
+    """Return a preview as JSON."""
+    tables = [
+        {
+            "source": str(table.source),
+            "target": str(table.target) if table.target else None,
+            "step": table.step.value.replace(" ", "_"),
+            "reason": table.reason,
+            "hint": table.hint,
+            "new_columns": table.new_columns,
+            "changed": [asdict(each) for each in table.changed],
+        }
+        for table in preview.tables
+    ]
+    return json_text(
+        {"pipeline": preview.pipeline, "unfinished_window_id": preview.unfinished_window_id, "tables": tables}
+    )
 
 
 def read_history(pipeline: Pipeline, table: TableName, at_most: int) -> TableHistory:

@@ -2,8 +2,8 @@
 
 Exit status: 0 success; 1 the command failed, or source and warehouse differ; 2 the command or the configuration is
 wrong; 75 a temporary failure, try again. ``status --check``: 3 when something needs attention, 4 when a table gets no
-new rows. ``doctor``: 3 for risks, 4 for problems. An error is one message on standard error; results go to standard
-output.
+new rows. ``doctor``: 3 for risks, 4 for problems. ``plan``: 3 when a table would be left out. An error is one message
+on standard error; results go to standard output.
 """
 
 from __future__ import annotations
@@ -404,8 +404,11 @@ def take_options(
 def check_config(
     file: Annotated[Path | None, typer.Argument(help="(default: FLOODMARK_CONFIG, include/pipelines.yaml)")] = None,
     show: Annotated[bool, typer.Option("--show", help="Print the configuration with all defaults.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Then show each pipeline as floodmark plan does.")
+    ] = False,
 ) -> None:
-    """Read the configuration and report all its errors. Connects to neither source nor warehouse."""
+    """Read the configuration and report all its errors. Connects to neither source nor warehouse, but with --plan."""
     with explained():
         path = file or config_path()
         loaded = load_config(path)
@@ -414,6 +417,8 @@ def check_config(
         return
     tables = sum(len(pipeline.tables) for pipeline in loaded.pipelines.values())
     typer.echo(f"{path}: good: {_count(len(loaded.pipelines), 'pipeline')}, {_count(tables, 'table')}.")
+    if plan:
+        runs.show_plans(open_app(path).pipelines.values())
 
 
 @alerts_app.command("list")
@@ -462,7 +467,7 @@ def _count(number: int, noun: str) -> str:
 
 
 # In the order in which a newcomer needs them.
-for command in (init, runs.doctor, runs.run, runs.status, runs.verify, runs.reload, runs.replay):
+for command in (init, runs.doctor, runs.plan, runs.run, runs.status, runs.verify, runs.reload, runs.replay):
     app.command()(command)
 for group, name in (
     (drift.drift_app, "drift"),

@@ -31,6 +31,7 @@ from floodmark.core.plan import AdvanceResult
 from floodmark.core.progress import say_waiting
 from floodmark.core.status import PipelineStatus
 from floodmark.sync.ports import LoggedProgress, Progress
+from floodmark.sync.preview import NextStep, RunPreview
 from floodmark.sync.replay import ReplayCount
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
+EXIT_ATTENTION = 3
 EXIT_TRY_AGAIN = 75
 out = Console(soft_wrap=False)
 """The console for results."""
@@ -291,6 +293,31 @@ def print_status(console: Console, status: PipelineStatus, *, wide: bool) -> Non
 def _cell(text: str) -> str:
     """Return a text without the sign that a pipe may not be able to encode."""
     return text.replace("\N{MINUS SIGN}", "-") or "-"
+
+
+_STEP_STYLES = {NextStep.LEFT_OUT: "red", NextStep.NO_LONGER_READ: "yellow"}
+
+
+def print_preview(console: Console, preview: RunPreview, *, wide: bool) -> None:
+    """Print what the next run of a pipeline does, with what is new in the configuration."""
+    rows = [
+        (
+            _STEP_STYLES.get(table.step, ""),
+            [str(table.source), str(table.target or "-"), table.step.value, table.reason],
+        )
+        for table in preview.tables
+    ]
+    title = f"pipeline {preview.pipeline}: the next run"
+    print_table(console, title, ("table", "target", "does", "why"), rows, optional=("target",), wide=wide)
+    if preview.unfinished_window_id is not None:
+        print_line(console, f"Before that, it finishes window {preview.unfinished_window_id}.")
+    for table in preview.tables:
+        if table.hint:
+            print_line(console, f"{table.source}: {table.hint}")
+        if table.new_columns:
+            print_line(console, f"{table.source}: {table.target} gets the columns {', '.join(table.new_columns)}.")
+        for each in table.changed:
+            print_line(console, f"{table.source}: {each.name}: {each.before} -> {each.now}. {each.effect}")
 
 
 # --------------------------------------------------------------------------------------------------------------------

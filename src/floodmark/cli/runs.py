@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -25,8 +25,18 @@ from rich.table import Column
 from floodmark.app.operate import discard_rows, end_failed_replays, release_rows, replay_of
 from floodmark.app.pipeline import config_path, spark_target
 from floodmark.app.run import StartLoad, end_load, finish_window, give_up_load, open_reload, run_pipeline
-from floodmark.app.status import examine_source, json_text, read_status, status_json, verify_pipeline, write_grants
+from floodmark.app.status import (
+    examine_source,
+    json_text,
+    preview_json,
+    preview_next_run,
+    read_status,
+    status_json,
+    verify_pipeline,
+    write_grants,
+)
 from floodmark.cli.process import (
+    EXIT_ATTENTION,
     EXIT_FAILED,
     AsJson,
     ConfigFile,
@@ -37,6 +47,7 @@ from floodmark.cli.process import (
     open_app,
     out,
     print_line,
+    print_preview,
     print_replay,
     print_run,
     print_status,
@@ -220,8 +231,8 @@ def _document(finding: Finding) -> dict[str, str]:
 # ``floodmark status``, ``doctor`` and ``verify``: the commands that only read.
 
 
-DOCTOR_EXITS = {Grade.RISK: 3, Grade.PROBLEM: 4}
-STANDING_EXITS = {"fine": 0, "attention": 3, "incident": 4}
+DOCTOR_EXITS = {Grade.RISK: EXIT_ATTENTION, Grade.PROBLEM: 4}
+STANDING_EXITS = {"fine": 0, "attention": EXIT_ATTENTION, "incident": 4}
 
 
 def status(  # noqa: PLR0917  (typer gives them by name)
@@ -301,6 +312,33 @@ def doctor(
         print_findings(out, pipeline, findings, everything=everything)
     if code := DOCTOR_EXITS.get(worst(findings)):
         raise typer.Exit(code)
+
+
+def plan(pipeline: PipelineName, as_json: AsJson = False, wide: Wide = False, config: ConfigFile = None) -> None:
+    """Show what the next run of PIPELINE would do with each table, and what is new in the configuration since the last
+    one. Nothing is written. Exit status 3 when a table would be left out.
+
+    Schema drift that no run has seen, and rows that break a rule, are not known yet.
+    """
+    with explained():
+        opened = open_app(config).pipeline(pipeline)
+    show_plans([opened], as_json=as_json, wide=wide)
+
+
+def show_plans(pipelines: Iterable[Pipeline], *, as_json: bool = False, wide: bool = False) -> None:
+    """Print what the next run of each pipeline does, and end with an exit status that says whether it leaves out a
+    table."""
+    has_left_out = False
+    for pipeline in pipelines:
+        with explained():
+            found = preview_next_run(pipeline)
+        if as_json:
+            typer.echo(preview_json(found))
+        else:
+            print_preview(out, found, wide=wide)
+        has_left_out = has_left_out or found.has_left_out
+    if has_left_out:
+        raise typer.Exit(EXIT_ATTENTION)
 
 
 def verify(  # noqa: PLR0917  (typer gives them by name)

@@ -418,6 +418,8 @@ class TableState:
     """Why the target is not the one that the ledger means; "" where it is, or where it was never loaded."""
     columns: tuple[MappedColumn, ...] = ()
     """The columns that the target has names for, other than under ``naming: keep``."""
+    target: TableName | None = None
+    """The table in the warehouse; None where it was not asked for."""
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -101,6 +101,11 @@ class StatusReader:
         }
 
     @property
+    def unfinished_window_id(self) -> int | None:
+        """The window of the main lane that the next run finishes first."""
+        return self._main.plan.window_id if self._main else None
+
+    @property
     def watermarks(self) -> list[Position]:
         """The watermarks of the pipeline's tables."""
         return [state.watermark for state in self.states.values() if state.watermark]
@@ -110,7 +115,7 @@ class StatusReader:
         validities = self._classify(live) if live else ()
         rows = self._record.tables
         current = {validity.table: validity for validity in validities} if live else _read_since(rows)
-        by_table = current | self._held() | self._loading()
+        by_table = current | self._recorded()
         tables = [
             self._table_status(table, rows.get(table.source), by_table.get(table.source), live)
             for table in self._settings.tables
@@ -119,7 +124,7 @@ class StatusReader:
         standings = [Standing[table.standing.upper()] for table in tables]
         return PipelineStatus(
             self._settings.name,
-            self._main.plan.window_id if self._main else None,
+            self.unfinished_window_id,
             self._main.state.value if self._main else None,
             tuple(tables),
             alerts,
@@ -136,6 +141,14 @@ class StatusReader:
 
     def _classify(self, live: LiveSource) -> tuple[Validity, ...]:
         return classify_tables(self._settings, live.snapshot, self.states, self._limits.planned_stop)
+
+    def with_records(self, validities: Iterable[Validity]) -> tuple[Validity, ...]:
+        """Return verdicts, with those of tables that are held or loaded on their own lane."""
+        recorded = self._recorded()
+        return tuple(recorded.get(validity.table, validity) for validity in validities)
+
+    def _recorded(self) -> dict[TableName, Validity]:
+        return self._held() | self._loading()
 
     def _held(self) -> dict[TableName, Validity]:
         """Return the verdicts of held tables. A hold counts from its start to its end, whatever the last run saw."""

@@ -439,6 +439,7 @@ def _table_state(row: DictRow, target_fault: str) -> TableState:
         database_of(row),
         target_fault,
         tuple(MappedColumn(*names) for names in (row["column_names"] or {}).items()),
+        TableName(row["target_schema"], row["target_name"]),
     )
 
 

@@ -11,6 +11,7 @@ import psycopg
 from psycopg.rows import DictRow, dict_row
 
 from floodmark.core.alert import Alert
+from floodmark.core.plan import TablePlan
 from floodmark.core.position import read_position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import DriftClass
@@ -19,7 +20,7 @@ from floodmark.core.snapshot import Verdict
 from floodmark.core.status import LastWindow, QuarantinedKey, RuleCount, TableGap, TableHistory, TableWindow
 from floodmark.core.upkeep import PACE_SECONDS, Mark, pace_of
 from floodmark.postgres.ledger.drift import event_of, switch_of
-from floodmark.postgres.ledger.schema import ensure_schema
+from floodmark.postgres.ledger.schema import ensure_schema, opened_window
 from floodmark.postgres.session import open_transaction, query, source_arrays, source_parameters
 from floodmark.postgres.sql import read_sql
 from floodmark.sync.alerts import Delivery, OpenAlert, OwedAlert
@@ -235,6 +236,12 @@ class PostgresStatusLedger:
             tuple(TableGap(**row) for row in gaps),
             tuple(each for each in rules if each.table == str(table)),
         )
+
+    def list_plans(self, pipeline: str) -> Mapping[TableName, TablePlan]:
+        """Return the plan of each table in its newest window that was merged. Empty without a ledger."""
+        with open_transaction(self._at, pipeline) as session:
+            rows = _read_rows(session, "windows", "list_newest_plans", pipeline=pipeline)
+        return {table.source: table for row in rows for table in opened_window(row).plan.tables}
 
     def list_quarantined(self, pipeline: str) -> list[RuleCount]:
         """Return what is in quarantine, the newest first. Empty without a ledger."""

@@ -45,6 +45,19 @@ WHERE w.pipeline = %(pipeline)s AND x.source_schema = %(source_schema)s AND x.so
 ORDER BY w.window_id DESC
 LIMIT %(at_most)s
 
+-- name: list_newest_plans
+-- The newest merged window of each table of a pipeline, the oldest of them first.
+SELECT window_id, lane, attempt, state, plan, to_lsn_at, checked_at
+FROM floodmark.windows
+WHERE window_id IN (
+    SELECT max(w.window_id)
+    FROM floodmark.windows AS w
+    JOIN floodmark.window_tables AS t USING (window_id)
+    WHERE w.pipeline = %(pipeline)s AND w.state <> 'planned'
+    GROUP BY t.source_schema, t.source_name
+)
+ORDER BY window_id
+
 -- name: read_ended_stop
 SELECT reason FROM floodmark.ended_stops WHERE source = %(source)s AND since = %(since)s
 
