@@ -1,8 +1,7 @@
-"""The operator's decisions on a pipeline: switches of capture instances, quarantined rows, replays, its beginning."""
+"""The operator's decisions on a pipeline: switches of capture instances, quarantine, replays, names, its beginning."""
 
 from __future__ import annotations
 
-import getpass
 import logging
 import zlib
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from floodmark.config.loading import first_config, load_config
 from floodmark.core.alerts import REPLAY_FAILED, parse_data_interval
 from floodmark.core.capture import enable_table
 from floodmark.core.drift import describe_added
-from floodmark.core.errors import ConfigError, FloodmarkError
+from floodmark.core.errors import ConfigError, FloodmarkError, OperatorError
 from floodmark.core.position import Interval
 from floodmark.core.snapshot import Survey, SurveyedTable
 from floodmark.sync.alerts import update_waiting
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from floodmark.core.imported import TableImport, ToolState
     from floodmark.core.recovery import Release
     from floodmark.core.schema import TableName
+    from floodmark.core.snapshot import DatabaseIdentity
     from floodmark.sync.records import DriftEvent
 
 _LOG = logging.getLogger(__name__)
@@ -148,25 +148,25 @@ def _question(event: DriftEvent, proposal: Proposal) -> ProposedSwitch:
 # The rows in quarantine, and the operator's decisions about them.
 
 
-def release_rows(pipeline: Pipeline, table: str) -> Release:
-    """Merge the rows of a table in quarantine that break no rule of the configuration any more.
+def release_rows(pipeline: Pipeline, table: str, by: str) -> Release:
+    """Merge the rows of a table in quarantine that break no rule of the configuration any more. by: the operator.
 
     Raises ConfigError for an unknown table, and the errors of ``PostgresQuarantine.release``.
     """
     settings = pipeline.find_table(table)
-    found = pipeline.app.quarantine.release(pipeline.name, settings, getpass.getuser())
+    found = pipeline.app.quarantine.release(pipeline.name, settings, by)
     update_waiting(pipeline.settings, pipeline.ledger, pipeline.alerts)
     _LOG.info("%s: %s of quarantine released, window %s.", table, found.released, found.window_id or "none")
     return found
 
 
-def discard_rows(pipeline: Pipeline, table: str, rule: str | None) -> int:
+def discard_rows(pipeline: Pipeline, table: str, rule: str | None, by: str) -> int:
     """Settle the rows of a table in quarantine without a merge. rule: only of this one. Return the number of entries.
 
     Raises ConfigError for an unknown table.
     """
     source = pipeline.find_table(table).source
-    count = pipeline.app.quarantine.discard(pipeline.name, source, rule, getpass.getuser())
+    count = pipeline.app.quarantine.discard(pipeline.name, source, rule, by)
     update_waiting(pipeline.settings, pipeline.ledger, pipeline.alerts)
     return count
 
@@ -213,6 +213,74 @@ def end_failed_replays(pipeline: Pipeline, replay: Replay, interval: Interval) -
             _LOG.info("This replay covers the failed backfill of %s.", part)
             # Each backfill has caused one part of the alerts. The other parts stay open.
             pipeline.alerts.end_part(REPLAY_FAILED, pipeline.name, part)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The decisions of the operator about names: which database a source is, and which pipeline was renamed.
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedDatabase:
+    """The database of a pipeline, before and after a confirmation."""
+
+    pipeline: str
+    before: DatabaseIdentity | None
+    now: DatabaseIdentity
+
+
+def reload_member(pipeline: Pipeline, table: str, member: str) -> None:
+    """Let the next run of a pipeline read all rows of a member of a table, and sweep those that it no longer has.
+
+    Raises ConfigError for an unknown table, OperatorError for a member that no run has examined.
+    """
+    source = next((each for each in pipeline.settings.sources if str(each) == table), None)
+    if source is None:
+        raise ConfigError(pipeline.name, f"it has no table {table}.", "Write it as in pipelines.yaml.")
+    pipeline.ledger.ensure_schema()
+    pipeline.ledger.forget_mark(pipeline.name, source, member)
+
+
+def rename_pipeline(app: App, name: str, to: str) -> Sequence[TableName]:
+    """Give all that the ledger has of a pipeline the name that it has in the configuration now. Return its tables.
+
+    Raises ConfigError where the configuration has the old name, or not the new one, and what the ledger raises.
+    """
+    if to not in app.config.pipelines:
+        raise ConfigError(to, "there is no such pipeline.", f"There are: {', '.join(sorted(app.config.pipelines))}.")
+    if name in app.config.pipelines:
+        raise ConfigError(name, "the configuration still has this pipeline.", "Rename it in pipelines.yaml first.")
+    app.ledger.ensure_schema()
+    return app.ledger.rename_pipeline(name, to)
+
+
+def rename_target(pipeline: Pipeline, table: str) -> tuple[TableName, TableName]:
+    """Give the ledger the target that a table has in the configuration now. Return the one before, and this one.
+
+    Raises ConfigError for an unknown table, and what the ledger raises.
+    """
+    settings = pipeline.find_table(table)
+    pipeline.ledger.ensure_schema()
+    return pipeline.ledger.rename_target(pipeline.name, settings.source, settings.target), settings.target
+
+
+def confirm_database(app: App, source: str, by: str) -> Sequence[FollowedDatabase]:
+    """Let all pipelines of a source follow the database that its connection leads to. by: the operator who decided.
+
+    Raises ConfigError for an unknown source, OperatorError where the source does not say which database it is.
+    """
+    if source not in app.config.sources:
+        raise ConfigError(source, "there is no such source.", f"There are: {', '.join(sorted(app.config.sources))}.")
+    found = app.source(source).snapshots().read_snapshot([]).identity
+    if found is None:
+        raise OperatorError(source, "the server does not show which database it is.")
+    app.ledger.ensure_schema()
+    confirmed = []
+    for pipeline in app.pipelines_of(source):
+        before = app.ledger.read_database(pipeline.name)
+        if before != found:
+            app.ledger.confirm_database(pipeline.name, found, by)
+        confirmed.append(FollowedDatabase(pipeline.name, before, found))
+    return confirmed
 
 
 # --------------------------------------------------------------------------------------------------------------------

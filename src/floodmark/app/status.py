@@ -16,7 +16,7 @@ from floodmark.app.pipeline import spark_target
 from floodmark.app.upkeep import current_stop, likely_stop, list_drift
 from floodmark.core.doctor import DiagnosisInput, Finding, examine_encoding, examine_engine, examine_server
 from floodmark.core.drift import describe
-from floodmark.core.errors import ConfigError, FloodmarkError, OperatorError
+from floodmark.core.errors import FloodmarkError
 from floodmark.core.planning import classify_tables, known_positions, pinned_feeds
 from floodmark.core.progress import say_waiting
 from floodmark.core.status import DriftNote, PipelineStatus, TableHistory, TableStatus
@@ -28,9 +28,9 @@ from floodmark.sync.verify import VerifyOptions, verify_tables
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from floodmark.app.pipeline import App, Pipeline
+    from floodmark.app.pipeline import Pipeline
     from floodmark.core.schema import TableName
-    from floodmark.core.snapshot import DatabaseIdentity, MemberMark
+    from floodmark.core.snapshot import MemberMark
     from floodmark.core.status import TableVerification
     from floodmark.sync.records import DriftEvent
 
@@ -354,71 +354,3 @@ def write_grants(pipeline: Pipeline, login: str) -> str:
     snapshot = pipeline.source.snapshots().read_snapshot(pipeline.settings.sources, pinned)
     heartbeat = pipeline.app.config.heartbeat_of(pipeline.name)
     return pipeline.source.build_grants(login, pipeline.settings, snapshot, heartbeat)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The decisions of the operator about names: which database a source is, and which pipeline was renamed.
-
-
-@dataclass(frozen=True, slots=True)
-class FollowedDatabase:
-    """The database of a pipeline, before and after a confirmation."""
-
-    pipeline: str
-    before: DatabaseIdentity | None
-    now: DatabaseIdentity
-
-
-def reload_member(pipeline: Pipeline, table: str, member: str) -> None:
-    """Let the next run of a pipeline read all rows of a member of a table, and sweep those that it no longer has.
-
-    Raises ConfigError for an unknown table, OperatorError for a member that no run has examined.
-    """
-    source = next((each for each in pipeline.settings.sources if str(each) == table), None)
-    if source is None:
-        raise ConfigError(pipeline.name, f"it has no table {table}.", "Write it as in pipelines.yaml.")
-    pipeline.ledger.ensure_schema()
-    pipeline.ledger.forget_mark(pipeline.name, source, member)
-
-
-def rename_pipeline(app: App, name: str, to: str) -> Sequence[TableName]:
-    """Give all that the ledger has of a pipeline the name that it has in the configuration now. Return its tables.
-
-    Raises ConfigError where the configuration has the old name, or not the new one, and what the ledger raises.
-    """
-    if to not in app.config.pipelines:
-        raise ConfigError(to, "there is no such pipeline.", f"There are: {', '.join(sorted(app.config.pipelines))}.")
-    if name in app.config.pipelines:
-        raise ConfigError(name, "the configuration still has this pipeline.", "Rename it in pipelines.yaml first.")
-    app.ledger.ensure_schema()
-    return app.ledger.rename_pipeline(name, to)
-
-
-def rename_target(pipeline: Pipeline, table: str) -> tuple[TableName, TableName]:
-    """Give the ledger the target that a table has in the configuration now. Return the one before, and this one.
-
-    Raises ConfigError for an unknown table, and what the ledger raises.
-    """
-    settings = pipeline.find_table(table)
-    pipeline.ledger.ensure_schema()
-    return pipeline.ledger.rename_target(pipeline.name, settings.source, settings.target), settings.target
-
-
-def confirm_database(app: App, source: str, by: str) -> Sequence[FollowedDatabase]:
-    """Let all pipelines of a source follow the database that its connection leads to. by: the operator who decided.
-
-    Raises ConfigError for an unknown source, OperatorError where the source does not say which database it is.
-    """
-    if source not in app.config.sources:
-        raise ConfigError(source, "there is no such source.", f"There are: {', '.join(sorted(app.config.sources))}.")
-    found = app.source(source).snapshots().read_snapshot([]).identity
-    if found is None:
-        raise OperatorError(source, "the server does not show which database it is.")
-    app.ledger.ensure_schema()
-    confirmed = []
-    for pipeline in app.pipelines_of(source):
-        before = app.ledger.read_database(pipeline.name)
-        if before != found:
-            app.ledger.confirm_database(pipeline.name, found, by)
-        confirmed.append(FollowedDatabase(pipeline.name, before, found))
-    return confirmed

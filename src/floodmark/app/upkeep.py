@@ -114,9 +114,8 @@ def list_drift(app: App, *, everything: bool) -> list[DriftEvent]:
     return [event for event in events if everything or event.approved_at is None]
 
 
-def approve_drift(app: App, event_id: int) -> DriftEvent:
-    """End the holds of an event, and its alert. Raises OperatorError for an unknown event."""
-    by = getpass.getuser()
+def approve_drift(app: App, event_id: int, by: str) -> DriftEvent:
+    """End the holds of an event, and its alert. by: the operator. Raises OperatorError for an unknown event."""
     event = app.drift_ledger.approve(event_id, by)
     app.alerts.end_alert(alert_key(event_id), f"{by} approved it.")
     return event

@@ -151,7 +151,7 @@ def approve_event(
         if is_proposal(app, event):
             typer.echo(approve_switch(app, event, getpass.getuser()))
             return
-        found = approve_drift(app, event)
+        found = approve_drift(app, event, getpass.getuser())
     held = f"; {found.table} continues in {', '.join(found.held)}" if found.held else ""
     typer.echo(f"Event {event} is approved{held}.")
 

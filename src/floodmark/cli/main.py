@@ -22,9 +22,19 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from floodmark.app.alerts import close_alert, list_open_alerts, send_test_message
-from floodmark.app.operate import chosen_tables, enabling_script, import_state, read_state_table, write_config
+from floodmark.app.operate import (
+    chosen_tables,
+    confirm_database,
+    enabling_script,
+    import_state,
+    read_state_table,
+    reload_member,
+    rename_pipeline,
+    rename_target,
+    write_config,
+)
 from floodmark.app.pipeline import config_path, survey
-from floodmark.app.status import confirm_database, json_text, reload_member, rename_pipeline, rename_target
+from floodmark.app.status import json_text
 from floodmark.cli import drift, runs
 from floodmark.cli.process import (
     EXIT_FAILED,

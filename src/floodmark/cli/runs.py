@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import json
 import logging
 import signal
@@ -417,7 +418,7 @@ def release(pipeline: PipelineName, table: Table, as_json: AsJson = False, confi
     The other rows stay in quarantine. A row that has a later change in the target is overtaken, and needs nothing.
     """
     with explained():
-        found = release_rows(open_app(config).pipeline(pipeline), table)
+        found = release_rows(open_app(config).pipeline(pipeline), table, getpass.getuser())
     if as_json:
         typer.echo(json_text(asdict(found)))
         return
@@ -434,7 +435,7 @@ def discard(
 ) -> None:
     """Settle the rows of TABLE without a merge. The target stays as it is; later changes of the rows are loaded."""
     with explained():
-        count = discard_rows(open_app(config).pipeline(pipeline), table, rule)
+        count = discard_rows(open_app(config).pipeline(pipeline), table, rule, getpass.getuser())
     which = f" of rule {rule}" if rule else ""
     print_line(out, f"{table}: entries{which} discarded: {count:,}.")
 
