@@ -166,9 +166,9 @@ def test_quarantine_is_counted_by_table_and_rule(
         session.execute(
             "INSERT INTO floodmark.quarantine (pipeline, source_schema, source_name, target_schema, target_name,"
             " window_id, rule, key, lsn, row_data)"
-            " SELECT 'shop', 'dbo', 'Orders', 'shop', 'orders', 1, rule, '{\"Id\": 4711}',"
+            " SELECT 'shop', 'dbo', 'Orders', 'shop', 'orders', 1, rule, jsonb_build_array(id),"
             " decode('00000000000000000001', 'hex'), '{\"Id\": 4711}'"
-            " FROM (VALUES ('positive'), ('positive'), ('known')) AS r (rule)"
+            " FROM (VALUES ('positive', 4711), ('positive', 4711), ('positive', 4712), ('known', 4711)) AS r (rule, id)"
         )
     result = cli.invoke(app, ["quarantine", "list"])
     assert result.exit_code == 0

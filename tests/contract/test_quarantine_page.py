@@ -19,6 +19,13 @@ from floodmark.postgres.session import WarehouseConnection
 
 DAGS = ("cdc_shop", "cdc_late")
 ALL = Query()
+AGAIN = """
+INSERT INTO floodmark.quarantine
+    (pipeline, source_schema, source_name, target_schema, target_name, window_id, rule, key, lsn, row_data)
+VALUES ('shop', 'dbo', 'Orders', 'shop', 'orders', 60, 'amount_is_positive', '[4713]',
+        decode('00000000000000000043', 'hex'), '{}'),
+    ('shop', 'dbo', 'Orders', 'shop', 'orders', 60, 'has_name', '[4713]', decode('00000000000000000043', 'hex'), '{}')
+"""
 ADD = """
 INSERT INTO floodmark.quarantine
     (pipeline, source_schema, source_name, target_schema, target_name, window_id, rule, key, lsn, row_data)
@@ -76,6 +83,18 @@ def test_viewer_with_the_right_sees_keys_escaped_and_no_other_value() -> None:
         assert words in shown.body
     assert "987.65" not in shown.body
     assert "other" not in shown.body
+
+
+def test_row_that_broke_a_rule_twice_and_another_rule_waits_once(database: WarehouseConnection) -> None:
+    with psycopg.connect(database.conninfo()) as session:
+        session.execute(AGAIN)
+    assert "4 rows wait in quarantine." in page(may_read=True).body
+    document = json.loads(page(may_read=True, query=Query(format="json")).body)
+    assert document["waiting_rows"] == 4
+    assert {each["rule"]: each["rows"] for each in document["rules"]} == {"amount_is_positive": 3, "has_name": 2}
+    rows = {(each["rule"], *each["key"]): each["lsn"] for each in document["rows"]}
+    assert len(rows) == len(document["rows"]) == 5
+    assert (rows["amount_is_positive", 4713], rows["amount_is_positive", 4712]) == ("66", "65")
 
 
 def test_rows_are_chosen_by_rule_and_shown_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:

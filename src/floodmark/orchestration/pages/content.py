@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 from floodmark.app.pipeline import config_path
 from floodmark.app.status import changed_text, duration_text, json_text, read_history, read_status, remarks
 from floodmark.core.errors import FloodmarkError
+from floodmark.core.progress import say_waiting
 from floodmark.core.schema import TableName
 from floodmark.core.status import PipelineStatus, QuarantinedKey, RuleCount, TableWindow
 from floodmark.core.upkeep import format_bytes
@@ -496,11 +497,13 @@ def quarantine_page(
         ledger, conn_id = opened.app.status_ledger, opened.app.config.warehouse.conn_id
         if table not in {str(each.source) for each in opened.config.tables}:
             raise NotShownError(UNKNOWN_TABLE, NOT_FOUND)
+        name = TableName.parse(table)
         rules = [each for each in ledger.list_quarantined(pipeline) if each.table == table]
+        waiting = ledger.count_waiting(pipeline, name)
         number, count = page_numbers(_rows_of(rules, query.text), query.page, KEYS_OF_A_PAGE)
         keys: Sequence[QuarantinedKey] | None = None
         if may_read_connection(conn_id):
-            skipped, name = (number - 1) * KEYS_OF_A_PAGE, TableName.parse(table)
+            skipped = (number - 1) * KEYS_OF_A_PAGE
             keys = ledger.list_quarantined_keys(
                 pipeline, name, query.text or None, skipped=skipped, at_most=KEYS_OF_A_PAGE
             )
@@ -508,11 +511,13 @@ def quarantine_page(
         return failure_answer(query, failure, "../../status")
     if query.format == "json":
         rows = None if keys is None else [asdict(each) for each in keys]
-        about = {"pipeline": pipeline, "table": table, "rules": [asdict(each) for each in rules], "rows": rows}
+        about = {"pipeline": pipeline, "table": table, "waiting_rows": waiting}
+        about |= {"rules": [asdict(each) for each in rules], "rows": rows}
         return Answer(json_text({"read_at": datetime.now(UTC)} | about), is_json=True)
     values = {
         "pipeline": pipeline,
         "table": table,
+        "waiting": say_waiting(waiting),
         "rules": rules,
         "keys": keys,
         "key_text": _key_text,

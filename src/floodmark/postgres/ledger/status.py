@@ -248,6 +248,12 @@ class PostgresStatusLedger:
         with open_transaction(self._at, pipeline) as session:
             return _list_quarantined(session, pipeline)
 
+    def count_waiting(self, pipeline: str, table: TableName) -> int:
+        """Return how many rows of a table wait in quarantine. A row that broke several rules waits once."""
+        with open_transaction(self._at, pipeline) as session:
+            rows = _read_rows(session, "quarantine", "count_waiting", pipeline=pipeline)
+        return next((row["rows"] for row in rows if _table_name(row) == table), 0)
+
     def list_quarantined_keys(
         self, pipeline: str, table: TableName, rule: str | None, *, skipped: int, at_most: int
     ) -> list[QuarantinedKey]:

@@ -1,16 +1,21 @@
 -- name: list_quarantined
-SELECT source_schema, source_name, rule, count(*) AS rows, max(at) AS last_at
+-- The rows that wait, by rule: a row that broke a rule several times waits once.
+SELECT source_schema, source_name, rule, count(DISTINCT key) AS rows, max(at) AS last_at
 FROM floodmark.quarantine
 WHERE pipeline = %(pipeline)s AND settled_at IS NULL
 GROUP BY source_schema, source_name, rule
 ORDER BY last_at DESC, source_schema, source_name, rule
 
 -- name: list_quarantined_keys
--- Of the values of a row only those of its key. Only for users who may see them.
+-- Of the values of a row only those of its key, and of its entries for a rule the newest. Only for users who may see them.
 SELECT rule, key, lsn, window_id, at
-FROM floodmark.quarantine
-WHERE pipeline = %(pipeline)s AND source_schema = %(source_schema)s AND source_name = %(source_name)s
-  AND settled_at IS NULL AND (%(rule)s::text IS NULL OR rule = %(rule)s)
+FROM (
+    SELECT DISTINCT ON (rule, key) rule, key, lsn, window_id, at, quarantine_id
+    FROM floodmark.quarantine
+    WHERE pipeline = %(pipeline)s AND source_schema = %(source_schema)s AND source_name = %(source_name)s
+      AND settled_at IS NULL AND (%(rule)s::text IS NULL OR rule = %(rule)s)
+    ORDER BY rule, key, quarantine_id DESC
+) AS q
 ORDER BY quarantine_id DESC
 LIMIT %(at_most)s OFFSET %(skipped)s
 
