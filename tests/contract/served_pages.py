@@ -124,6 +124,18 @@ def configure_pages(
     monkeypatch.setattr(content, "read_dag_states", lambda _: DAG_STATES)
 
 
+class Operator(str):
+    """The user of the pages, as far as they know Airflow's users."""
+
+    __slots__ = ()
+
+    def __new__(cls) -> Operator:
+        return super().__new__(cls, "operator")
+
+    def get_name(self) -> str:
+        return str(self)
+
+
 @contextmanager
 def pages_of(monkeypatch: pytest.MonkeyPatch, manager: type) -> Iterator[FastAPI]:
     """Make the app of the pages for a user whose rights an authorization manager has."""
@@ -132,7 +144,7 @@ def pages_of(monkeypatch: pytest.MonkeyPatch, manager: type) -> Iterator[FastAPI
     routes._made.cache_clear()
     made = routes._made()
     security = pytest.importorskip("airflow.api_fastapi.core_api.security")  # at the top it would warn
-    made.dependency_overrides[security.get_user] = lambda: "operator"
+    made.dependency_overrides[security.get_user] = Operator
     yield made
     routes._made.cache_clear()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import psycopg
 import pytest
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome, Keys
@@ -24,10 +25,12 @@ from served_pages import (
     pages_of,
     served,
 )
+from warehouse_shop import INSERT, Row, Shop, first_load
 
 from floodmark.app.pipeline import Pipeline
 from floodmark.app.status import read_status
 from floodmark.core.errors import WarehouseUnavailableError
+from floodmark.core.settings import OnFailure, Rule
 from floodmark.core.status import PipelineStatus
 from floodmark.orchestration.pages import content
 from floodmark.postgres.ledger.ledger import PostgresLedger
@@ -41,6 +44,7 @@ pytestmark = [
 _LIMIT_SECONDS = 30
 VIEWS = [(width, scheme) for width in (1280, 380) for scheme in ("light", "dark")]
 BACKGROUND = {"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"}
+CLIPBOARD = {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
 DRAWN = """
 return [...document.querySelectorAll("canvas")].map((canvas) => {
   const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
@@ -62,6 +66,9 @@ class Manager:
         return True
 
     def is_authorized_connection(self, **_: object) -> bool:
+        return True
+
+    def is_authorized_dag(self, **_: object) -> bool:
         return True
 
     def get_authorized_dag_ids(self, **_: object) -> set[str]:
@@ -143,7 +150,22 @@ def test_lines_of_a_hint_are_kept(browser: Chrome, filled: str) -> None:
     """A hint may end in T-SQL, whose comments end with their lines."""
     show(browser, 1280, "light")
     browser.get(f"{filled}/expired")
-    assert texts(browser, ".notes .lines") == ["What to do: Read its log.\n-- Then:\nSELECT 1"]
+    assert texts(browser, ".notes .advice") == ["What to do: Read its log.\n-- Then:\nSELECT 1\nCopy"]
+    script = all_of(browser, ".advice pre code")[0]
+    assert "monospace" in script.value_of_css_property("font-family")
+    browser.execute_cdp_cmd("Browser.grantPermissions", CLIPBOARD)
+    all_of(browser, ".advice button")[0].click()
+    wait_until(browser, lambda: texts(browser, ".advice button") == ["Copied"])
+    assert run(browser, "return navigator.clipboard.readText()") == "-- Then:\nSELECT 1"
+
+
+def test_address_of_a_page_is_copied_to_share_it(browser: Chrome, filled: str) -> None:
+    show(browser, 1280, "light")
+    browser.get(f"{filled}/{LONG}")
+    browser.execute_cdp_cmd("Browser.grantPermissions", CLIPBOARD)
+    all_of(browser, "[data-address] button")[0].click()
+    wait_until(browser, lambda: texts(browser, "[data-address] button") == ["Copied"])
+    assert run(browser, "return navigator.clipboard.readText()") == f"{filled}/{LONG}"
 
 
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
@@ -159,6 +181,11 @@ def test_charts_of_a_table_are_drawn(browser: Chrome, filled: str, width: int, s
         "Rows of the change tables",
     ]
     wait_until(browser, lambda: run(browser, DRAWN) == [True] * 6)
+    # Without a pointer on a chart, its legend has the newest window.
+    legends = [text.replace("\n", " ") for text in texts(browser, ".u-legend")]
+    assert "2026-05-01 05:00:00" in legends[0]
+    assert "inserted600" in legends[0]
+    assert [legend.endswith("-") for legend in legends] == [False] * 6
     links = [each.get_attribute("href") or "" for each in all_of(browser, "tbody a[data-airflow]")]
     assert links[0].endswith(f"/dags/cdc_shop/runs/{quote('scheduled__2026-05-01T00:00:00+00:00__60', safe='')}")
     check_fit(browser, scheme)
@@ -207,3 +234,53 @@ def test_new_installation_without_a_ledger_is_shown(browser: Chrome, pages: str,
     check_fit(browser, scheme)
     browser.get(f"{pages}/none")
     assert "There is no pipeline of that name" in all_of(browser, "[role=alert]")[0].text
+    assert run(browser, "return document.scrollingElement.scrollWidth <= innerWidth")
+
+
+def press(browser: Chrome, label: str, **fields: str) -> None:
+    """Open a button's form, fill it in, and send it."""
+    details = next(each for each in all_of(browser, "details.act") if label in each.text)
+    details.find_element(By.TAG_NAME, "summary").click()
+    for name, value in fields.items():
+        details.find_element(By.NAME, name).send_keys(value)
+    details.find_element(By.TAG_NAME, "button").click()
+
+
+def test_alert_is_closed_by_a_button(browser: Chrome, filled: str, database: WarehouseConnection) -> None:
+    show(browser, 380, "dark")
+    browser.get(f"{filled}/expired")
+    press(browser, "Close the alert", reason="The pipeline is retired.")
+    wait_until(browser, lambda: texts(browser, "output") == ["The alert is closed."])
+    check_fit(browser, "dark")
+    with psycopg.connect(database.conninfo()) as session:
+        (outcome,) = session.execute("SELECT outcome FROM floodmark.alerts").fetchone() or ("",)
+    assert outcome == "operator closed it: The pipeline is retired."
+    browser.get(f"{filled}/expired")
+    assert "Open alerts" not in texts(browser, "h2")
+
+
+def test_rows_are_released_by_a_button(
+    browser: Chrome, pages: str, ledger: PostgresLedger, database: WarehouseConnection
+) -> None:
+    rule = Rule("positive", "amount > 0", OnFailure.QUARANTINE)
+    Shop(database, ledger).run(first_load(rules=(rule,)), 10, [Row(1, INSERT, 10, -4711), Row(2, INSERT, 10, 5)])
+    show(browser, 1280, "light")
+    browser.get(pages.replace("/status", "/quarantine/shop/dbo.Orders"))
+    press(browser, "Release the rows")
+    wait_until(browser, lambda: all_of(browser, "output")[0].text.endswith("Still waiting: 0."))
+    assert texts(browser, "output")[0].startswith("Released: 1.")
+    with psycopg.connect(database.conninfo()) as session:
+        assert session.execute('SELECT count(*) FROM shop.orders WHERE "Amount" = -4711').fetchone() == (1,)
+    # What is done once is not done again.
+    assert not all_of(browser, "details[open] button")[0].is_enabled()
+
+
+def test_page_reads_without_a_script(browser: Chrome, filled: str) -> None:
+    show(browser, 380, "light")
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.get(f"{filled}/shop/dbo.Orders")
+        assert [each.is_displayed() for each in all_of(browser, "details.act")] == [False]
+        assert "floodmark reload shop dbo.Orders" in texts(browser, "code.copy")
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

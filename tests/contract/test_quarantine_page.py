@@ -12,6 +12,7 @@ import pytest
 from served_pages import configure_pages, fill_ledger, pages_of
 
 from floodmark.orchestration.pages import content
+from floodmark.orchestration.pages.buttons import Rights
 from floodmark.orchestration.pages.content import Answer, Query, quarantine_page
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.ledger.status import PostgresStatusLedger
@@ -47,7 +48,9 @@ def rows(
 
 
 def page(*, may_read: bool, query: Query = ALL) -> Answer:
-    return quarantine_page(DAGS, lambda conn_id: may_read and conn_id == "warehouse", "shop", "dbo.Orders", query)
+    return quarantine_page(
+        Rights(DAGS), lambda conn_id: may_read and conn_id == "warehouse", "shop", "dbo.Orders", query
+    )
 
 
 def keys_of(answer: Answer) -> list[list[object]]:
@@ -107,9 +110,9 @@ def test_rows_are_chosen_by_rule_and_shown_in_pages(monkeypatch: pytest.MonkeyPa
 
 def test_page_is_for_those_who_may_read_the_dag() -> None:
     for pipeline, table in (("expired", "dbo.Gone"), ("shop", "dbo.Other"), ("none", "dbo.Orders")):
-        answer = quarantine_page(DAGS, lambda _: True, pipeline, table, Query())
+        answer = quarantine_page(Rights(DAGS), lambda _: True, pipeline, table, Query())
         assert (answer.code, "amount_is_positive" in answer.body) == (404, False)
-    assert "No row is in quarantine." in quarantine_page(DAGS, lambda _: True, "late", "dbo.Late", Query()).body
+    assert "No row is in quarantine." in quarantine_page(Rights(DAGS), lambda _: True, "late", "dbo.Late", Query()).body
 
 
 @pytest.mark.filterwarnings("ignore:Using `httpx` with")  # Airflow imports a test client of its own
@@ -123,6 +126,9 @@ def test_page_asks_airflow_whether_the_user_may_read_the_connection(
 
         def get_authorized_dag_ids(self, **_: object) -> set[str]:
             return {"cdc_shop"}
+
+        def is_authorized_dag(self, **_: object) -> bool:
+            return False
 
         def is_authorized_connection(self, *, method: str, details: object, user: object) -> bool:
             return (method, getattr(details, "conn_id", None), user) == ("GET", readable, "operator")

@@ -20,6 +20,7 @@ from floodmark.app.status import read_status
 from floodmark.core.errors import DataQualityError
 from floodmark.core.status import PipelineStatus
 from floodmark.orchestration.pages import content, routes
+from floodmark.orchestration.pages.buttons import Rights
 from floodmark.orchestration.pages.cards import DagState
 from floodmark.orchestration.pages.content import LiveReads, Query, overview, pipeline_page, table_page
 from floodmark.orchestration.pages.routes import STATUS_PATH, status_app
@@ -99,12 +100,12 @@ def config(  # noqa: PLR0917  (fixtures)
 
 
 def read_page(dags: Collection[str], *, live: bool) -> tuple[str, int]:
-    answer = overview(dags, Query(live))
+    answer = overview(Rights(dags), Query(live))
     return answer.body, answer.code
 
 
 def read_pipeline(pipeline: str = "shop", dags: Collection[str] = DAGS, *, live: bool = False) -> str:
-    answer = pipeline_page(dags, pipeline, Query(live))
+    answer = pipeline_page(Rights(dags), pipeline, Query(live))
     assert answer.code == 200
     return answer.body
 
@@ -133,24 +134,24 @@ def test_page_shows_every_pipeline_as_the_ledger_has_it_or_as_it_is_now(database
 
 
 def test_pages_have_the_same_as_json() -> None:
-    document = json.loads(overview(DAGS, Query(format="json")).body)
+    document = json.loads(overview(Rights(DAGS), Query(format="json")).body)
     assert [(each["pipeline"], each["state"]) for each in document["pipelines"]] == [
         ("shop", "healthy"),
         ("other", "paused"),
     ]
-    document = json.loads(pipeline_page(DAGS, "other", Query(format="json")).body)
+    document = json.loads(pipeline_page(Rights(DAGS), "other", Query(format="json")).body)
     assert [table["source"] for table in document["pipelines"][0]["tables"]] == ["dbo.<b>Lines"]
-    answer = pipeline_page(["cdc_shop"], "other", Query(format="json"))
+    answer = pipeline_page(Rights(["cdc_shop"]), "other", Query(format="json"))
     assert (answer.code, json.loads(answer.body)["pipelines"]) == (404, [])
 
 
 def test_page_of_a_table_shows_its_history(database: WarehouseConnection) -> None:
-    page = table_page(DAGS, "shop", "dbo.Orders", Query())
+    page = table_page(Rights(DAGS), "shop", "dbo.Orders", Query())
     assert (page.code, "None yet." in page.body, "charts-data" in page.body) == (200, True, False)
     with psycopg.connect(database.conninfo()) as session:
         for statement in HISTORY:
             session.execute(statement)
-    page = table_page(DAGS, "shop", "dbo.Orders", Query())
+    page = table_page(Rights(DAGS), "shop", "dbo.Orders", Query())
     assert page.code == 200
     for words in (
         "+2 ~1 \N{MINUS SIGN}0",
@@ -166,7 +167,7 @@ def test_page_of_a_table_shows_its_history(database: WarehouseConnection) -> Non
     assert page.body.index('data-label="Window"><span>2') < page.body.index('data-label="Window"><span>1')
     # Keys and values of rows are not for every viewer.
     assert "4711" not in page.body
-    history = json.loads(table_page(DAGS, "shop", "dbo.Orders", Query(format="json")).body)["history"]
+    history = json.loads(table_page(Rights(DAGS), "shop", "dbo.Orders", Query(format="json")).body)["history"]
     assert [(each["window_id"], each["read_rows"]) for each in history["windows"]] == [(1, 4), (2, 7)]
     assert "4711" not in json.dumps(history)
 
@@ -179,9 +180,9 @@ def test_window_links_to_its_run_for_those_who_may_read_the_dag(database: Wareho
             "UPDATE floodmark.windows SET dag_id = 'cdc_load_shop', run_id = 'manual__1/+2' WHERE lane = ''"
         )
     link = 'href="../../../dags/cdc_load_shop/runs/manual__1%2F%2B2"'
-    assert link in table_page([*DAGS, "cdc_load_shop"], "shop", "dbo.Orders", Query()).body
+    assert link in table_page(Rights([*DAGS, "cdc_load_shop"]), "shop", "dbo.Orders", Query()).body
     for form in ("", "json"):
-        assert "manual__1" not in table_page(DAGS, "shop", "dbo.Orders", Query(format=form)).body
+        assert "manual__1" not in table_page(Rights(DAGS), "shop", "dbo.Orders", Query(format=form)).body
 
 
 def test_actions_on_a_table_are_on_its_page(database: WarehouseConnection) -> None:
@@ -191,7 +192,7 @@ def test_actions_on_a_table_are_on_its_page(database: WarehouseConnection) -> No
             " instance_created_at, kind, column_name, before, after, is_captured, proposal, policies) VALUES ('shop',"
             " 'dbo', 'Orders', 'dbo_Orders', 1, now(), 'column_added', 'Note', '', 'int', false, 'EXEC x;', '{}')"
         )
-    page = table_page([*DAGS, "cdc_load_shop", "cdc_switch_shop"], "shop", "dbo.Orders", Query()).body
+    page = table_page(Rights([*DAGS, "cdc_load_shop", "cdc_switch_shop"]), "shop", "dbo.Orders", Query()).body
     for words in (
         'href="../../../dags/cdc_load_shop"',
         "{&#34;table&#34;: &#34;dbo.Orders&#34;}",
@@ -201,7 +202,7 @@ def test_actions_on_a_table_are_on_its_page(database: WarehouseConnection) -> No
         "floodmark drift approve 1",
     ):
         assert words in page
-    assert "DAG cdc_load_shop" not in table_page(DAGS, "shop", "dbo.Orders", Query()).body
+    assert "DAG cdc_load_shop" not in table_page(Rights(DAGS), "shop", "dbo.Orders", Query()).body
 
 
 def test_page_of_a_table_is_for_those_who_may_read_its_dag() -> None:
@@ -210,15 +211,15 @@ def test_page_of_a_table_is_for_those_who_may_read_its_dag() -> None:
         (DAGS, "shop", "dbo.<b>Lines"),
         (DAGS, "none", "dbo.Orders"),
     ):
-        page = table_page(dags, pipeline, table, Query())
+        page = table_page(Rights(dags), pipeline, table, Query())
         assert (page.code, "dbo.Orders" in page.body) == (404, False)
-    assert table_page(DAGS, "other", "dbo.<b>Lines", Query()).code == 200
+    assert table_page(Rights(DAGS), "other", "dbo.<b>Lines", Query()).code == 200
 
 
 def test_cards_are_found_by_name_and_state() -> None:
-    assert "status/shop" not in overview(DAGS, Query(text="OTH")).body
-    assert "status/other" not in overview(DAGS, Query(state="healthy")).body
-    assert "No pipeline matches." in overview(DAGS, Query(text="<script>")).body
+    assert "status/shop" not in overview(Rights(DAGS), Query(text="OTH")).body
+    assert "status/other" not in overview(Rights(DAGS), Query(state="healthy")).body
+    assert "No pipeline matches." in overview(Rights(DAGS), Query(text="<script>")).body
 
 
 def test_page_says_why_a_pipeline_cannot_be_read_and_no_secret(
@@ -228,7 +229,7 @@ def test_page_says_why_a_pipeline_cannot_be_read_and_no_secret(
     page, code = read_page(DAGS, live=False)
     assert code == 503
     assert page.count("unreadable</span>") == 2
-    assert pipeline_page(DAGS, "shop", Query()).code == 503
+    assert pipeline_page(Rights(DAGS), "shop", Query()).code == 503
     config.write_text("pipelines: 7", encoding="utf-8")
     broken, code = read_page(DAGS, live=False)
     assert code == 503
@@ -243,7 +244,7 @@ def test_page_shows_only_the_pipelines_whose_dags_the_viewer_may_read() -> None:
     assert code == 200
     assert "status/other" in page
     assert "shop" not in page
-    answer = pipeline_page(["cdc_other", "cdc_load_shop"], "shop", Query())
+    answer = pipeline_page(Rights(["cdc_other", "cdc_load_shop"]), "shop", Query())
     assert (answer.code, "dbo.Orders" in answer.body) == (404, False)
     page, code = read_page([], live=True)
     assert (code, "There is no pipeline whose DAG you may read." in page) == (200, True)

@@ -184,6 +184,8 @@ class TableTexts:
     """The transactions or messages of the source that were not read."""
     headroom: str
     """A time; where that is unknown, a number of transactions."""
+    margin: str
+    """What the ledger has instead of the headroom, "" where it has nothing."""
     read: str
     changed: str
     waiting: str
@@ -211,6 +213,7 @@ def table_texts(table: TableStatus) -> TableTexts:
         lag=lag_text(table.lag_seconds, table.least_lag_seconds),
         behind=_number(behind, "tx") if table.unread_messages is None else _number(table.unread_messages, "msg"),
         headroom=_number(headroom, "tx") if table.headroom_seconds is None else duration_text(table.headroom_seconds),
+        margin="" if last is None or last.margin_seconds is None else duration_text(last.margin_seconds),
         read=f"{last.read_rows:,}" if last else "-",
         changed=changed_text(last.inserted_rows, last.updated_rows, last.deleted_rows) if last else "-",
         waiting=f"{table.waiting_rows:,}" if table.waiting_rows else "",

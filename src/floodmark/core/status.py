@@ -285,6 +285,9 @@ class LastWindow:
     updated_rows: int
     deleted_rows: int
     quarantined_rows: int
+    margin_seconds: float | None = None
+    """From the oldest change that the source had to the watermark, when the window was planned. It is no headroom: how
+    long changes are kept is not known from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +362,8 @@ class TableStatus:
 class AlertStatus:
     """An open alert about the pipeline or its source."""
 
+    key: str
+    """Names the alert for ``floodmark alerts close``."""
     kind: str
     subject: str
     table: str | None

@@ -307,4 +307,5 @@ def _change_tables(table: TableName, live: LiveSource | None) -> tuple[ChangeTab
 def _alert_status(opened: OpenAlert) -> AlertStatus:
     alert = opened.alert
     table = str(alert.table) if alert.table is not None else None
-    return AlertStatus(alert.kind, alert.subject, table, alert.what, alert.do, opened.raised_at, opened.times)
+    about = (alert.event_key, alert.kind, alert.subject)
+    return AlertStatus(*about, table, alert.what, alert.do, opened.raised_at, opened.times)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -167,12 +168,35 @@ def rows_of(tables: Sequence[TableStatus], text: str) -> list[TableTexts]:
 # HTML from the templates. Each value is escaped.
 
 
+# A statement of T-SQL within a sentence, up to its semicolon.
+_STATEMENT = re.compile(r"(\b(?:USE|EXEC|GRANT|REVOKE|ALTER) [^;\n]+;(?: (?:USE|EXEC|GRANT|REVOKE|ALTER) [^;\n]+;)*)")
+
+
+class TextPart(NamedTuple):
+    """A part of a text for an operator. is_block: T-SQL with lines of its own."""
+
+    text: str
+    is_sql: bool
+    is_block: bool = False
+
+
+def parts_of(text: str) -> list[TextPart]:
+    """Return a text in its parts: sentences, statements of T-SQL among them, and the script after the first line."""
+    sentences, _, script = text.partition("\n")
+    # What a pattern with a group splits by is at the odd places.
+    found = [TextPart(part, bool(at % 2)) for at, part in enumerate(_STATEMENT.split(sentences)) if part]
+    return [*found, TextPart(script, is_sql=True, is_block=True)] if script else found
+
+
 @cache
 def _environment() -> Environment:
     loader = PackageLoader("floodmark.orchestration.pages")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     # Jinja's own filter leaves "/", which a name may have.
     made.filters["quoted"] = lambda name: quote(name, safe="")
+    made.filters["parts"] = parts_of
+    # The page says why a value is missing, where a terminal has a dash.
+    made.filters["known"] = lambda text, instead: instead if text == "-" else text
     return made
 
 

@@ -22,6 +22,15 @@ from floodmark.core.status import PipelineStatus, QuarantinedKey, RuleCount, Tab
 from floodmark.core.upkeep import format_bytes
 from floodmark.orchestration.dags.pipelines import dag_id, load_dag_id
 from floodmark.orchestration.dags.upkeep import switch_dag_id
+from floodmark.orchestration.pages.buttons import (
+    Rights,
+    actions_on,
+    close_button,
+    discard_button,
+    drift_buttons,
+    release_button,
+    right_of,
+)
 from floodmark.orchestration.pages.cards import (
     STATES,
     Card,
@@ -42,61 +51,6 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The actions on a table, by a DAG of Airflow or by a command.
-#
-# Airflow 3 opens its trigger form by a button alone: no address fills it in. So the page links to the DAG and has the
-# configuration to paste into the form.
-
-
-@dataclass(frozen=True, slots=True)
-class TableAction:
-    """An action. dag_id: "" where there is no DAG for it that the viewer may read."""
-
-    title: str
-    command: str
-    dag_id: str = ""
-    how: str = ""
-    """What to do on the page of the DAG."""
-    params: str = ""
-    """The configuration of the run, as JSON."""
-
-
-def actions_on(
-    pipeline: str, table: str, readable_dags: Collection[str], *, has_history: bool, is_scheduled: bool
-) -> list[TableAction]:
-    """Return the actions on a table.
-
-    has_history: the source has past changes, so that an interval can be replayed. is_scheduled: the DAG of the pipeline
-    has a schedule, without which Airflow has no backfill of it.
-    """
-    reloads = TableAction(
-        "Reload the table",
-        f"floodmark reload {pipeline} {shlex.quote(table)}",
-        _readable(load_dag_id(pipeline), readable_dags),
-        "Trigger it with this configuration:",
-        json.dumps({"table": table}, ensure_ascii=False),
-    )
-    if not has_history:
-        return [reloads]
-    replays = TableAction(
-        "Replay an interval of the pipeline",
-        f"floodmark replay {pipeline} --from-time BEGIN --to-time END",
-        _readable(dag_id(pipeline), readable_dags) if is_scheduled else "",
-        "Trigger it as a backfill of the interval.",
-    )
-    return [reloads, replays]
-
-
-def approval_params(event_id: int) -> str:
-    """Return the configuration of a run that approves a drift event."""
-    return json.dumps({"event_id": event_id})
-
-
-def _readable(dag: str, readable_dags: Collection[str]) -> str:
-    return dag if dag in readable_dags else ""
-
-
-# --------------------------------------------------------------------------------------------------------------------
 # The history of a table on its page: its windows in words, and the data of its charts.
 
 
@@ -114,9 +68,13 @@ _MEASURES = (
 )
 
 
+_MEASURED = {"Lag": "lag", "Margin": "margin", "Change tables": "change_table"}
+"""The columns that the page has if a window has a value."""
+
+
 @dataclass(frozen=True, slots=True)
 class WindowRow:
-    """A window, in words."""
+    """A window, in words. A value that is unknown, or not known yet, is empty."""
 
     number: str
     kind: str
@@ -182,7 +140,7 @@ def _row(window: TableWindow) -> WindowRow:
         changed=changed_text(window.inserted_rows, window.updated_rows, window.deleted_rows),
         quarantined=f"{window.quarantined_rows:,}" if window.quarantined_rows else "",
         lag=_seconds_text(window.lag_seconds if window.state == "advanced" else None),
-        margin=duration_text(window.margin_seconds),
+        margin="" if window.margin_seconds is None else duration_text(window.margin_seconds),
         change_table=_change_table(window),
         dag_id=window.dag_id or "",
         run_id=window.run_id or "",
@@ -197,11 +155,11 @@ def _step_text(window: TableWindow, since: str, until: str) -> str:
 def _change_table(window: TableWindow) -> str:
     parts = [] if window.change_rows is None else [f"{window.change_rows:,} rows"]
     parts += [] if window.change_bytes is None else [format_bytes(window.change_bytes)]
-    return ", ".join(parts) or "-"
+    return ", ".join(parts)
 
 
 def _seconds_text(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds:.1f} s" if seconds < 60 else duration_text(seconds)
+    return "" if seconds is None else f"{seconds:.1f} s" if seconds < 60 else duration_text(seconds)
 
 
 def _seconds(window: TableWindow, since: str, until: str) -> float | None:
@@ -251,6 +209,13 @@ class LiveReads:
                 found = read()
                 self._kept[key] = (time.monotonic(), found)
             return found
+
+    def forget(self, key: object) -> None:
+        """Let the next ``read`` of a key read."""
+        with self._guard:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            self._kept.pop(key, None)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -317,14 +282,13 @@ class NotShownError(Exception):
         self.code = code
 
 
-def overview(readable_dags: Collection[str], query: Query) -> Answer:
-    """Return the page of the pipelines of a viewer.
-
-    readable_dags: the ids of the DAGs that the viewer may read. Only their pipelines are shown.
-    """
+def overview(rights: Rights, query: Query) -> Answer:
+    """Return the page of the pipelines of a viewer: those whose DAGs the viewer may read."""
     try:
         app = open_app(config_path())
-        found = _read([each for each in app.pipelines.values() if dag_id(each.name) in readable_dags], live=query.live)
+        found = _read(
+            [each for each in app.pipelines.values() if dag_id(each.name) in rights.readable_dags], live=query.live
+        )
         error = ""
         code = _UNAVAILABLE if any(each.status is None for each in found) else 200
     except FloodmarkError as failure:
@@ -335,63 +299,71 @@ def overview(readable_dags: Collection[str], query: Query) -> Answer:
     page = page_of(select(cards, query.text, query.state), query.page, CARDS_OF_A_PAGE)
     values = {"summary": summary(cards) if cards else "", "error": error, "states": STATES, "page": page}
     values |= {"total": len(cards), "nothing": "" if cards or error else _NONE}
-    return Answer(html("overview.html", query, **values), code)
+    return Answer(html("overview.html", query, "", **values), code)
 
 
-def pipeline_page(readable_dags: Collection[str], pipeline: str, query: Query) -> Answer:
+def pipeline_page(rights: Rights, pipeline: str, query: Query) -> Answer:
     """Return the page of one pipeline with its tables. The parameters are those of ``overview``."""
     try:
-        found = _read_shown(open_named(readable_dags, pipeline), live=query.live)
+        opened = open_named(rights.readable_dags, pipeline)
+        found = _read_shown(opened, live=query.live)
     except (FloodmarkError, NotShownError) as failure:
-        return failure_answer(query, failure, "../status")
+        return failure_answer(query, failure, "../")
     if query.format == "json":
         return _json([_document(found.card, found.status)], query)
+    rows = rows_of(found.status.tables, query.text)
+    may_close = rights.may_run(right_of("close", pipeline, opened.config.source))
     values = {
         "card": found.card,
-        "alerts": found.status.alerts,
+        "alerts": [(each, close_button(pipeline, each.key) if may_close else None) for each in found.status.alerts],
         "notes": remarks(replace(found.status, alerts=())),
         "total": len(found.status.tables),
-        "page": page_of(rows_of(found.status.tables, query.text), query.page, ROWS_OF_A_PAGE),
-        "dags": _dags(pipeline, readable_dags),
+        "page": page_of(rows, query.page, ROWS_OF_A_PAGE),
+        "has_margins": any(row.margin for row in rows),
+        "dags": _dags(pipeline, rights.readable_dags),
     }
-    return Answer(html("pipeline.html", query, **values))
+    return Answer(html("pipeline.html", query, "../", **values))
 
 
-def table_page(readable_dags: Collection[str], pipeline: str, table: str, query: Query) -> Answer:
+def table_page(rights: Rights, pipeline: str, table: str, query: Query) -> Answer:
     """Return the page of a table with its history. table: its name as the configuration spells it."""
     try:
-        opened = open_named(readable_dags, pipeline)
+        opened = open_named(rights.readable_dags, pipeline)
         found = _read_shown(opened, live=query.live)
         status = next((each for each in found.status.tables if each.source == table), None)
         if status is None:
             raise NotShownError(UNKNOWN_TABLE, NOT_FOUND)
         history = read_history(opened, TableName.parse(table), WINDOWS_OF_A_PAGE)
-        history = replace(history, windows=tuple(_without_hidden_run(each, readable_dags) for each in history.windows))
+        windows = tuple(_without_hidden_run(each, rights.readable_dags) for each in history.windows)
+        history = replace(history, windows=windows)
     except (FloodmarkError, NotShownError) as failure:
-        return failure_answer(query, failure, "../../status")
+        return failure_answer(query, failure, "../../")
     if query.format == "json":
         about = {"pipeline": pipeline, "table": asdict(status), "history": asdict(history)}
         return Answer(json_text({"read_at": datetime.now(UTC), "live": query.live} | about), is_json=True)
+    rows = window_rows(history.windows)
     switch_dag = switch_dag_id(opened.config.source)
+    may_decide = rights.may_run(right_of("approve", pipeline, opened.config.source))
     values = {
         "pipeline": pipeline,
         "row": rows_of([status], "")[0],
         "cause": f"{status.cause} {status.hint}".strip(),
         "history": history,
-        "windows": window_rows(history.windows),
+        "windows": rows,
+        "measured": {name: field for name, field in _MEASURED.items() if any(getattr(each, field) for each in rows)},
         "charts": charts_of(history.windows),
-        "dags": _dags(pipeline, readable_dags),
+        "dags": _dags(pipeline, rights.readable_dags),
         "actions": actions_on(
             pipeline,
             table,
-            readable_dags,
+            rights,
             has_history=opened.source.has_history,
             is_scheduled=opened.config.schedule is not None,
         ),
-        "approval_params": approval_params,
-        "switch_dag": switch_dag if switch_dag in readable_dags else "",
+        "drift_buttons": lambda note: drift_buttons(pipeline, note) if may_decide else [],
+        "switch_dag": switch_dag if switch_dag in rights.readable_dags else "",
     }
-    return Answer(html("table.html", query, **values))
+    return Answer(html("table.html", query, "../../", **values))
 
 
 def open_named(readable_dags: Collection[str], pipeline: str) -> Pipeline:
@@ -438,6 +410,12 @@ def _read_one(pipeline: Pipeline, dags: Mapping[str, DagState], *, live: bool) -
     return _Read(card_of(status, state, max_lag, datetime.now(UTC)), status)
 
 
+def forget_status(pipeline: str) -> None:
+    """Let the next page of a pipeline read it again, because a decision has changed it."""
+    for reads in (_LIVE, _LEDGER):
+        reads.forget((config_path(), pipeline))
+
+
 def _status(pipeline: Pipeline, *, live: bool) -> PipelineStatus | str:
     try:
         return read_status(pipeline, live=live)
@@ -456,18 +434,18 @@ def _json(pipelines: list[dict[str, Any]], query: Query, code: int = 200, error:
     return Answer(json_text(document), code, is_json=True)
 
 
-def failure_answer(query: Query, failure: Exception, up: str) -> Answer:
-    """Return the page of a failure. up: the address of the page of all pipelines."""
+def failure_answer(query: Query, failure: Exception, root: str) -> Answer:
+    """Return the page of a failure. root: see ``html``."""
     code = failure.code if isinstance(failure, NotShownError) else _UNAVAILABLE
     if query.format == "json":
         return _json([], query, code, str(failure))
-    return Answer(html("failure.html", query, error=str(failure), up=up), code)
+    return Answer(html("failure.html", query, root, error=str(failure)), code)
 
 
-def html(template: str, query: Query, **values: Any) -> str:
-    """Return a page, with what each of them has in its foot."""
+def html(template: str, query: Query, root: str, **values: Any) -> str:
+    """Return a page, with what each of them has in its foot. root: the way from its address to that of the pages."""
     read_at = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
-    return render(template, query=query, live=query.live, link=query.link, read_at=read_at, **values)
+    return render(template, query=query, root=root, live=query.live, link=query.link, read_at=read_at, **values)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -481,7 +459,7 @@ KEYS_OF_A_PAGE = 100
 
 
 def quarantine_page(
-    readable_dags: Collection[str],
+    rights: Rights,
     may_read_connection: Callable[[str], bool],
     pipeline: str,
     table: str,
@@ -493,7 +471,7 @@ def quarantine_page(
     may_read_connection: whether the viewer may read a connection of Airflow, by its id.
     """
     try:
-        opened = open_named(readable_dags, pipeline)
+        opened = open_named(rights.readable_dags, pipeline)
         ledger, conn_id = opened.app.status_ledger, opened.app.config.warehouse.conn_id
         if table not in {str(each.source) for each in opened.config.tables}:
             raise NotShownError(UNKNOWN_TABLE, NOT_FOUND)
@@ -508,15 +486,17 @@ def quarantine_page(
                 pipeline, name, query.text or None, skipped=skipped, at_most=KEYS_OF_A_PAGE
             )
     except (FloodmarkError, NotShownError) as failure:
-        return failure_answer(query, failure, "../../status")
+        return failure_answer(query, failure, "../../")
     if query.format == "json":
         rows = None if keys is None else [asdict(each) for each in keys]
         about = {"pipeline": pipeline, "table": table, "waiting_rows": waiting}
         about |= {"rules": [asdict(each) for each in rules], "rows": rows}
         return Answer(json_text({"read_at": datetime.now(UTC)} | about), is_json=True)
+    buttons = [release_button(pipeline, table), discard_button(pipeline, table, query.text)]
     values = {
         "pipeline": pipeline,
         "table": table,
+        "buttons": buttons if rights.may_run(right_of("release", pipeline, opened.config.source)) else [],
         "waiting": say_waiting(waiting),
         "rules": rules,
         "keys": keys,
@@ -525,7 +505,7 @@ def quarantine_page(
         "command": f"floodmark quarantine {{}} {pipeline} {shlex.quote(table)}",
         "connection": conn_id,
     }
-    return Answer(html("quarantine.html", query, **values))
+    return Answer(html("quarantine.html", query, "../../", **values))
 
 
 def _rows_of(rules: Sequence[RuleCount], rule: str) -> int:

@@ -172,7 +172,15 @@ def _alert(row: DictRow) -> Alert:
 # ``PostgresStatusLedger``: the ledger's records about a pipeline, read in one transaction.
 
 
-_LAST_WINDOW = ("window_id", "read_rows", "inserted_rows", "updated_rows", "deleted_rows", "quarantined_rows")
+_LAST_WINDOW = (
+    "window_id",
+    "read_rows",
+    "inserted_rows",
+    "updated_rows",
+    "deleted_rows",
+    "quarantined_rows",
+    "margin_seconds",
+)
 _COPIED = (
     "watermark_at",
     "consistent",

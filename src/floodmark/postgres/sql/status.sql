@@ -116,7 +116,7 @@ SELECT t.source_schema, t.source_name, t.target_schema, t.target_name, t.waterma
     t.published_at AS advanced_at,
     l.window_id AS last_window_id, l.read_rows AS last_read_rows, l.inserted_rows AS last_inserted_rows,
     l.updated_rows AS last_updated_rows, l.deleted_rows AS last_deleted_rows,
-    l.quarantined_rows AS last_quarantined_rows
+    l.quarantined_rows AS last_quarantined_rows, l.margin_seconds AS last_margin_seconds
 FROM floodmark.tables AS t
 LEFT JOIN floodmark.verdicts AS v USING (pipeline, source_schema, source_name)
 LEFT JOIN floodmark.window_tables AS l

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from floodmark.core.status import AlertStatus, LastWindow, PipelineStatus, TableStatus
-from floodmark.orchestration.pages.cards import Card, DagState, card_of, page_of, rows_of, select, summary
+from floodmark.orchestration.pages.cards import Card, DagState, card_of, page_of, parts_of, rows_of, select, summary
 
 NOW = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
 ORDERS = TableStatus(
@@ -72,7 +72,7 @@ def test_pipeline_that_has_never_run_has_no_last_window() -> None:
 
 
 def test_alerts_and_the_unfinished_window_are_on_the_card() -> None:
-    alert = AlertStatus("run_failed", "shop", None, "Run 5 failed.", "Read the log.", NOW, 1)
+    alert = AlertStatus("run_failed:shop", "run_failed", "shop", None, "Run 5 failed.", "Read the log.", NOW, 1)
     shown = card(replace(SHOP, unfinished_window_id=8, unfinished_state="merged", alerts=(alert,)))
     assert (shown.alerts, shown.unfinished) == (("Run failed: Run 5 failed.",), "window 8 (merged)")
 
@@ -111,3 +111,25 @@ def test_rows_show_the_worst_table_first() -> None:
     ]
     assert [row.waiting for row in rows] == ["", "2"]
     assert [row.source for row in rows_of((ORDERS, expired), "LINES")] == ["dbo.Lines"]
+
+
+def test_t_sql_of_an_advice_is_apart_from_its_sentences() -> None:
+    text = "Start it: EXEC sys.sp_a; EXEC sys.sp_b @x = 1; and wait.\n-- Then:\nSELECT 1"
+    assert parts_of(text) == [
+        ("Start it: ", False, False),
+        ("EXEC sys.sp_a; EXEC sys.sp_b @x = 1;", True, False),
+        (" and wait.", False, False),
+        ("-- Then:\nSELECT 1", True, True),
+    ]
+    assert parts_of("Read its log; then run floodmark run shop.") == [
+        ("Read its log; then run floodmark run shop.", False, False)
+    ]
+
+
+def test_margin_of_the_last_window_is_in_place_of_an_unknown_headroom() -> None:
+    known = replace(LINES, last_window=LastWindow(6, 9, 9, 0, 0, 0, 90_000.0))
+    assert [row.margin for row in rows_of((known, ORDERS, replace(ORDERS, last_window=None)), "")] == [
+        "1d 1:00:00",
+        "",
+        "",
+    ]

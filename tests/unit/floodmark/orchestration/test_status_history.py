@@ -38,7 +38,7 @@ def test_windows_are_shown_in_words_the_newest_first() -> None:
     assert (done.load, done.check, done.publish) == ("0:02:00", "1.2 s", "0.2 s")
     assert (done.read, done.changed) == ("5,318", "+1,485 ~510 \N{MINUS SIGN}165")
     assert (loading.kind, loading.state) == ("changes, replay a-b", "merged, attempt 2")
-    assert (loading.check, loading.publish) == ("-", "-")
+    assert (loading.check, loading.publish) == ("", "")
 
 
 def test_charts_have_what_published_windows_did() -> None:
@@ -66,9 +66,9 @@ MEASURED = replace(
 def test_measures_are_in_words() -> None:
     measured, bare = window_rows([WINDOW, MEASURED])
     assert (measured.lag, measured.margin, measured.change_table) == ("0:01:36", "3d 0:00:00", "12,000 rows, 1.0 MiB")
-    assert (bare.lag, bare.margin, bare.change_table, bare.run_id) == ("-", "-", "-", "")
+    assert (bare.lag, bare.margin, bare.change_table, bare.run_id) == ("", "", "", "")
     # Until it is published, the lag grows.
-    assert window_rows([replace(MEASURED, state="merged")])[0].lag == "-"
+    assert window_rows([replace(MEASURED, state="merged")])[0].lag == ""
 
 
 def test_charts_of_measures_have_gaps_and_are_left_out_without_a_value() -> None:

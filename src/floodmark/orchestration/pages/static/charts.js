@@ -32,6 +32,8 @@
     const time = (index) => chart.times[index]?.slice(0, 19).replace("T", " ") ?? "";
     const bars = uPlot.paths.bars({ size: [0.7, 60] });
     const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false } };
+    // Without a pointer on the chart, its legend has the values of the newest window.
+    const showLast = (plot) => plot.setLegend({ idx: positions.length - 1 }, false);
     const options = {
       width: place.clientWidth,
       height: 220,
@@ -50,6 +52,7 @@
         })),
       ],
       cursor: { drag: { x: false, y: false }, points: { show: false } },
+      hooks: { ready: [showLast], setCursor: [(plot) => { if (plot.cursor.idx == null) showLast(plot); }] },
     };
     const plot = new uPlot(options, [positions, ...order.map((index) => sums[index])], place);
     new ResizeObserver(() => plot.setSize({ width: place.clientWidth, height: 220 })).observe(place);
