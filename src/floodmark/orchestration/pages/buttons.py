@@ -72,12 +72,18 @@ class TableAction:
 
 
 def actions_on(
-    pipeline: str, table: str, rights: Rights, *, has_history: bool, is_scheduled: bool
+    pipeline: str,
+    table: str,
+    rights: Rights,
+    *,
+    has_history: bool,
+    is_scheduled: bool,
+    paused_dags: Collection[str] = (),
 ) -> list[TableAction]:
     """Return the actions on a table.
 
     has_history: the source has past changes, so that an interval can be replayed. is_scheduled: the DAG of the pipeline
-    has a schedule, without which Airflow has no backfill of it.
+    has a schedule, without which Airflow has no backfill of it. paused_dags: the ids of DAGs whose runs wait.
     """
     reloads = TableAction(
         "Reload the table",
@@ -85,7 +91,7 @@ def actions_on(
         _readable(load_dag_id(pipeline), rights),
         "Trigger it with this configuration:",
         json.dumps({"table": table}, ensure_ascii=False),
-        _reload_button(pipeline, table) if rights.may_run(load_dag_id(pipeline)) else None,
+        _reload_button(pipeline, table, paused_dags) if rights.may_run(load_dag_id(pipeline)) else None,
     )
     if not has_history:
         return [reloads]
@@ -94,7 +100,7 @@ def actions_on(
         f"floodmark replay {pipeline} --from-time BEGIN --to-time END",
         _readable(dag_id(pipeline), rights) if is_scheduled else "",
         "Trigger it as a backfill of the interval.",
-        button=_replay_button(pipeline) if is_scheduled and rights.may_run(dag_id(pipeline)) else None,
+        button=_replay_button(pipeline, paused_dags) if is_scheduled and rights.may_run(dag_id(pipeline)) else None,
     )
     return [reloads, replays]
 
@@ -103,12 +109,12 @@ def _readable(dag: str, rights: Rights) -> str:
     return dag if dag in rights.readable_dags else ""
 
 
-def _reload_button(pipeline: str, table: str) -> Button:
+def _reload_button(pipeline: str, table: str, paused_dags: Collection[str]) -> Button:
     dag = load_dag_id(pipeline)
     return Button(
         "Reload the table",
         f"All rows of {table} are read again, and rows that no longer exist at the source are swept. The other tables "
-        "of the pipeline continue.",
+        f"of the pipeline continue.{_waiting(dag, paused_dags)}",
         f"../api/v2/dags/{quote(dag, safe='')}/dagRuns",
         # Without a logical date, any number of runs can be asked for at one moment.
         _json(logical_date=None, conf={"table": table}),
@@ -116,17 +122,21 @@ def _reload_button(pipeline: str, table: str) -> Button:
     )
 
 
-def _replay_button(pipeline: str) -> Button:
+def _replay_button(pipeline: str, paused_dags: Collection[str]) -> Button:
     dag = dag_id(pipeline)
     return Button(
         "Replay an interval",
         "Airflow makes a backfill, a run for each tick of the schedule in the interval. It merges the changes again. "
-        "Newer rows of the targets stay as they are.",
+        f"Newer rows of the targets stay as they are.{_waiting(dag, paused_dags)}",
         "../api/v2/backfills",
         _json(dag_id=dag, reprocess_behavior="completed", max_active_runs=1),
         (Field("from_date", "From (UTC)", "datetime-local"), Field("to_date", "To (UTC)", "datetime-local")),
         dag,
     )
+
+
+def _waiting(dag: str, paused_dags: Collection[str]) -> str:
+    return f" The DAG {dag} is paused: its runs wait until it is unpaused." if dag in paused_dags else ""
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -343,6 +343,7 @@ def table_page(rights: Rights, pipeline: str, table: str, query: Query) -> Answe
         return Answer(json_text({"read_at": datetime.now(UTC), "live": query.live} | about), is_json=True)
     rows = window_rows(history.windows)
     switch_dag = switch_dag_id(opened.config.source)
+    dags = read_dag_states([dag_id(pipeline), load_dag_id(pipeline)])
     may_decide = rights.may_run(right_of("approve", pipeline, opened.config.source))
     values = {
         "pipeline": pipeline,
@@ -359,6 +360,7 @@ def table_page(rights: Rights, pipeline: str, table: str, query: Query) -> Answe
             rights,
             has_history=opened.source.has_history,
             is_scheduled=opened.config.schedule is not None,
+            paused_dags={name for name, each in dags.items() if each.is_paused},
         ),
         "drift_buttons": lambda note: drift_buttons(pipeline, note) if may_decide else [],
         "switch_dag": switch_dag if switch_dag in rights.readable_dags else "",

@@ -70,6 +70,11 @@ def test_buttons_are_requests_of_airflows_own_api() -> None:
     ]
 
 
+def test_button_says_that_the_runs_of_a_paused_dag_wait() -> None:
+    effects = [each.button.effect for each in actions(paused_dags={"cdc_load_shop"}) if each.button]
+    assert ["The DAG cdc_load_shop is paused" in effect for effect in effects] == [True, False]
+
+
 def test_viewer_without_the_right_has_no_button(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "RUNS", ("cdc_shop",))
     assert [each.button is None for each in actions()] == [True, False]
