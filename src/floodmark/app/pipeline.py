@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from floodmark.postgres.warehouse.release import PostgresQuarantine
     from floodmark.postgres.warehouse.targets import PostgresAdoption, PostgresTargets
     from floodmark.postgres.warehouse.verify import PostgresRowComparer
+    from floodmark.quality.great_expectations import DataDocs
     from floodmark.spark.launch.target import SparkTarget
     from floodmark.sync.alerts import AlertNotes, Alerts, Channel
     from floodmark.sync.ports import Quality, Warehouse
@@ -247,6 +248,13 @@ class Pipeline:
             data_docs_dir(),
             freshness_seconds=self.config.freshness.total_seconds(),
         )
+
+    @cached_property
+    def data_docs(self) -> DataDocs:
+        """The reports on the checks, in the folder of this machine."""
+        from floodmark.quality.great_expectations import DataDocs
+
+        return DataDocs(data_docs_dir())
 
     @cached_property
     def watched(self) -> WatchedSource:

@@ -468,7 +468,7 @@ def _rows_of(what: NoRows, batch: Batch) -> str:
 # of windows without findings. The pages of the others are made by Great Expectations.
 
 
-_STYLE = """
+PAGE_STYLE = """<style>
 :root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; }
 body { max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
@@ -478,7 +478,13 @@ th, td { text-align: left; padding: .35rem .7rem; border-bottom: 1px solid #8884
 th { font-weight: 600; } td.number { text-align: right; } ul { margin: 0; padding-left: 1.1rem; }
 .passed { color: #1a7f37; } .warned { color: #9a6700; } .failed { color: #cf222e; font-weight: 600; }
 small { opacity: .75; }
-"""
+@media (max-width: 46rem) {
+  body { margin: 1rem auto; overflow-wrap: anywhere; }
+  table, tbody, tr, td { display: block; } thead, th { display: none; } tr { margin-bottom: .7rem; }
+  td, td.number { text-align: left; border: 0; padding: .1rem .4rem; } td.number::after { content: " checks"; }
+}
+</style>"""
+"""The style of the pages, without anything from the web."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -534,7 +540,7 @@ def render_passed(
 def _head(title: str) -> str:
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head><body>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">{PAGE_STYLE}</head><body>'
     )
 
 

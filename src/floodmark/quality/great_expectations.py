@@ -9,8 +9,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from glob import escape
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from floodmark.core.plan import TableCounts, WindowPlan
 from floodmark.core.schema import TableName
 from floodmark.quality.checks import (
     BATCH,
+    PAGE_STYLE,
     Batch,
     Check,
     CheckedBatch,
@@ -56,6 +58,8 @@ _STORES = ".stores"
 _RESULTS = "validation_results"
 _RECORDS = "windows"
 _PASSED = "passed"
+_INDEX = "index.html"
+_VALIDATIONS = "validations"
 _STYLES = Path(__file__).parent / "data_docs_styles"
 
 
@@ -155,7 +159,7 @@ def publish(docs_dir: Path, checked: Sequence[CheckedBatch], kept_windows: int) 
             (docs_dir / page).unlink(missing_ok=True)
             _result_of(docs_dir, page).unlink(missing_ok=True)
         path.unlink()
-    _replace(docs_dir / "index.html", render_index(batch for batches in windows.values() for batch in batches))
+    _replace(docs_dir / _INDEX, render_index(batch for batches in windows.values() for batch in batches))
 
 
 def _read_record(path: Path) -> list[CheckedBatch]:
@@ -180,7 +184,7 @@ def _result_of(docs_dir: Path, page: str) -> Path:
 
 def _page(key: Any) -> str:
     """Return the path of a result's page, relative to the folder."""
-    return "/".join(("validations", *map(str, key.to_tuple()))) + ".html"
+    return "/".join((_VALIDATIONS, *map(str, key.to_tuple()))) + ".html"
 
 
 def _checked_batch(plan: WindowPlan, checked_at: datetime, key: Any, name: str, result: Any) -> CheckedBatch:
@@ -204,6 +208,63 @@ def _checked_batch(plan: WindowPlan, checked_at: datetime, key: Any, name: str, 
 def _sentence(result: Any) -> str:
     found = result.result.get("observed_value", result.result.get("unexpected_count", "no"))
     return f"expected: {result.expectation_config.description}; found: {found} rows"
+
+
+class DataDocs:
+    """The data docs of a folder, read for a server: of one pipeline at a time, and without anything from the web."""
+
+    def __init__(self, docs_dir: Path) -> None:
+        self._docs_dir = docs_dir
+
+    def has(self, pipeline: str) -> bool:
+        """Return whether a window of the pipeline has been checked into this folder."""
+        return any(self._records(pipeline))
+
+    def read(self, pipeline: str, page: str) -> str | None:
+        """Return a page as HTML, None where the pipeline has no such page. page: "" for the front page."""
+        batches = self._batches(pipeline)
+        if page in ("", _INDEX):
+            return render_index(batches)
+        # Only what the results name is read: no path leads elsewhere.
+        if page not in {batch.page for batch in batches} | {_suite_page(batch.page) for batch in batches}:
+            return None
+        try:
+            found = (self._docs_dir / page).read_text(encoding="utf-8")
+        except FileNotFoundError:  # an old window's, deleted since
+            return None
+        return found if page.startswith(f"{_PASSED}/") else _without_web(found)
+
+    def has_rows(self, page: str) -> bool:
+        """Return whether a page may have values of rows: those that did not pass a check."""
+        return page.startswith(f"{_VALIDATIONS}/")
+
+    def _batches(self, pipeline: str) -> list[CheckedBatch]:
+        found: list[CheckedBatch] = []
+        for path in self._records(pipeline):
+            with suppress(FileNotFoundError):  # an old window's, deleted meanwhile
+                found += [batch for batch in _read_record(path) if batch.pipeline == pipeline]
+        return found
+
+    def _records(self, pipeline: str) -> Iterator[Path]:
+        return (self._docs_dir / _STORES / _RECORDS).glob(f"{escape(pipeline)} *.json")
+
+
+def _suite_page(page: str) -> str:
+    """Return the page of the checks whose result a page of Great Expectations has; "" for another page."""
+    folder, *suite = Path(page).parts
+    # After the suite: the name of the run, its moment, and the batch.
+    return f"{'/'.join(('expectations', *suite[:-3]))}.html" if folder == _VALIDATIONS else ""
+
+
+# The filter of results needs a script, and the foot asks for a subscription. What a script would unfold is open.
+_WITHOUT_SCRIPT = "<style>.card, footer, a[data-toggle] { display: none; } h4, h5, h6 { font-size: 1.05rem; }</style>"
+_ELEMENTS = re.compile(r"<script\b.*?</script\s*>|<noscript\b.*?</noscript\s*>|<(?:link|img|meta)\b[^>]*>", re.I | re.S)
+
+
+def _without_web(html: str) -> str:
+    """Return a page of Great Expectations without scripts, styles and pictures from the web."""
+    fits = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    return _ELEMENTS.sub("", html).replace("</head>", f"{fits}{PAGE_STYLE}{_WITHOUT_SCRIPT}</head>", 1)
 
 
 @contextmanager
@@ -262,7 +323,7 @@ class GreatExpectationsQuality:
     @property
     def report(self) -> Path:
         """Return the first page of the report."""
-        return self._docs_dir / "index.html"
+        return self._docs_dir / _INDEX
 
     def check_window(
         self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]

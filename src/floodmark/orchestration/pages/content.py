@@ -321,6 +321,7 @@ def pipeline_page(rights: Rights, pipeline: str, query: Query) -> Answer:
         "page": page_of(rows, query.page, ROWS_OF_A_PAGE),
         "has_margins": any(row.margin for row in rows),
         "dags": _dags(pipeline, rights.readable_dags),
+        "has_docs": opened.data_docs.has(pipeline),
     }
     return Answer(html("pipeline.html", query, "../", **values))
 
@@ -354,6 +355,7 @@ def table_page(rights: Rights, pipeline: str, table: str, query: Query) -> Answe
         "measured": {name: field for name, field in _MEASURED.items() if any(getattr(each, field) for each in rows)},
         "charts": charts_of(history.windows),
         "dags": _dags(pipeline, rights.readable_dags),
+        "has_docs": opened.data_docs.has(pipeline),
         "actions": actions_on(
             pipeline,
             table,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 STATUS_PATH = "/status"
 QUARANTINE_PATH = "/quarantine"
 DECISIONS_PATH = "/decisions"
+DATA_DOCS_PATH = "/docs"
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 _Send = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -46,6 +47,7 @@ def _made() -> Any:
         quarantine_page,
         table_page,
     )
+    from floodmark.orchestration.pages.data_docs import DOCS_POLICY, docs_page  # noqa: PLC0415
     from floodmark.orchestration.pages.decisions import take_decision  # noqa: PLC0415
 
     app = FastAPI(title="Floodmark", docs_url=None, redoc_url=None, openapi_url=None)
@@ -104,6 +106,11 @@ def _made() -> Any:
     ):
         return respond(take_decision(_rights(user), pipeline, decision, body, user.get_name()))
 
+    def data_docs(pipeline: str, page: str, user=Depends(get_user)):  # type: ignore[no-untyped-def]  # noqa: B008
+        answer = respond(docs_page(_rights(user), partial(_may_read_connection, user), pipeline, page))
+        answer.headers["Content-Security-Policy"] = DOCS_POLICY
+        return answer
+
     _guard(app)
     app.post(f"{DECISIONS_PATH}/{{pipeline}}/{{decision}}", dependencies=[may_see])(decided)
     app.get(STATUS_PATH, dependencies=[may_see])(all_pipelines)
@@ -111,6 +118,7 @@ def _made() -> Any:
     # A name may have a slash, which the server has decoded already.
     app.get(f"{STATUS_PATH}/{{pipeline}}/{{table:path}}", dependencies=[may_see])(one_table)
     app.get(f"{QUARANTINE_PATH}/{{pipeline}}/{{table:path}}", dependencies=[may_see])(quarantined)
+    app.get(f"{DATA_DOCS_PATH}/{{pipeline}}/{{page:path}}", dependencies=[may_see])(data_docs)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
     return app
 
