@@ -17,12 +17,15 @@ from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
 from floodmark.app.operate import list_proposed
 from floodmark.app.pipeline import App
+from floodmark.app.status import read_history
 from floodmark.app.upkeep import watch_drift
 from floodmark.cli.main import app
 from floodmark.cli.process import out
 from floodmark.config.loading import load_config
 from floodmark.core.plan import staging_table
-from floodmark.core.schema import quote_table
+from floodmark.core.schema import TableName, quote_table
+from floodmark.orchestration.pages.buttons import Rights, drift_buttons
+from floodmark.orchestration.pages.decisions import take_decision
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from lsns import lsn
@@ -186,3 +189,26 @@ def test_a_dropped_column_keeps_its_old_values_in_the_target(
     shop.finish(plan)
     assert shop.target() == {1: (111, 5, None), 2: (200, 7, None)}
     assert ledger.read_tables("shop")[plan.tables[0].source].watermark == lsn(20)
+
+
+def test_a_proposal_is_approved_on_the_page_as_it_was_read(
+    config: Path, source: CdcDatabase, database: WarehouseConnection
+) -> None:
+    loaded, rights = load_config(config), Rights(("cdc_shop",), lambda dag: dag == "cdc_drift_shop")
+    watch_drift(App(loaded), "shop")
+    source.run("ALTER TABLE dbo.Orders ADD Note nvarchar(20)")
+    source.scan()
+    watch_drift(App(loaded), "shop")
+    (note,) = read_history(App(loaded).pipeline("shop"), TableName("dbo", "Orders"), 9).drift
+    approve, _ = drift_buttons("shop", note)
+    read = json.loads(approve.body)
+    other = take_decision(rights, "shop", "approve", read | {"proposal": "EXEC x;"}, "anna")
+    assert (other.code, "has changed since the page was read" in other.body) == (409, True)
+    answer = take_decision(rights, "shop", "approve", read, "anna")
+    said = json.loads(answer.body)["done"]
+    assert (answer.code, said.split(" with")[0]) == (
+        200,
+        "dbo.Orders switches from capture instance dbo_Orders to dbo_Orders_2,",
+    )
+    with psycopg.connect(database.conninfo()) as session:
+        assert session.execute("SELECT approved_by FROM floodmark.instance_switches").fetchall() == [("anna",)]
