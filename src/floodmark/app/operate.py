@@ -15,7 +15,7 @@ from floodmark.config.loading import first_config, load_config
 from floodmark.core.alerts import REPLAY_FAILED, parse_data_interval
 from floodmark.core.capture import enable_table
 from floodmark.core.drift import describe_added
-from floodmark.core.errors import ConfigError, FloodmarkError, OperatorError
+from floodmark.core.errors import ConfigError, FloodmarkError, OperatorError, command_line
 from floodmark.core.position import Interval
 from floodmark.core.snapshot import Survey, SurveyedTable
 from floodmark.sync.alerts import update_waiting
@@ -67,7 +67,7 @@ def approve_switch(app: App, event_id: int, by: str) -> str:
     return (
         f"{switch.table} switches from capture instance {switch.old.name} to {switch.name}, with "
         f"{', '.join(switch.added)}. The DAG cdc_drift_{switch.source} takes the steps; to take them now, run: "
-        f"floodmark drift switch {switch.source}"
+        f"{command_line('drift', 'switch', switch.source)}"
     )
 
 

@@ -16,7 +16,7 @@ from floodmark.app.pipeline import spark_target
 from floodmark.app.upkeep import current_stop, likely_stop, list_drift
 from floodmark.core.doctor import DiagnosisInput, Finding, examine_encoding, examine_engine, examine_server
 from floodmark.core.drift import describe
-from floodmark.core.errors import FloodmarkError
+from floodmark.core.errors import FloodmarkError, command_line
 from floodmark.core.planning import classify_tables, known_positions, pinned_feeds
 from floodmark.core.progress import say_waiting
 from floodmark.core.status import DriftNote, PipelineStatus, TableHistory, TableStatus
@@ -150,7 +150,7 @@ def remarks(status: PipelineStatus) -> list[str]:
     lines = [str(status.planned_stop)] if status.planned_stop else []
     lines += [f"{_names(tables, status)}: {remark}" for remark, tables in concerned.items()]
     lines += [
-        f"{table.source}: {say_waiting(table.waiting_rows)}: floodmark quarantine list {status.pipeline}"
+        f"{table.source}: {say_waiting(table.waiting_rows)}: {command_line('quarantine', 'list', status.pipeline)}"
         for table in status.tables
         if table.waiting_rows
     ]

@@ -53,7 +53,7 @@ from floodmark.cli.process import (
     print_table,
 )
 from floodmark.config.loading import dump_config, load_config
-from floodmark.core.errors import ConfigError
+from floodmark.core.errors import ConfigError, command_line
 from floodmark.core.imported import (
     TableImport,
     ToolState,
@@ -100,7 +100,7 @@ def init(
         who = "a member of db_owner" if found.has_cdc else "a member of sysadmin"
         print_line(out, f"Enable change data capture, as {who}:\n")
         typer.echo(script)
-    doctor = f"floodmark doctor {name}" + (f" --config {output}" if output else "")
+    doctor = command_line("doctor", name, *(("--config", output) if output else ()))
     print_line(out, f"\nThen run this, which shows what is missing: {doctor}")
     print_line(out, f"The rights that Floodmark's login needs: {doctor} --grants LOGIN")
 
@@ -414,9 +414,7 @@ def take_options(
 def check_config(
     file: Annotated[Path | None, typer.Argument(help="(default: FLOODMARK_CONFIG, include/pipelines.yaml)")] = None,
     show: Annotated[bool, typer.Option("--show", help="Print the configuration with all defaults.")] = False,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Then show each pipeline as floodmark plan does.")
-    ] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Then show each pipeline as floodmark plan does.")] = False,
 ) -> None:
     """Read the configuration and report all its errors. Connects to neither source nor warehouse, but with --plan."""
     with explained():

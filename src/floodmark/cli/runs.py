@@ -57,7 +57,7 @@ from floodmark.cli.process import (
     verification_json,
 )
 from floodmark.core.doctor import Finding, Grade, worst
-from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
+from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError, command_line
 from floodmark.core.progress import ReadProgress, StepProgress
 from floodmark.core.recovery import NoInterval, Release, parse_bounds
 from floodmark.core.schema import TableName
@@ -454,7 +454,7 @@ def _release_lines(pipeline: str, table: str, found: Release) -> list[str]:
     if found.unfit:
         lines.append(
             f"Rows that break no rule and cannot be merged: {found.unfit:,}. They lack a column or a LOB, or their key "
-            f"was changed. Load them from the source: floodmark reload {pipeline} {table} --where ..."
+            f"was changed. Load them from the source: {command_line('reload', pipeline, table)} --where ..."
         )
     return lines
 

@@ -17,6 +17,7 @@ from floodmark.core.errors import (
     TableRefusedError,
     TargetLostError,
     WindowExpiredError,
+    command_line,
 )
 from floodmark.core.plan import QuarantinedMessages
 from floodmark.core.position import format_duration
@@ -187,8 +188,8 @@ def rows_quarantined(pipeline: str, waiting: WaitingRows) -> Alert:
         what=f"{say_waiting(waiting.rows)}, because of {rules}.",
         means="The target lacks these rows, or has their values from before. All other rows are loaded.",
         do=f"See `floodmark quarantine list {pipeline}`. Correct the rows at the source: the next run loads them. Or "
-        f"correct the rule, and run `floodmark quarantine release {pipeline} {waiting.table}`. To do without them, run "
-        f"`floodmark quarantine discard {pipeline} {waiting.table}`.",
+        f"correct the rule, and run `{command_line('quarantine', 'release', pipeline, waiting.table)}`. To do without "
+        f"them, run `{command_line('quarantine', 'discard', pipeline, waiting.table)}`.",
         event_key=f"{ROWS_QUARANTINED}:{pipeline}:{waiting.table}",
     )
 

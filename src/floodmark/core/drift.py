@@ -9,6 +9,7 @@ from enum import Enum
 
 from floodmark.core.alert import Alert
 from floodmark.core.capture import EVERY_ROW, FOR_DBA, SourceUser, bracket, filled_rows, literal, touched_rows
+from floodmark.core.errors import command_line
 from floodmark.core.plan import WindowState
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
@@ -557,9 +558,8 @@ def next_step(switch: InstanceSwitch, pipeline: str) -> tuple[str, str]:
     added = ", ".join(switch.added)
     switched = switch.of(pipeline)
     if switch.new is None:
-        return "make", (
-            f"the next run of cdc_drift_{switch.source} creates {new}; {old} is read until then, without {added}."
-        )
+        step = f"the next run of cdc_drift_{switch.source} creates {new}; {old} is read until then, without {added}."
+        return "make", step
     if switched is None:
         return "switch_pipeline", (
             f"{new} exists; {old} is read, without {added}, until the watermark has reached its start."
@@ -595,6 +595,6 @@ def build_switch_alert(switch: InstanceSwitch, problem: str, advice: str) -> Ale
         f"{problem}",
         where=f"source {switch.source}, table {switch.table}, switch {switch.switch_id}",
         means=_means(switch),
-        do=f"{advice} The drift DAG, or floodmark drift switch {switch.source}, then continues it.",
+        do=f"{advice} The drift DAG, or {command_line('drift', 'switch', switch.source)}, then continues it.",
         event_key=switch_key(switch.switch_id),
     )

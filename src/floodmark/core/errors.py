@@ -41,7 +41,13 @@ error's ``detail``, which only the log of the process that received it shows.
 
 from __future__ import annotations
 
+import shlex
 from typing import ClassVar
+
+
+def command_line(*words: object) -> str:
+    """Return a command of Floodmark for a hint. Words are quoted for a shell: a table may have a blank in its name."""
+    return shlex.join(["floodmark", *map(str, words)])
 
 
 class FloodmarkError(Exception):

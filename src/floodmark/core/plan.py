@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -12,7 +11,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from floodmark.core.errors import ConfigError
+from floodmark.core.errors import ConfigError, command_line
 from floodmark.core.naming import with_names
 from floodmark.core.position import Interval, Position, parse_position
 from floodmark.core.schema import STAGING_SCHEMA, MappedColumn, SourceColumn, SourceTable, TableName
@@ -70,14 +69,14 @@ def import_lane(table: TableName) -> str:
 def finishing_command(pipeline: str, lane: str) -> str:
     """Return the command that continues the unfinished window of a lane."""
     if is_load_lane(lane):
-        return f"floodmark reload {pipeline} {lane.removeprefix(_LOAD)}"
+        return command_line("reload", pipeline, lane.removeprefix(_LOAD))
     if is_replay_lane(lane):
         interval, _, only = lane.removeprefix(_REPLAY).partition(" ")
         after, to = map(parse_position, interval.split("-"))
-        tables = "".join(f" --table {shlex.quote(table)}" for table in (json.loads(only) if only else ()))
+        tables = [word for table in (json.loads(only) if only else ()) for word in ("--table", table)]
         # Both bounds of the command are included; another interval would be another lane.
-        return f"floodmark replay {pipeline} --from-lsn {after.next()} --to-lsn {to}{tables}"
-    return f"floodmark run {pipeline}"
+        return command_line("replay", pipeline, "--from-lsn", after.next(), "--to-lsn", to, *tables)
+    return command_line("run", pipeline)
 
 
 # --------------------------------------------------------------------------------------------------------------------

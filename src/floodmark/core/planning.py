@@ -17,6 +17,7 @@ from floodmark.core.errors import (
     NoKeyError,
     SourcePermissionError,
     TableNotPlannableError,
+    command_line,
 )
 from floodmark.core.naming import map_columns, rename_columns
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, check_net
@@ -321,8 +322,9 @@ def _refuse_other_naming(settings: TableSettings, state: TableState | None) -> N
         raise ConfigError(
             str(settings.source),
             f"it was loaded with naming: {before.value}, and pipelines.yaml has naming: {settings.naming.value} now.",
-            f"Restore naming: {before.value}. Or reload the table (floodmark reload PIPELINE {settings.source}), which "
-            "renames the columns of its target; queries, rules and views of your own must follow.",
+            f"Restore naming: {before.value}. Or reload the table "
+            f"({command_line('reload', 'PIPELINE', settings.source)}), which renames "
+            "the columns of its target; queries, rules and views of your own must follow.",
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from floodmark.core.alert import Alert
-from floodmark.core.errors import ConfigError, WindowExpiredError
+from floodmark.core.errors import ConfigError, WindowExpiredError, command_line
 from floodmark.core.plan import TablePlan, WindowPlan
 from floodmark.core.planning import plan_table
 from floodmark.core.position import Interval, Lsn, Position
@@ -99,8 +99,8 @@ def build_repair_alert(pipeline: str, gap: Gap, window_id: int) -> Alert:
             else f"The changes in {lost}{times} can no longer be read one by one. Until the load has been published, "
             "the target shows the table as it was; the other tables of the pipeline go on."
         ),
-        do=f"Make sure that the DAG cdc_load_{pipeline} is not paused, or run floodmark reload {pipeline} {gap.table}. "
-        + _PREVENT[gap.verdict],
+        do=f"Make sure that the DAG cdc_load_{pipeline} is not paused, or run "
+        f"{command_line('reload', pipeline, gap.table)}. " + _PREVENT[gap.verdict],
         event_key=repair_key(pipeline, gap.table),
     )
 

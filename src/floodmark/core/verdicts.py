@@ -30,6 +30,7 @@ from floodmark.core.errors import (
     TableRefusedError,
     TargetLostError,
     WindowExpiredError,
+    command_line,
 )
 from floodmark.core.position import NoPosition, Position
 from floodmark.core.schema import TableName
@@ -325,8 +326,8 @@ class TableCheck:
         return self._verdict(
             Verdict.OTHER_DATABASE,
             cause,
-            "Correct the connection. Only where the pipeline shall follow this database from now on: floodmark source "
-            f"confirm {self.source_name}.",
+            "Correct the connection. Only where the pipeline shall follow this database from now on: "
+            f"{command_line('source', 'confirm', self.source_name)}.",
         )
 
     def behind(self, position: Position | None, committed_at: datetime | None) -> Validity | None:
@@ -525,7 +526,7 @@ class TableCheck:
         return self._verdict(Verdict.READY, f"changes after {watermark} up to {newest}.")
 
     def _reload(self) -> str:
-        return f"Reload the table (floodmark reload {self.pipeline} {self.table}, or on_gap: repair)"
+        return f"Reload the table ({command_line('reload', self.pipeline, self.table)}, or on_gap: repair)"
 
     def _say(self, verdict: Verdict, said: Sentences) -> Validity:
         return self._verdict(verdict, said.cause, said.hint)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from floodmark.core.capture import PlannedStop
-from floodmark.core.errors import ConfigError, TableHeldError
+from floodmark.core.errors import ConfigError, TableHeldError, command_line
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, WindowState
 from floodmark.core.planning import (
     AdvanceQuiet,
@@ -213,7 +213,7 @@ def _with_target(opening: Opening, validity: Validity, states: Mapping[TableName
     fault = states[validity.table].target_fault if validity.table in states else ""
     if not fault or validity.verdict in INCIDENTS:
         return validity
-    hint = f"Reload the table (floodmark reload {opening.settings.name} {validity.table}, or on_gap: repair)."
+    hint = f"Reload the table ({command_line('reload', opening.settings.name, validity.table)}, or on_gap: repair)."
     return replace(validity, verdict=Verdict.TARGET_LOST, cause=fault, hint=hint)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from floodmark.core.errors import ConfigError, FloodmarkError
+from floodmark.core.errors import ConfigError, FloodmarkError, command_line
 from floodmark.core.plan import LoadKind, TablePlan
 from floodmark.core.planning import classify_tables, known_positions, not_plannable, pinned_feeds, plan_tables
 from floodmark.core.schema import TableName
@@ -170,7 +170,7 @@ class _Preview:
                 str(plan.source),
                 f"its target was {state.target} and is now {plan.target}.",
                 "Restore the name; or rename the target in the warehouse too, then: "
-                f"floodmark rename-target {self.settings.name} {plan.source}.",
+                f"{command_line('rename-target', self.settings.name, plan.source)}.",
             )
         found = self.check_target(plan)
         names = [column.name for column in plan.in_target.stored_columns]

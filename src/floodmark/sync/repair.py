@@ -15,6 +15,7 @@ from floodmark.core.errors import (
     OperatorError,
     TableHeldError,
     WindowBusyError,
+    command_line,
 )
 from floodmark.core.imported import ImportedPosition, TableImport, ToolState
 from floodmark.core.plan import LoadProgress, TablePlan, WindowPlan, WindowState, is_load_lane, load_lane
@@ -191,7 +192,9 @@ def describe_load(validity: Validity, window: OpenedWindow, progress: LoadProgre
 
 
 def _who_loads(plan: WindowPlan) -> str:
-    return f"The DAG cdc_load_{plan.pipeline} does it, or floodmark reload {plan.pipeline} {plan.tables[0].source}."
+    return (
+        f"The DAG cdc_load_{plan.pipeline} does it, or {command_line('reload', plan.pipeline, plan.tables[0].source)}."
+    )
 
 
 def end_repair(plan: WindowPlan, alerts: Alerts) -> None:
@@ -267,7 +270,7 @@ class LoadPlanner:
             raise OperatorError(
                 str(table),
                 f"window {window_id} is {opened.state.value}, so its rows are in the target already.",
-                f"Finish it (floodmark reload {self.settings.name} {table}).",
+                f"Finish it ({command_line('reload', self.settings.name, table)}).",
             )
         with self.ledger.hold_load(window_id):
             self._drop(opened)
@@ -297,7 +300,7 @@ class LoadPlanner:
                     str(table.source),
                     f"window {unfinished.plan.window_id} is unfinished and loads "
                     + (f"the rows where {known}." if known else "the whole table."),
-                    f"Finish it (floodmark reload {self.settings.name} {table.source}), then load the other rows.",
+                    f"Finish it ({command_line('reload', self.settings.name, table.source)}); then load the others.",
                 )
             return self._go_on(unfinished)
         self._free(table.source)

@@ -8,12 +8,12 @@ lacks the right sees no button, and is refused all the same. Without a script, t
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
+from floodmark.core.errors import command_line
 from floodmark.orchestration.dags.pipelines import dag_id, load_dag_id
 from floodmark.orchestration.dags.upkeep import drift_dag_id
 
@@ -87,7 +87,7 @@ def actions_on(
     """
     reloads = TableAction(
         "Reload the table",
-        f"floodmark reload {pipeline} {shlex.quote(table)}",
+        command_line("reload", pipeline, table),
         _readable(load_dag_id(pipeline), rights),
         "Trigger it with this configuration:",
         json.dumps({"table": table}, ensure_ascii=False),
@@ -97,7 +97,7 @@ def actions_on(
         return [reloads]
     replays = TableAction(
         "Replay an interval of the pipeline",
-        f"floodmark replay {pipeline} --from-time BEGIN --to-time END",
+        command_line("replay", pipeline, "--from-time", "BEGIN", "--to-time", "END"),
         _readable(dag_id(pipeline), rights) if is_scheduled else "",
         "Trigger it as a backfill of the interval.",
         button=_replay_button(pipeline, paused_dags) if is_scheduled and rights.may_run(dag_id(pipeline)) else None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from urllib.parse import urlencode
 
 from floodmark.app.pipeline import config_path
 from floodmark.app.status import changed_text, duration_text, json_text, read_history, read_status, remarks
-from floodmark.core.errors import FloodmarkError
+from floodmark.core.errors import FloodmarkError, command_line
 from floodmark.core.progress import say_waiting
 from floodmark.core.schema import TableName
 from floodmark.core.status import PipelineStatus, QuarantinedKey, RuleCount, TableWindow
@@ -506,7 +505,8 @@ def quarantine_page(
         "keys": keys,
         "key_text": _key_text,
         "page": {"number": number, "count": count},
-        "command": f"floodmark quarantine {{}} {pipeline} {shlex.quote(table)}",
+        "release": command_line("quarantine", "release", pipeline, table),
+        "discard": command_line("quarantine", "discard", pipeline, table),
         "connection": conn_id,
     }
     return Answer(html("quarantine.html", query, "../../", **values))

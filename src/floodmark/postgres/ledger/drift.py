@@ -20,7 +20,7 @@ from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
 from floodmark.core.drift import InstanceSwitch, PlannedSwitch, SwitchedPipeline, SwitchState
-from floodmark.core.errors import OperatorError
+from floodmark.core.errors import OperatorError, command_line
 from floodmark.core.plan import WindowState
 from floodmark.core.position import Position, parse_position, read_position
 from floodmark.core.schema import TableName
@@ -197,7 +197,7 @@ class PostgresDriftLedger:
                 raise OperatorError(
                     str(planned.table),
                     "another switch of its capture instance is in progress.",
-                    f"Let it finish (floodmark drift switch {planned.source}), then approve this one.",
+                    f"Let it finish ({command_line('drift', 'switch', planned.source)}), then approve this one.",
                 ) from None
             for event_id in event_ids:
                 query(session, "release_event_holds", event_id=event_id, by=by)

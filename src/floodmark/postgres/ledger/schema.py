@@ -20,6 +20,7 @@ from floodmark.core.errors import (
     WarehouseAdminError,
     WatermarkConflictError,
     WindowBusyError,
+    command_line,
 )
 from floodmark.core.plan import (
     LoadKind,
@@ -155,7 +156,7 @@ def claim_table(session: psycopg.Connection, pipeline: str, table: TablePlan) ->
             str(table.source),
             f"its target was {known} and is now {table.target}.",
             "Restore the name; or rename the target in the warehouse too, then: "
-            f"floodmark rename-target {pipeline} {table.source}.",
+            f"{command_line('rename-target', pipeline, table.source)}.",
         )
 
 
@@ -170,7 +171,7 @@ def _target_taken(pipeline: str, table: TablePlan, holders: Sequence[Mapping[str
         return ConfigError(subject, f"{what}: {source} of the same pipeline.", "Choose another target.")
     hint, former = "Choose another target.", holder["pipeline"]
     if source == table.source:
-        hint += f" If {former} is the former name of this pipeline: floodmark rename {former} {pipeline}."
+        hint += f" If {former} is the former name of this pipeline: {command_line('rename', former, pipeline)}."
     return ConfigError(subject, f"{what}: {source} of pipeline {former}.", hint)
 
 
@@ -283,7 +284,7 @@ def refuse_lost_targets(session: psycopg.Connection, plan: WindowPlan) -> None:
 
 
 def _lost(plan: WindowPlan, source: TableName, fault: str) -> TargetLostError:
-    hint = f"Nothing was merged into it. Reload the table: floodmark reload {plan.pipeline} {source}."
+    hint = f"Nothing was merged into it. Reload the table: {command_line('reload', plan.pipeline, source)}."
     return TargetLostError(str(source), fault, hint)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from sqlglot import exp
 
-from floodmark.core.errors import ConfigError, DataQualityError
+from floodmark.core.errors import ConfigError, DataQualityError, command_line
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, value_columns
 from floodmark.core.schema import (
     PART_COLUMN,
@@ -104,8 +104,8 @@ def refuse_keyless_deletes(session: psycopg.Connection, planned: TablePlan, merg
     raise DataQualityError(
         str(planned.source),
         f"deletes of the window have no key: {' and '.join(columns)} is NULL in them, but NOT NULL at the source.",
-        "Nothing was merged: it is not known which rows were deleted. Reload the table (floodmark reload PIPELINE "
-        f"{planned.source}).",
+        "Nothing was merged: it is not known which rows were deleted. Reload the table "
+        f"({command_line('reload', 'PIPELINE', planned.source)}).",
     )
 
 

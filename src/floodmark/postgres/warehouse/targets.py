@@ -22,6 +22,7 @@ from floodmark.core.errors import (
     TargetLostError,
     TargetRefusedError,
     WarehouseUnavailableError,
+    command_line,
 )
 from floodmark.core.naming import why_not_named
 from floodmark.core.plan import MAIN_LANE, LoadKind, TableCounts, TablePlan, WindowPlan, import_lane
@@ -190,7 +191,7 @@ def ensure_target(session: psycopg.Connection, table: TablePlan, found: Mapping[
             raise TargetLostError(
                 str(table.source),
                 f"the target {table.target} does not exist, and was loaded before.",
-                f"Nothing was merged. Reload the table: floodmark reload PIPELINE {table.source}",
+                f"Nothing was merged. Reload the table: {command_line('reload', 'PIPELINE', table.source)}",
             )
         _ensure_schema(session, table.target.schema)
         session.execute(create_target(table))
@@ -332,7 +333,7 @@ def _cut_key(table: TablePlan, columns: list[str]) -> ConfigError:
         f"the target {table.target} has the key {', '.join(columns)} cut to microseconds, and the source's is finer: "
         "rows that differ in it alone have become one.",
         "Rename or drop the target, and reload the table, which creates it with the exact key as text: "
-        f"floodmark reload PIPELINE {table.source}",
+        f"{command_line('reload', 'PIPELINE', table.source)}",
     )
 
 

@@ -20,6 +20,7 @@ from floodmark.core.errors import (
     TargetRefusedError,
     WarehouseUnavailableError,
     WatermarkConflictError,
+    command_line,
 )
 from floodmark.core.plan import (
     LoadKind,
@@ -543,13 +544,13 @@ def _report_incomplete(
         f"{rows} rows are missing in {planned.target}, and their changes in {planned.interval} left out the value of "
         f"{' or '.join(merge.optional)}."
     )
-    reload = f"floodmark reload {plan.pipeline} {planned.source} --where ..."
+    reload = f"{command_line('reload', plan.pipeline, planned.source)} --where ..."
     _LOG.warning("%s: %s Such as key %s. Load them from the source: %s", planned.source, what, keys, reload)
     if planned.feed.table.is_partial:
         raise OperatorError(
             str(planned.source),
             what,
-            f"Nothing was merged. Reload the table (floodmark reload {plan.pipeline} {planned.source}).",
+            f"Nothing was merged. Reload the table ({command_line('reload', plan.pipeline, planned.source)}).",
         )
     if is_replay_lane(plan.lane):
         raise OperatorError(

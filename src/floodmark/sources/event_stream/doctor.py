@@ -24,7 +24,7 @@ from floodmark.core.doctor import (
     examine_verdict,
     first_of,
 )
-from floodmark.core.errors import ConfigError, FloodmarkError
+from floodmark.core.errors import ConfigError, FloodmarkError, command_line
 from floodmark.core.position import format_duration
 from floodmark.core.schema import TableName
 from floodmark.core.snapshot import TableSnapshot
@@ -174,7 +174,7 @@ def examine_unread(examined: DiagnosisInput, retention: StreamRetention | None, 
     pipeline = examined.settings.name
     if unread.gone:
         text = f"{unread.gone} were removed before they were read: changes are lost."
-        fix = f"Raise the retention of the stream, then: floodmark reload {pipeline} {table}"
+        fix = f"Raise the retention of the stream, then: {command_line('reload', pipeline, table)}"
         yield Grade.PROBLEM, "unread messages", text, fix
         return
     kept = retention.rules.kept if retention.rules else None
@@ -184,7 +184,7 @@ def examine_unread(examined: DiagnosisInput, retention: StreamRetention | None, 
     is_short = left < (examined.interval or examined.freshness)
     text = f"the oldest message that was not read is {_age(examined.now_utc, unread.oldest_at)} old"
     more = f"{text}, and is kept for {format_duration(left.total_seconds())} more"
-    fix = f"floodmark run {pipeline}"
+    fix = f"{command_line('run', pipeline)}"
     yield from first_of(
         "unread messages",
         (left <= timedelta(0), Grade.RISK, f"{text}, and may be removed at any time.", fix),
