@@ -141,6 +141,18 @@ def test_run_that_publishes_a_window_meanwhile_makes_no_difference(rig: SwitchRi
     assert result(verified(rig, after=run_another)) == ("equal", 2, ())
 
 
+def test_wait_for_capture_is_announced_once_with_its_limit_and_then_reported_as_often_as_wanted(
+    rig: SwitchRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "floodmark.sync.verify")
+    rig.database.run("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
+    found = verified(rig, VerifyOptions(patience_seconds=1.5))
+    assert found.outcome == "UNPROVEN"
+    (said,) = [record.message for record in caplog.records if record.name == "floodmark.sync.verify"]
+    assert said.startswith("A difference is left. dbo.Orders: waiting for the capture of all changes up to ")
+    assert said.endswith(" by the source's clock, which takes 2 s at most.")
+
+
 def test_difference_that_capture_may_explain_is_unproven(rig: SwitchRig) -> None:
     rig.database.run("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
     found = verified(rig, VerifyOptions(patience_seconds=0))

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -359,6 +359,9 @@ def verify(  # noqa: PLR0917  (typer gives them by name)
     ] = None,
     as_json: AsJson = False,
     wide: Wide = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print the result, warnings and errors: no log and no progress.")
+    ] = False,
     config: ConfigFile = None,
 ) -> None:
     """Compare source and warehouse row by row and show the differing keys. Exit status 1 when there are any.
@@ -366,7 +369,9 @@ def verify(  # noqa: PLR0917  (typer gives them by name)
     The source may be in use: keys that were changed after the watermark are left out and counted. Rows that wait in
     quarantine are counted too, and are no differences.
     """
-    with explained(), drawn_progress() as progress:
+    if quiet:
+        logging.getLogger("floodmark").setLevel(logging.WARNING)
+    with explained(), nullcontext() if quiet else drawn_progress() as progress:
         results = list(verify_pipeline(open_app(config, progress).pipeline(pipeline), table or (), sample))
     if as_json:
         typer.echo(verification_json(results))

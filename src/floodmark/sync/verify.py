@@ -14,6 +14,7 @@ the order of the reads:
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING
 from floodmark.core.errors import FloodmarkError, NotCapturedYetError
 from floodmark.core.plan import LoadChunk, TablePlan, plan_chunks
 from floodmark.core.planning import as_loaded, classify_tables, known_positions, pinned_feeds, plan_table
-from floodmark.core.position import Interval, Position
+from floodmark.core.position import Interval, Position, format_duration
 from floodmark.core.progress import ReadKind, ReadProgress, StepProgress
 from floodmark.core.schema import TableName
 from floodmark.core.settings import NetSource, PipelineSettings
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from floodmark.postgres.ledger.ledger import PostgresLedger
     from floodmark.postgres.warehouse.verify import PostgresRowComparer
 
+_LOG = logging.getLogger(__name__)
 _WHOLE_TABLE = LoadChunk(0, None, None)
 _POLL_SECONDS = 1.0
 _TICK = timedelta(milliseconds=10)
@@ -179,7 +181,7 @@ class LiveChanges:
     """Why a difference may be a change that is still to come; "" where it is none."""
 
     def __iter__(self) -> Iterator[tuple[RowShape, Iterable[pa.RecordBatch]]]:
-        began, read_at = time.monotonic(), None
+        began, read_at, reported = time.monotonic(), None, None
         while True:
             snapshot = self._read_snapshot()
             # No commit that the read of the rows may have seen has a later time, also if the clock was set back.
@@ -201,11 +203,17 @@ class LiveChanges:
                     "clock) were recorded."
                 )
                 return
-            table, until = self.settings.tables[0].source, f"{read_at:%H:%M:%S}"
-            self.progress.report_step(
-                StepProgress(f"{table}: waiting until all changes up to {until} are captured", waited)
-            )
+            if reported is None or waited - reported >= self.progress.every_seconds:
+                self._report_wait(read_at, 0.0 if reported is None else waited)
+                reported = waited
             time.sleep(_POLL_SECONDS)
+
+    def _report_wait(self, until: datetime, waited: float) -> None:
+        what = f"{self.settings.tables[0].source}: waiting for the capture of all changes up to {until:%H:%M:%S}"
+        if not waited:
+            limit = format_duration(self.patience_seconds)
+            _LOG.info("A difference is left. %s by the source's clock, which takes %s at most.", what, limit)
+        self.progress.report_step(StepProgress(what, waited))
 
     def _guarded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the batches; an error that would last ends them, and leaves differences unproven."""
