@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from itertools import chain, groupby
 from typing import Any, TypeVar
 
@@ -432,6 +432,10 @@ _NO_PYTHON = re.compile(
 )
 
 
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_OF_EXTRA = re.compile(r"([\w.-]+).*;.*extra == ['\"](\w+)['\"]")
+
+
 class TransportedError(RuntimeError):
     """A FloodmarkError on its way out of a worker."""
 
@@ -443,6 +447,19 @@ def transported_errors() -> Iterator[None]:
         yield
     except FloodmarkError as error:
         raise TransportedError(format_load_result(LoadResult(0, error=error))) from None
+
+
+def _lacks_package(module: str, detail: str) -> LoadStartError:
+    """Return the error about executors that have Floodmark and lack a package, such as one of an extra."""
+    name = module.partition(".")[0].replace("_", "-")
+    extras = [found.groups() for each in requires("floodmark") or () if (found := _OF_EXTRA.match(each))]
+    extra = next((extra for package, extra in extras if f"{package}-".startswith(f"{name}-")), None)
+    return LoadStartError(
+        "the load",
+        f"Spark's executors lack the package {name}.",
+        f"Install it there: pip install 'floodmark[{extra}]'." if extra else "docs/cluster.md lists what they need.",
+        detail,
+    )
 
 
 def recover(error: BaseException) -> FloodmarkError | None:
@@ -465,6 +482,8 @@ def recover(error: BaseException) -> FloodmarkError | None:
             "They need the packages that docs/cluster.md lists, with the driver's minor version of Python.",
             text,
         )
+    if missing := _NO_MODULE.search(text):
+        return _lacks_package(missing[1], text)
     if _DIED.search(text):
         return LoadKilledError(
             "the load",

@@ -84,6 +84,26 @@ def test_python_that_does_not_start_on_executors_is_reported_with_its_own_words(
     assert "docs/cluster.md" in found.hint
 
 
+@pytest.mark.parametrize(
+    ("module", "lacks", "hint"),
+    [
+        ("compact_tracking", "compact-tracking", "pip install 'floodmark[edge]'"),
+        ("azure.identity", "azure", "pip install 'floodmark[entra]'"),
+        ("pyarrow", "pyarrow", "docs/cluster.md"),
+    ],
+)
+def test_executors_that_lack_a_package_are_reported_with_its_extra(module: str, lacks: str, hint: str) -> None:
+    text = (
+        "pyspark.serializers.SerializationError: Caused by Traceback (most recent call last):\n"
+        f'  File "reader.py", line 19, in <module>\nModuleNotFoundError: No module named {module!r}\n'
+    )
+    found = recover(RuntimeError(text))
+    assert isinstance(found, LoadStartError)
+    assert found.message == f"Spark's executors lack the package {lacks}."
+    assert hint in found.hint
+    assert found.detail == text
+
+
 def test_error_that_a_worker_raised_comes_before_the_death_of_another() -> None:
     raised = SourceUnavailableError("dbo.Orders", "the source is gone.")
     transported_errors = format_load_result(LoadResult(0, error=raised))
