@@ -56,8 +56,10 @@ def _page(folder: Path) -> str:
         "",
     ]
     for name, dag in sorted(build_every_dag(load_config(path), path).items()):
-        schedule = getattr(dag.timetable, "expression", None)
-        lines += [f"## {name}", "", f"{dag.description}. Schedule: {f'`{schedule}`' if schedule else 'on demand'}.", ""]
+        schedule = f"`{dag.timetable.expression}`" if hasattr(dag.timetable, "expression") else "on demand"
+        if isinstance(dag.schedule, list):
+            schedule = "when a run of `cdc_PIPELINE` finds work for it"
+        lines += [f"## {name}", "", f"{dag.description}. Schedule: {schedule}.", ""]
         tasks = [
             [f"`{each.task_id}`", ", ".join(f"`{name}`" for name in sorted(each.upstream_task_ids)), each.doc_md or ""]
             for each in dag.topological_sort()

@@ -172,7 +172,7 @@ def _show_drift(stack: Stack) -> None:
         run_window(stack, "first load")
         with stack.connect_source() as connection, connection.cursor() as cursor:
             cursor.execute("ALTER TABLE dbo.Customers ADD Newsletter bit NULL")
-        stack.say("column dbo.Customers.Newsletter was added at the source: the drift DAG finds it within five minutes")
+        stack.say("column dbo.Customers.Newsletter was added at the source: the next run finds it")
     except (LaptopError, pymssql.Error) as error:
         stack.say(f"no sample of drift: {error}")
 

@@ -52,10 +52,18 @@ def dag(config: Config, config_file: Path) -> DAG:
 
 
 def test_dag_runs_its_tasks_one_after_the_other(dag: DAG) -> None:
-    order = [task.task_id for task in dag.topological_sort()]
+    order = [task.task_id for task in dag.topological_sort() if task.task_id != "follow_up"]
     assert order == ["open_window", "load", "check", "advance", "report_gaps"]
     assert dag.get_task("load").downstream_task_ids == {"check"}
     assert dag.get_task("advance").upstream_task_ids == {"open_window", "check"}
+
+
+def test_loads_and_drift_do_not_wait_for_the_window_and_its_failure_does_not_keep_them_back(dag: DAG) -> None:
+    follow_up = dag.get_task("follow_up")
+    assert (follow_up.upstream_task_ids, follow_up.trigger_rule) == ({"open_window"}, "all_done")
+    assert follow_up.downstream_task_ids == {"report_gaps"}
+    # The state of the run, and of what follows a group of Floodmark, is that of its only last task.
+    assert [task.task_id for task in dag.leaves] == ["report_gaps"]
 
 
 def test_pipeline_that_repairs_every_gap_still_reports_tables_that_are_left_out(tmp_path: Path) -> None:

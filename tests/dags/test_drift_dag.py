@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
@@ -11,12 +12,13 @@ from airflow.sdk.definitions.mappedoperator import MappedOperator
 
 from floodmark.app.pipeline import App
 from floodmark.config.loading import load_config
+from floodmark.orchestration.dags.pipelines import work_of
 from floodmark.orchestration.dags.upkeep import build_drift_dags
 
 CONFIG = """
 sources:
   shop: {conn_id: shop_mssql}
-  rare: {conn_id: rare_mssql, drift: {schedule: null}}
+  rare: {conn_id: rare_mssql, drift: {schedule: "*/5 * * * *"}}
   unread: {conn_id: unread_mssql}
 warehouse: {conn_id: warehouse}
 pipelines:
@@ -37,9 +39,11 @@ def test_every_source_that_is_read_has_one_dag(dags: dict[str, DAG]) -> None:
     assert sorted(dags) == ["cdc_drift_rare", "cdc_drift_shop"]
     shop = dags["cdc_drift_shop"]
     assert (shop.max_active_runs, shop.catchup) == (1, False)
-    assert type(shop.timetable).__name__ == "CronTriggerTimetable"
+    assert shop.schedule == [work_of("cdc_drift_shop")]
     assert "tables of more, shop" in str(shop.doc_md)
-    assert dags["cdc_drift_rare"].schedule is None
+    also_by_clock: Any = dags["cdc_drift_rare"].schedule
+    assert also_by_clock.timetable.expression == "*/5 * * * *"
+    assert list(also_by_clock.asset_condition.objects) == [work_of("cdc_drift_rare")]
 
 
 def test_drift_is_checked_first_and_switches_neither_stop_the_check_nor_the_questions(dags: dict[str, DAG]) -> None:

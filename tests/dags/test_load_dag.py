@@ -15,7 +15,7 @@ from floodmark.app.pipeline import App
 from floodmark.config.loading import load_config
 from floodmark.core.schema import TableName
 from floodmark.orchestration import tasks
-from floodmark.orchestration.dags.pipelines import build_load_dags
+from floodmark.orchestration.dags.pipelines import build_load_dags, work_of
 from floodmark.orchestration.load_operator import LoadWindow
 from floodmark.sync.window import OpenResult
 
@@ -50,6 +50,11 @@ def test_load_dag_runs_its_four_tasks_one_after_the_other_and_never_twice_at_onc
     run = dag.get_task("load")
     assert isinstance(run, LoadWindow)
     assert run.application_args[1] == "{{ ti.xcom_pull(task_ids='open_load') }}"
+
+
+def test_load_dag_has_no_clock_and_follows_the_runs_of_its_pipeline_where_a_load_waits(dag: DAG) -> None:
+    assert dag.schedule == [work_of("cdc_load_shop")]
+    assert type(dag.timetable).__name__ == "AssetTriggeredTimetable"
 
 
 def test_params_offer_the_tables_of_the_pipeline_and_are_empty_by_default(dag: DAG) -> None:

@@ -15,6 +15,7 @@ from floodmark.config.loading import load_config
 from floodmark.core.errors import ConfigError
 from floodmark.dags import FloodmarkTaskGroup
 from floodmark.orchestration.dags import build_every_dag
+from floodmark.orchestration.dags.pipelines import work_of
 
 EXAMPLES = REPOSITORY / "docs" / "examples"
 CONFIG = """
@@ -35,7 +36,7 @@ pipelines:
     airflow: {after_assets: ["floodmark://shop/shop/orders", "s3://bucket/done"]}
     tables: [{source: dbo.Lines, target: shop.lines}]
 """
-_TASKS = ["open_window", "load", "check", "advance", "report_gaps"]
+_TASKS = ["open_window", "load", "check", "follow_up", "advance", "report_gaps"]
 _PARSE = """
 import json
 from airflow.dag_processing.dagbag import DagBag
@@ -64,7 +65,7 @@ def test_pipeline_may_follow_assets_instead_of_a_clock(dags: dict[str, DAG]) -> 
     schedule: Any = dags["cdc_late.lines"].schedule
     assert isinstance(schedule, AssetAll)
     assert {each.uri for each in schedule.objects} == {"floodmark://shop/shop/orders", "s3://bucket/done"}
-    assert dags["cdc_load_late.lines"].schedule is None
+    assert dags["cdc_load_late.lines"].schedule == [work_of("cdc_load_late.lines")]
 
 
 @pytest.mark.parametrize(

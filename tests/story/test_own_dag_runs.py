@@ -27,6 +27,7 @@ _FAILED = {
     "refresh_report": "upstream_failed",
     "shop.advance": "upstream_failed",
     "shop.check": "upstream_failed",
+    "shop.follow_up": "success",
     "shop.load": "upstream_failed",
     "shop.open_window": "failed",
     "shop.report_gaps": "upstream_failed",
@@ -70,7 +71,7 @@ def test_pipeline_runs_in_a_dag_of_the_user_and_a_sensor_sees_its_watermark(
             check=False,
         )
         results = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("RESULT")]
-        all_tasks = ("advance", "check", "load", "open_window", "report_gaps")
+        all_tasks = ("advance", "check", "follow_up", "load", "open_window", "report_gaps")
         assert results == [
             ["nightly_orders", "refresh_report=success", *(f"shop.{task}=success" for task in all_tasks)],
             # No capture job runs here, and all captured changes have been read.

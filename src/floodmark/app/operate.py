@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from floodmark.app.run import load_planner
+from floodmark.app.upkeep import is_check_due, watch_drift
 from floodmark.config.loading import first_config, load_config
-from floodmark.core.alerts import REPLAY_FAILED, parse_data_interval
+from floodmark.core.alerts import DRIFT_RUN_FAILED, REPLAY_FAILED, SWITCH_RUN_FAILED, parse_data_interval
 from floodmark.core.capture import enable_table
 from floodmark.core.drift import describe_added
 from floodmark.core.errors import ConfigError, FloodmarkError, OperatorError, command_line
@@ -86,6 +87,27 @@ def run_switches(app: App, source: str) -> str:
     if not app.source(source).has_instances:
         return "a table of this source has no capture instances between which it could switch."
     return " | ".join(switches_of(app, source).take()) or "no switch of a capture instance is in progress."
+
+
+def find_drift_work(app: App, source: str, is_asked: Callable[[Sequence[ProposedSwitch]], bool]) -> str:
+    """Check the source for drift where a run does not. Return why the drift DAG has work, "" where it has none.
+
+    is_asked: whether the operator has been asked all of these questions. An error is work too: the run of the DAG meets
+    it again, with retries and an alert. A source at rest costs a few statements in the ledger.
+    """
+    failed = {alert.alert.kind for alert in app.alert_ledger.list_open() if alert.alert.subject == source}
+    if failed & {DRIFT_RUN_FAILED, SWITCH_RUN_FAILED}:
+        return "its last run failed"
+    try:
+        if is_check_due(app, source):
+            watch_drift(app, source)
+        if switches := app.drift_ledger.list_switches(source):
+            return f"the switch of {switches[0].table} to {switches[0].name} is in progress"
+        questions = list_proposed(app, source) if app.source(source).has_instances else []
+        return "" if is_asked(questions) else f"the operator has not been asked: {questions[0].subject}"
+    except FloodmarkError as error:
+        _LOG.warning("Source %s could not be checked for drift: %s", source, error)
+        return f"a run could not check it: {error}"
 
 
 def list_switches(app: App) -> list[InstanceSwitch]:

@@ -11,7 +11,7 @@ from floodmark.app.alerts import measure_run, reported_failure
 from floodmark.app.upkeep import current_stop
 from floodmark.core.alerts import LAG, LOAD_RUN_FAILED, RUN_FAILED, RUN_LATE
 from floodmark.core.errors import FloodmarkError
-from floodmark.core.plan import WindowState, is_replay_lane
+from floodmark.core.plan import WindowState, is_load_lane, is_replay_lane
 from floodmark.sync.alerts import end_left_out, find_stopped, update_left_out, update_quarantined, update_waiting
 from floodmark.sync.finish import advance_window, check_window
 from floodmark.sync.open_window import open_window
@@ -21,6 +21,7 @@ from floodmark.sync.window import OpenResult
 if TYPE_CHECKING:
     from floodmark.app.pipeline import Pipeline
     from floodmark.core.plan import AdvanceResult, WindowPlan
+    from floodmark.core.schema import TableName
     from floodmark.sync.records import OpenedWindow
 
 _LOG = logging.getLogger(__name__)
@@ -147,6 +148,13 @@ def _end_alerts(pipeline: Pipeline) -> None:
 
 # --------------------------------------------------------------------------------------------------------------------
 # Loads of single tables in parallel to the windows: repairs, and reloads that the operator requests.
+
+
+def list_waiting(pipeline: Pipeline) -> list[TableName]:
+    """Return the tables with an unfinished load in parallel to the windows. It costs one statement in the ledger."""
+    pipeline.ledger.ensure_schema()
+    opened = pipeline.ledger.list_unfinished(pipeline.name)
+    return [window.plan.tables[0].source for window in opened if is_load_lane(window.plan.lane)]
 
 
 def load_planner(pipeline: Pipeline) -> LoadPlanner:

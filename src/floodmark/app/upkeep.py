@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import logging
+import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from floodmark.app.pipeline import App, Pipeline
     from floodmark.config.sections import CaptureConfig, RetentionConfig
     from floodmark.core.capture import PlannedStop
+    from floodmark.core.schema import TableName
     from floodmark.sync.records import DriftEvent
 
 _LOG = logging.getLogger(__name__)
@@ -106,6 +108,21 @@ def watch_drift(app: App, source: str) -> str:
     outcome = f"held: {', '.join(held)}" if held else "no table is held"
     _LOG.info("Source %s: checked the tables of %s; %s.", source, names or "no pipeline", outcome)
     return outcome
+
+
+def is_check_due(app: App, source: str) -> bool:
+    """Return whether ``watch_drift`` would read the details of a table that is as it was known.
+
+    It asks the ledger alone. A table counts by its newest check: those of its former instances are not repeated.
+    """
+    watch = app.pipelines_of(source)[0].drift_watch
+    names = {str(table).casefold() for pipeline in app.pipelines_of(source) for table in pipeline.settings.sources}
+    ages: dict[TableName, float] = {}
+    for (table, _), known in app.drift_ledger.read_known(source).items():
+        if known.absent is None and str(table).casefold() in names:
+            age = math.inf if known.age_seconds is None else known.age_seconds
+            ages[table] = min(age, ages.get(table, math.inf))
+    return any(age >= watch.details_seconds for age in ages.values()) or bool(watch.awaiting_ddl())
 
 
 def list_drift(app: App, *, everything: bool) -> list[DriftEvent]:

@@ -314,8 +314,8 @@ class DriftWatchConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    schedule: Cron | None = "*/5 * * * *"
-    """The schedule of the source's drift DAG, in UTC; None to run it on demand only."""
+    schedule: Cron | None = None
+    """A schedule of the source's drift DAG, in UTC, besides the runs that those of pipelines start."""
 
 
 class DriftConfig(BaseModel):

@@ -323,9 +323,9 @@ def build_drift_alert(
 # --------------------------------------------------------------------------------------------------------------------
 # The watch of a source for schema drift: compare tables with their recorded shapes, record events, raise alerts, hold.
 #
-# The drift DAG calls ``DriftWatch.watch``, which reads the details of every table once an hour. Each run calls
-# ``examine`` before it plans; it reads details only where something differs. So a table whose new shape would not fit
-# its target never gets into a window, however seldom the DAG runs. Each event is recorded once (see ``ledger.drift``).
+# Each run calls ``DriftWatch.examine`` before it plans; it reads details only where something differs. So a table whose
+# new shape would not fit its target never gets into a window. ``watch`` reads the details of every table once an hour
+# (``app.upkeep.is_check_due``). Each event is recorded once (see ``ledger.drift``).
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +406,7 @@ class DriftWatch:
         that are not captured, where that was last done an hour ago or an event still lacks its DDL.
         """
         diffs = self._match(snapshot, pinned)
-        awaited = self._awaiting_ddl() if closely else frozenset()
+        awaited = self.awaiting_ddl() if closely else frozenset()
         chosen = [each for each in diffs if each.is_new or (closely and self._is_due(each, awaited))]
         shapes = {each.table_snapshot.table: each.known.shape for each in diffs if each.known is not None}
         if chosen:
@@ -428,7 +428,7 @@ class DriftWatch:
         age = each.known.age_seconds
         return age is None or age >= self.details_seconds or each.name in awaited
 
-    def _awaiting_ddl(self) -> frozenset[str]:
+    def awaiting_ddl(self) -> frozenset[str]:
         """Return the instances with an undecided event about a column whose DDL the history did not have."""
         return frozenset(
             event.identity.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -12,19 +13,21 @@ from urllib.parse import quote
 from airflow.sdk import (
     DAG,
     Asset,
+    AssetAlias,
     AssetAll,
     CronDataIntervalTimetable,
-    CronTriggerTimetable,
     Param,
     TaskGroup,
+    TriggerRule,
     get_parsing_context,
     task,
 )
 from airflow.sdk.exceptions import AirflowSkipException
 
 from floodmark.app.alerts import measured
+from floodmark.app.operate import find_drift_work
 from floodmark.app.pipeline import config_path
-from floodmark.app.run import is_merged
+from floodmark.app.run import is_merged, list_waiting
 from floodmark.config.loading import load_config
 from floodmark.core.alerts import LOAD_RUN_FAILED, RUN_FAILED
 from floodmark.core.errors import ConfigError
@@ -38,10 +41,15 @@ from floodmark.sync.finish import check_window
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk.execution_time.context import OutletEventAccessor
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
+    from floodmark.app.operate import ProposedSwitch
     from floodmark.app.pipeline import App, Pipeline
     from floodmark.config.models import PipelineConfig
     from floodmark.config.sections import AirflowConfig
+
+_LOG = logging.getLogger(__name__)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -135,6 +143,67 @@ def make_dag(
 
 
 # --------------------------------------------------------------------------------------------------------------------
+# The DAGs that runs of others start, and only where they have work: those of loads and of drift.
+#
+# Each follows an asset, of which an event says that it has work. Events that come while a run of it is active make one
+# run after it, and those for a paused DAG none: the next run of the pipeline finds the same work. That is not so for
+# runs that a task triggers.
+
+
+def load_dag_id(pipeline: str) -> str:
+    """Return the id of a pipeline's DAG of single loads."""
+    return f"cdc_load_{pipeline}"
+
+
+def drift_dag_id(source: str) -> str:
+    """Return the id of a source's drift DAG."""
+    return f"cdc_drift_{source}"
+
+
+def switch_dag_id(source: str) -> str:
+    """Return the id of a source's switch DAG."""
+    return f"cdc_switch_{source}"
+
+
+def question_run_id(question: ProposedSwitch) -> str:
+    """Return the id of the run that asks a question, so that there is only one."""
+    return f"drift_event_{question.key}"
+
+
+def work_of(dag_id: str) -> Asset:
+    """Return the asset that starts a DAG."""
+    return Asset(name=f"floodmark.work.{dag_id}", group=OWNER)
+
+
+def work_from(subject: str) -> AssetAlias:
+    """Return the outlet of the tasks that find work for other DAGs. subject: a pipeline or a source.
+
+    Airflow makes an event of each asset that a task adds to it, and none otherwise.
+    """
+    return AssetAlias(name=f"floodmark.work_from.{subject}", group=OWNER)
+
+
+def start_loads(pipeline: Pipeline, outlet: OutletEventAccessor) -> None:
+    """Start the DAG of loads where a load waits."""
+    if waiting := list_waiting(pipeline):
+        _LOG.info("%s has work: %s.", load_dag_id(pipeline.name), ", ".join(map(str, waiting)))
+        outlet.add(work_of(load_dag_id(pipeline.name)), extra={"tables": [str(table) for table in waiting]})
+
+
+def _start_drift_check(pipeline: Pipeline, outlet: OutletEventAccessor, ti: RuntimeTaskInstance) -> None:
+    """Start the drift DAG where it has work."""
+    source = pipeline.config.source
+
+    def is_asked(questions: Sequence[ProposedSwitch]) -> bool:
+        run_ids = [question_run_id(each) for each in questions]
+        return not run_ids or ti.get_dr_count(switch_dag_id(source), run_ids=run_ids) == len(run_ids)
+
+    if work := find_drift_work(pipeline.app, source, is_asked):
+        _LOG.info("%s has work: %s.", drift_dag_id(source), work)
+        outlet.add(work_of(drift_dag_id(source)), extra={"work": work})
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # The page of a pipeline's DAG in Airflow: its steps, its tables and their settings.
 
 
@@ -148,6 +217,8 @@ window, with one end for all tables. Ends the run as skipped when there is nothi
 transaction. Killed at any point and run again, it produces the same tables. |
 | `check` | Checks the rows of the window, and that the targets have them, with Great Expectations. |
 | `advance` | Moves the watermarks by compare-and-set and emits one asset event per table. |
+| `follow_up` | Runs after `open_window`, whatever its outcome. Checks for drift what a run does not, and starts \
+`cdc_load_<pipeline>` and `cdc_drift_<source>` where they have work. |
 | `report_gaps` | Fails while a table is left out of the windows: it can no longer be read (`on_gap: fail`), it cannot \
 be planned as configured, or its rows were refused. |
 """
@@ -190,7 +261,7 @@ def _cell(text: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# One DAG per pipeline, ``cdc_<pipeline>``: open_window, load, check, advance, report_gaps.
+# One DAG per pipeline, ``cdc_<pipeline>``: open_window, load, check, advance, report_gaps; and follow_up.
 #
 # Airflow parses a DAG file again and again, so heavy imports are avoided: Airflow, pydantic and YAML only. What the
 # tasks need is imported when they run.
@@ -271,6 +342,18 @@ def _add_run_tasks(pipeline: Pipeline, config_path: Path) -> None:
         if dag_run.run_type == BACKFILL:
             tasks.end_backfill(pipeline, dag_run)
 
+    # Loads and drift do not wait for the window. It is never skipped, since report_gaps would be skipped with it.
+    @task(
+        outlets=[work_from(name)],
+        trigger_rule=TriggerRule.ALL_DONE,
+        doc_md="Check for drift what a run does not, and start the DAGs of loads and of drift where they have work.",
+    )  # type: ignore[untyped-decorator]
+    def follow_up(outlet_events: Any = None, ti: Any = None, dag_run: Any = None) -> None:
+        if dag_run.run_type != BACKFILL:
+            with explained():
+                start_loads(pipeline, outlet_events[work_from(name)])
+                _start_drift_check(pipeline, outlet_events[work_from(name)], ti)
+
     # It is a task of its own, because Airflow drops the asset events of a task that fails.
     @task(doc_md="Fail while a table is left out. The other tables are published before.")  # type: ignore[untyped-decorator]
     def report_gaps(dag_run: Any = None) -> None:
@@ -287,7 +370,9 @@ def _add_run_tasks(pipeline: Pipeline, config_path: Path) -> None:
         job=f"floodmark {name}",
         doc_md="One Spark job for all tables: read, net and stage the changes, then merge all in one transaction.",
     )
-    advanced >> report_gaps()
+    followed = follow_up()
+    opened >> followed
+    [advanced, followed] >> report_gaps()
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -349,8 +434,9 @@ _LOAD_PAGE = """# Loads of pipeline {name}
 While a table is reloaded, it is left out of the windows of its pipeline. Its old rows stay readable, and the other
 tables continue. Each run loads one table. A run after a killed one reads only the missing chunks.
 
-* Without params, a run continues the oldest unfinished load: a repair that a gap has opened (`on_gap: repair`), or a
-  reload that was interrupted. If there is none, the run ends as skipped.
+* A run of the pipeline starts a run here when a load waits: a repair that a gap has opened (`on_gap: repair`), or a
+  reload that was interrupted. Such a run, as any without params, continues the load with the fewest attempts. If there
+  is none, the run ends as skipped.
 * With `table`, that table is reloaded, and rows that no longer exist at the source are swept.
 * With `where` as well, a condition in T-SQL such as `Region = N'north'`, only the rows for which it is true are read
   and merged. Nothing is swept, and the watermark does not move.
@@ -363,13 +449,8 @@ def build_load_dags(app: App, config_path: Path) -> dict[str, DAG]:
     return {dag.dag_id: dag for dag in dags}
 
 
-def load_dag_id(pipeline: str) -> str:
-    """Return the id of a pipeline's DAG of single loads."""
-    return f"cdc_load_{pipeline}"
-
-
 def _build_load(pipeline: Pipeline, config_path: Path) -> DAG:
-    name, schedule = pipeline.name, pipeline.config.schedule
+    name = pipeline.name
     dag = make_dag(
         load_dag_id(name),
         source=pipeline.config.source,
@@ -380,7 +461,7 @@ def _build_load(pipeline: Pipeline, config_path: Path) -> DAG:
         subject=name,
         description=f"Repairs and reloads of single tables of {name}, in parallel to its windows",
         doc_md=_LOAD_PAGE.format(name=name),
-        schedule=CronTriggerTimetable(schedule, timezone=pipeline.config.airflow.timezone) if schedule else None,
+        schedule=[work_of(load_dag_id(name))],
     )
     with dag:
         _add_load_tasks(pipeline, config_path)

@@ -9,13 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG, CronTriggerTimetable, Param, task
+from airflow.sdk import DAG, Asset, AssetOrTimeSchedule, CronTriggerTimetable, Param, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from floodmark.app import operate, upkeep
 from floodmark.config.sections import CaptureConfig, RetentionConfig
 from floodmark.core.alerts import CAPTURE_RUN_FAILED, DRIFT_RUN_FAILED, RETENTION_RUN_FAILED, SWITCH_RUN_FAILED
-from floodmark.orchestration.dags.pipelines import is_needed, make_dag
+from floodmark.orchestration.dags.pipelines import (
+    drift_dag_id,
+    is_needed,
+    make_dag,
+    question_run_id,
+    start_loads,
+    switch_dag_id,
+    work_from,
+    work_of,
+)
 from floodmark.orchestration.tasks import explained, open_app
 
 if TYPE_CHECKING:
@@ -178,11 +187,6 @@ def build_switch_dags(app: App, config_path: Path) -> dict[str, DAG]:
     return {dag.dag_id: dag for dag in dags}
 
 
-def switch_dag_id(source: str) -> str:
-    """Return the id of a source's switch DAG."""
-    return f"cdc_switch_{source}"
-
-
 def _build_switch(source: str, config_path: Path) -> DAG:
     dag = make_dag(
         switch_dag_id(source),
@@ -273,7 +277,7 @@ def read_questions(config_path: Path, source: str) -> list[dict[str, Any]]:
     """
     with explained():
         proposed = operate.list_proposed(open_app(config_path), source)
-    return [{"trigger_run_id": f"drift_event_{each.key}", "conf": {"event_id": each.event_id}} for each in proposed]
+    return [{"trigger_run_id": question_run_id(each), "conf": {"event_id": each.event_id}} for each in proposed]
 
 
 def _find_proposed(app: App, source: str, event_id: int) -> operate.ProposedSwitch | None:
@@ -288,12 +292,14 @@ def _find_proposed(app: App, source: str, event_id: int) -> operate.ProposedSwit
 _DRIFT_PAGE = """
 # Schema drift of {source}
 
-Each run checks the tables of {pipelines} for columns added, dropped, widened, narrowed or changed in kind or
-nullability, changed keys, renamed and dropped tables, {feeds}.
+A run of a pipeline starts a run here when there is work: a new column to ask about, a switch in progress, or a check
+that failed. Each run checks the tables of {pipelines} for columns added, dropped, widened, narrowed or changed in kind
+or nullability, changed keys, renamed and dropped tables, {feeds}.
 Each event is recorded once in the ledger (`floodmark.drift_events`) and reported once. The configuration, under
 `drift`, says what is done about it.
 
-Every run of a pipeline checks too, before it plans. A table whose new shape would not fit its target is held from the
+Every run of a pipeline checks too, before it plans; once an hour it reads the DDL history and the columns that are not
+captured. A table whose new shape would not fit its target is held from the
 first run that detects it. `floodmark drift list` shows the events, `floodmark drift approve` ends a hold.
 """
 _FEEDS = {
@@ -321,11 +327,6 @@ def build_drift_dags(app: App, config_path: Path) -> dict[str, DAG]:
     return {dag.dag_id: dag for dag in dags}
 
 
-def drift_dag_id(source: str) -> str:
-    """Return the id of a source's drift DAG."""
-    return f"cdc_drift_{source}"
-
-
 def _build_drift(app: App, source: str, config_path: Path) -> DAG:
     schedule = app.config.sources[source].drift.schedule
     pipelines = sorted(each.name for each in app.pipelines_of(source))
@@ -341,7 +342,7 @@ def _build_drift(app: App, source: str, config_path: Path) -> DAG:
         subject=source,
         description=f"Schema drift of the tables of source {source}",
         doc_md=page.format(source=source, pipelines=", ".join(pipelines), feeds=_FEEDS[has_instances]),
-        schedule=CronTriggerTimetable(schedule, timezone="UTC") if schedule else None,
+        schedule=_drift_schedule(source, schedule),
     )
     with dag:
 
@@ -359,12 +360,24 @@ def _build_drift(app: App, source: str, config_path: Path) -> DAG:
     return dag
 
 
+def _drift_schedule(source: str, cron: str | None) -> list[Asset] | AssetOrTimeSchedule:
+    works = [work_of(drift_dag_id(source))]
+    return AssetOrTimeSchedule(assets=works, timetable=CronTriggerTimetable(cron, timezone="UTC")) if cron else works
+
+
 def _add_switches(config_path: Path, source: str, watched: Any) -> None:
     """Add the tasks about switches of capture instances to the DAG, after the check."""
 
-    @task(doc_md="Advance every approved switch as far as it can go now.")  # type: ignore[untyped-decorator]
-    def switch_instances() -> str:
-        return run_switch_instances(config_path, source)
+    @task(
+        outlets=[work_from(f"source.{source}")],
+        doc_md="Advance every approved switch as far as it can go now, and start the loads of new columns.",
+    )  # type: ignore[untyped-decorator]
+    def switch_instances(outlet_events: Any = None) -> str:
+        states = run_switch_instances(config_path, source)
+        with explained():
+            for pipeline in open_app(config_path).pipelines_of(source):
+                start_loads(pipeline, outlet_events[work_from(f"source.{source}")])
+        return states
 
     @task(doc_md="List the undecided switches.")  # type: ignore[untyped-decorator]
     def list_questions() -> list[dict[str, Any]]:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from floodmark.core.errors import command_line
-from floodmark.orchestration.dags.pipelines import dag_id, load_dag_id
-from floodmark.orchestration.dags.upkeep import drift_dag_id
+from floodmark.orchestration.dags.pipelines import dag_id, drift_dag_id, load_dag_id
 
 if TYPE_CHECKING:
     from floodmark.core.status import DriftNote

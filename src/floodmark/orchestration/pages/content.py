@@ -19,8 +19,7 @@ from floodmark.core.progress import say_waiting
 from floodmark.core.schema import TableName
 from floodmark.core.status import PipelineStatus, QuarantinedKey, RuleCount, TableWindow
 from floodmark.core.upkeep import format_bytes
-from floodmark.orchestration.dags.pipelines import dag_id, load_dag_id
-from floodmark.orchestration.dags.upkeep import switch_dag_id
+from floodmark.orchestration.dags.pipelines import dag_id, load_dag_id, switch_dag_id
 from floodmark.orchestration.pages.buttons import (
     Rights,
     actions_on,
