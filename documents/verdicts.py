@@ -33,7 +33,7 @@ def verdicts_page() -> str:
         ),
         "A run without another table to read is skipped; where every table is held, it fails.",
         "",
-        "The tables below have the causes and the hints as a log shows them, with the names and numbers of an example.",
+        "The lists below have the causes and the hints as a log shows them, with the names and numbers of an example.",
         "",
     ]
     for each in Verdict:
@@ -43,7 +43,8 @@ def verdicts_page() -> str:
         if each in _FROM_ERRORS:
             lines += ["Cause and hint are those of the [error](errors.md) that was met.", ""]
         rows = _sentences(each, found)
-        lines += table(["kind of source", "cause", "hint"], rows) if rows else []
+        # A list, since a table with whole sentences is hard to read.
+        lines += [f"* {kinds}: {' '.join(filter(None, texts))}" for kinds, *texts in rows] + [""] * bool(rows)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -73,7 +74,7 @@ def _run(verdict: Verdict) -> str:
 
 
 def _sentences(verdict: Verdict, found: dict[str, list[Validity]]) -> list[list[str]]:
-    """Return a row for each pair of cause and hint, with the kinds of source that have it."""
+    """Return the kinds of source, the cause and the hint, for each pair of cause and hint."""
     kinds: dict[tuple[str, str], list[str]] = {}
     for name, validities in found.items():
         for each in validities:

@@ -161,6 +161,37 @@ def test_source_file_that_does_not_exist_is_found() -> None:
     assert missing_files("`plan/plan.py`, `lan.py` and `setup.sql`", files) == ["plan/plan.py", "lan.py", "setup.sql"]
 
 
+MAX_WORDS = 25
+_WORD = re.compile(r"\S*\w\S*")
+
+
+def long_cells(markdown: str) -> list[str]:
+    """Return the first words of each table cell that has more than ``MAX_WORDS``."""
+    text = re.sub(r"^```.*?^```", "", markdown, flags=re.DOTALL | re.MULTILINE)
+    rows = re.findall(r"^\|(.*)\|$", text, flags=re.MULTILINE)
+    cells = [_WORD.findall(cell) for row in rows for cell in re.split(r"(?<!\\)\|", row)]
+    return [" ".join(words[:6]) for words in cells if len(words) > MAX_WORDS]
+
+
+def test_cells_of_tables_are_short() -> None:
+    """A table is for values; sentences about them come after it, as a list."""
+    pages = [REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")]
+    found = {
+        page.relative_to(REPOSITORY).as_posix(): cells
+        for page in pages
+        if (cells := long_cells(page.read_text(encoding="utf-8")))
+    }
+    assert found == {}
+
+
+def test_cell_that_is_long_is_found() -> None:
+    many = " ".join(["word"] * MAX_WORDS)
+    assert long_cells(f"| a | {many} \u00b7 |\n") == []
+    assert long_cells(f"| a | {many} more |\n") == ["word word word word word word"]
+    assert long_cells(f"| a \\| {many} | b |\n") == ["a word word word word word"]
+    assert long_cells(f"```\n| {many} more |\n```\n") == []
+
+
 COMMANDS = REPOSITORY / "docs" / "reference" / "commands.md"
 _SECTION = re.compile(r"^#+ `floodmark ?([^`]*)`\n(.*?)(?=^#+ `floodmark|\Z)", re.DOTALL | re.MULTILINE)
 _SHOWN_COMMAND = re.compile(r"(?:(?<=`)|(?<=bin/)|(?<=\$ ))floodmark ([a-z][\w-]*(?: [^`\n#]*)?)")

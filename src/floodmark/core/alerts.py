@@ -450,15 +450,15 @@ def standing_of(kind: str) -> Standing:
 
 ALERT_KINDS: Mapping[str, AlertKind] = {
     RUN_FAILED: AlertKind(
-        "A run of `cdc_<pipeline>` failed, all its tries included; or `floodmark run` did, which has one try. One alert"
-        " for each cause: kind of error and table.",
+        "A run of `cdc_<pipeline>` failed, all its tries included, or `floodmark run` did. One alert for each kind of"
+        " error and table.",
         "A run succeeds, finds nothing to read, or publishes the tables that are not left out.",
         "whom the error names",
         Standing.INCIDENT,
     ),
     TABLE_LEFT_OUT: AlertKind(
-        "A run ended, and a table or a device is left out of the windows of its pipeline. One alert for each table and"
-        " verdict. The run fails at its end, and `run_failed` is not raised for it.",
+        "A table or a device is left out of a run, which fails at its end without `run_failed`. One alert for each"
+        " table and verdict.",
         "A run no longer leaves the table out, a load of the table has been published, or the table was removed from"
         " the configuration.",
         "whom the verdict names",
@@ -548,8 +548,8 @@ ALERT_KINDS: Mapping[str, AlertKind] = {
         _DBA,
     ),
     LAGGING: AlertKind(
-        "Runs of a pipeline find nothing to read and end as skipped, while the newest entry of the log is older than"
-        " the pipeline's `lag_limit` although the job runs; also without `capture` in `pipelines.yaml`.",
+        "Runs find nothing to read, while the newest entry of the log is older than `lag_limit` although the capture"
+        " job runs.",
         "A run finds new entries in the log.",
         _DBA,
     ),

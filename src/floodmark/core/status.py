@@ -137,8 +137,7 @@ class TableMeasure:
 
     table: TableName
     lag_seconds: float | None
-    """The age of the watermark by the source's clock; 0 when the source has nothing newer. Sent also where a task of
-    the run failed, unless the source cannot be queried."""
+    """The age of the watermark by the source's clock; 0 when the source has nothing newer. Failed runs send it too."""
     headroom_seconds: float | None
     """The time until cleanup may pass the watermark, if that does not move. Unknown where the login may not see the
     retention."""
