@@ -23,6 +23,9 @@ from floodmark.sources.kind import KINDS
 _FORMS = {
     "SourceTableName": "a table of the source, `schema.table`",
     "TargetTableName": "a table of the warehouse, `schema.table`",
+    "SourcePattern": "a pattern, `schema.*`",
+    "TargetPattern": "a table of the warehouse with `*` for the name, `schema.*`",
+    "WrittenPattern": "a table of the source or a pattern",
     "ConnectionId": "the id of an Airflow connection",
     "KindName": " or ".join(f"`{kind}`" for kind in KINDS),
     "PipelineName": "a name of letters, digits, `_`, `.` and `-`",
@@ -154,7 +157,11 @@ def _default(section: type, name: str) -> str:
     if field.is_required():
         return "required"
     # A table has what its pipeline says.
-    value = None if section is TableConfig and name in {each.name for each in fields(TableDefaults)} else field.default
+    value = (
+        None
+        if issubclass(section, TableConfig) and name in {each.name for each in fields(TableDefaults)}
+        else field.default
+    )
     if value is None:
         return "`null`"
     if value == ():

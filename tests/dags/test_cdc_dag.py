@@ -106,6 +106,14 @@ def test_advance_has_one_asset_per_target(dag: DAG) -> None:
     assert dag.get_task("open_window").outlets == []
 
 
+def test_tables_of_a_pattern_have_an_alias_and_ask_no_server(tmp_path: Path) -> None:
+    path = tmp_path / "pipelines.yaml"
+    path.write_text(CONFIG + "  all: {source: shop, tables: [{source: dbo.*, target: all.*}]}\n", encoding="utf-8")
+    dag = build_dag(App(load_config(path)).pipeline("all"), path)
+    assert [outlet.name for outlet in dag.get_task("advance").outlets] == ["floodmark.all"]
+    assert "| dbo.* | all.* |" in (dag.doc_md or "")
+
+
 def test_load_is_called_with_window_and_config_and_nothing_else(dag: DAG, config_file: Path) -> None:
     load = dag.get_task("load")
     assert isinstance(load, LoadWindow)

@@ -10,7 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from floodmark.app import alerts as app_alerts
 from floodmark.app import run
@@ -55,7 +57,7 @@ pipelines: {shop: {source: shop, max_lag: 15m, tables: [{source: dbo.Orders, tar
 LOW = lsn(1)
 
 
-CHECKED = ["repair", "messages_quarantined", "rows_quarantined", "table_left_out"]
+CHECKED = ["table_not_taken", "repair", "messages_quarantined", "rows_quarantined", "table_left_out"]
 """The kinds of alerts that the end of each run checks."""
 
 
@@ -107,6 +109,14 @@ class World:
         stores = {"asset": SimpleNamespace(set=self.shown.__setitem__)}
         assets: Any = {ORDERS: "asset"}
         tasks.run_advance(self.pipeline, 7, assets=assets, events=self.events, stores=stores)
+
+
+def test_table_of_a_pattern_is_emitted_by_its_alias(world: World) -> None:
+    alias, asset = AssetAlias("floodmark.shop"), Asset("shop.x", "floodmark://shop/x/x")
+    brought, events = tasks.BroughtAssets(alias, {ORDERS: asset}), OutletEventAccessors()
+    tasks.run_advance(world.pipeline, 7, assets={}, events=events, stores={}, brought=brought)
+    (event,) = events[alias].asset_alias_events
+    assert (event.dest_asset_key.uri, event.extra["source"]) == (asset.uri, str(ORDERS))
 
 
 @pytest.fixture
@@ -211,6 +221,7 @@ def test_run_ends_the_alert_about_a_repair_only_while_no_load_is_under_way(
         assert world.ended == [
             "run_failed",
             "run_late",
+            "table_not_taken",
             *expected,
             "messages_quarantined",
             "rows_quarantined",

@@ -35,7 +35,7 @@ from floodmark.sync.ports import Metrics
 
 if TYPE_CHECKING:
     from floodmark.app.pipeline import App, Pipeline
-    from floodmark.config.models import Config
+    from floodmark.config.models import Config, PipelineConfig
     from floodmark.core.alert import AlertMessage
     from floodmark.core.plan import AdvanceResult
     from floodmark.core.schema import TableName
@@ -151,12 +151,18 @@ def alert_links(config: Config, alert: Alert) -> Sequence[tuple[str, str]]:
     pipeline, page = config.pipelines.get(alert.subject), f"{base}{STATUS_PAGE}"
     if pipeline is not None:
         page += f"/{quote(alert.subject, safe='')}"
-        if str(alert.table) in {str(each.source) for each in pipeline.tables}:
+        if alert.table is not None and _is_shown(pipeline, alert.table):
             page += f"/{quote(str(alert.table), safe='')}"
     run = _RUN.fullmatch(alert.where)
     dag_id, run_id = run.group("dag", "run") if run else (os.environ.get(name, "") for name in _CONTEXT)
     runs = [("Run", f"{base}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}")] if dag_id and run_id else []
     return [("Page", page), *runs]
+
+
+def _is_shown(pipeline: PipelineConfig, table: TableName) -> bool:
+    """Return whether a table may have a page: an entry of its own, or one with a pattern."""
+    names = {str(each.source) for each in pipeline.named_tables}
+    return str(table) in names or any(each.entry.takes(table) for each in pipeline.patterns)
 
 
 _CONTEXT = ("AIRFLOW_CTX_DAG_ID", "AIRFLOW_CTX_DAG_RUN_ID")

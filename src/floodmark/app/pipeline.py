@@ -218,7 +218,24 @@ class Pipeline:
 
     @cached_property
     def settings(self) -> PipelineSettings:
+        """The settings, with the tables that patterns have brought so far: the ledger has them."""
+        return self.app.config.settings(self.name, self._taken())
+
+    @cached_property
+    def named_settings(self) -> PipelineSettings:
+        """The settings of the tables with an entry of their own: what is known without a server."""
         return self.app.config.settings(self.name)
+
+    def _taken(self) -> Sequence[TableName]:
+        if not self.config.patterns:
+            return ()
+        patterns = self.app.config.patterns_of(self.name)
+        return [each.table for each in self.ledger.list_pattern_tables(self.name) if patterns.is_taken(each)]
+
+    def forget_settings(self) -> None:
+        """Read the settings again when they are next used: the ledger has other tables now."""
+        for kept in ("settings", "watched", "drift_watch"):
+            vars(self).pop(kept, None)
 
     @cached_property
     def source(self) -> SourceKind:

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from floodmark.app.alerts import measure_run, reported_failure
-from floodmark.app.upkeep import current_stop
-from floodmark.core.alerts import LAG, LOAD_RUN_FAILED, RUN_FAILED, RUN_LATE
-from floodmark.core.errors import FloodmarkError
+from floodmark.app.upkeep import current_stop, take_tables
+from floodmark.core.alerts import LAG, LOAD_RUN_FAILED, RUN_FAILED, RUN_LATE, TABLE_NOT_TAKEN
+from floodmark.core.errors import ConfigError, FloodmarkError
 from floodmark.core.plan import WindowState, is_load_lane, is_replay_lane
 from floodmark.sync.alerts import end_left_out, find_stopped, update_left_out, update_quarantined, update_waiting
 from floodmark.sync.finish import advance_window, check_window
@@ -58,6 +58,8 @@ def run_pipeline(pipeline: Pipeline, start_load: StartLoad, show: Callable[[Adva
 def open_next(pipeline: Pipeline) -> OpenResult:
     """Return the unfinished window, or a new one. Raises what ``open_window`` raises."""
     with pipeline.kept_sessions():
+        take_tables(pipeline)
+        _require_tables(pipeline)
         return open_window(
             pipeline.settings,
             pipeline.source.snapshots(),
@@ -65,6 +67,16 @@ def open_next(pipeline: Pipeline) -> OpenResult:
             pipeline.drift_watch,
             current_stop(pipeline, datetime.now(UTC)),
             alerts=pipeline.alerts,
+        )
+
+
+def _require_tables(pipeline: Pipeline) -> None:
+    if not pipeline.settings.tables:
+        patterns = ", ".join(str(each.entry.pattern) for each in pipeline.config.patterns)
+        raise ConfigError(
+            pipeline.name,
+            f"no table whose changes the source records matches {patterns}.",
+            "Correct the pattern, track a table, or let the login of the source see it.",
         )
 
 
@@ -135,6 +147,9 @@ def _end_alerts(pipeline: Pipeline) -> None:
     if pipeline.config.max_lag is None:
         # The lag is no longer measured.
         kinds = (*kinds, LAG)
+    if not pipeline.config.patterns:
+        # A run with patterns ends those alerts itself, when it has asked the source.
+        kinds = (*kinds, TABLE_NOT_TAKEN)
     for kind in kinds:
         alerts.end_alerts(kind, name)
     try:

@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Any
 from croniter import croniter  # type: ignore[import-untyped]
 
 from floodmark.app.pipeline import spark_target
-from floodmark.app.upkeep import current_stop, likely_stop, list_drift
-from floodmark.core.doctor import DiagnosisInput, Finding, examine_encoding, examine_engine, examine_server
+from floodmark.app.upkeep import current_stop, find_pattern_tables, likely_stop, list_drift
+from floodmark.core.doctor import (
+    DiagnosisInput,
+    Finding,
+    examine_encoding,
+    examine_engine,
+    examine_patterns,
+    examine_server,
+)
 from floodmark.core.drift import describe
 from floodmark.core.errors import FloodmarkError, command_line
 from floodmark.core.planning import classify_tables, known_positions, pinned_feeds
@@ -29,7 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from floodmark.app.pipeline import Pipeline
+    from floodmark.core.patterns import ListedTable
     from floodmark.core.schema import TableName
+    from floodmark.core.settings import PipelineSettings
     from floodmark.core.snapshot import MemberMark
     from floodmark.core.status import TableVerification
     from floodmark.sync.records import DriftEvent
@@ -299,14 +308,15 @@ def examine_source(pipeline: Pipeline) -> tuple[Finding, ...]:
     now = datetime.now(UTC)
     stop = likely_stop(pipeline, now)
     now_utc = now.replace(tzinfo=None)
-    pinned = pinned_feeds(pipeline.settings, {})
     login = tuple(pipeline.source.examine_login())
-    snapshot = pipeline.source.snapshots().read_snapshot(pipeline.settings.sources, pinned)
+    listed = find_pattern_tables(pipeline)
+    settings = _settings_of(pipeline, listed)
+    snapshot = pipeline.source.snapshots().read_snapshot(settings.sources, pinned_feeds(settings, {}))
     found = pipeline.source.diagnose(
         DiagnosisInput(
-            pipeline.settings,
+            settings,
             snapshot,
-            classify_tables(pipeline.settings, snapshot, {}, stop),
+            classify_tables(settings, snapshot, {}, stop),
             *pipeline.source.encryption(),
             longest_interval(pipeline.config.schedule, now_utc),
             now_utc,
@@ -321,8 +331,21 @@ def examine_source(pipeline: Pipeline) -> tuple[Finding, ...]:
     else:
         engine = examine_engine(spark.master, spark.conf)
     beats = pipeline.app.config.source_of(pipeline.name).beat_table
-    heartbeat = pipeline.source.examine_heartbeat(pipeline.settings.source_name, beats)
-    return (*login, *found, *engine, *_examine_warehouse(pipeline), *heartbeat)
+    heartbeat = pipeline.source.examine_heartbeat(settings.source_name, beats)
+    return (
+        *login,
+        *found,
+        *examine_patterns(listed, pipeline.name),
+        *engine,
+        *_examine_warehouse(pipeline),
+        *heartbeat,
+    )
+
+
+def _settings_of(pipeline: Pipeline, listed: Sequence[ListedTable]) -> PipelineSettings:
+    """Return the settings of a pipeline as its next run would have them."""
+    patterns = pipeline.app.config.patterns_of(pipeline.name)
+    return pipeline.app.config.settings(pipeline.name, [each.table for each in listed if patterns.is_taken(each)])
 
 
 def _examine_warehouse(pipeline: Pipeline) -> Iterator[Finding]:
@@ -353,7 +376,7 @@ def write_grants(pipeline: Pipeline, login: str) -> str:
 
     The script names what the connection's own login can see.
     """
-    pinned = pinned_feeds(pipeline.settings, {})
-    snapshot = pipeline.source.snapshots().read_snapshot(pipeline.settings.sources, pinned)
+    settings = _settings_of(pipeline, find_pattern_tables(pipeline))
+    snapshot = pipeline.source.snapshots().read_snapshot(settings.sources, pinned_feeds(settings, {}))
     heartbeat = pipeline.app.config.heartbeat_of(pipeline.name)
-    return pipeline.source.build_grants(login, pipeline.settings, snapshot, heartbeat)
+    return pipeline.source.build_grants(login, settings, snapshot, heartbeat)

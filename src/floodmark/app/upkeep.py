@@ -6,12 +6,14 @@ import getpass
 import logging
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from floodmark.config.sections import planned_stop
-from floodmark.core.alerts import CAPTURE_RUN_FAILED, RETENTION_RUN_FAILED
+from floodmark.core.alerts import CAPTURE_RUN_FAILED, RETENTION_RUN_FAILED, TABLE_NOT_TAKEN, table_not_taken
 from floodmark.core.errors import FloodmarkError
+from floodmark.core.patterns import ListedTable, select_tables
 from floodmark.sync import upkeep
 from floodmark.sync.drift_watch import alert_key
 
@@ -51,7 +53,7 @@ def keep_capture(app: App, source: str, kept: CaptureConfig, now: datetime) -> s
 
 def keep_retention(app: App, source: str, kept: RetentionConfig) -> str:
     """Bring the retention to the value that is wanted now. Return the forecast and what was done, in one sentence."""
-    readers = {each.name: frozenset(table.source for table in each.config.tables) for each in app.pipelines_of(source)}
+    readers = {each.name: frozenset(each.settings.sources) for each in app.pipelines_of(source)}
     step = upkeep.keep_retention(
         source,
         kept.settings(),
@@ -92,6 +94,60 @@ def scheduled_stop(pipeline: Pipeline, now: datetime) -> PlannedStop | None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
+# The tables that the patterns of a pipeline stand for.
+
+
+def take_tables(pipeline: Pipeline) -> None:
+    """Ask the source which tables the patterns of a pipeline stand for, record them, and report those left out.
+
+    It does nothing for a pipeline without patterns. Raises from ``core.errors``.
+    """
+    if not pipeline.config.patterns:
+        return
+    pipeline.ledger.ensure_schema()
+    recorded = pipeline.ledger.list_pattern_tables(pipeline.name)
+    listed = list_pattern_tables(pipeline, recorded)
+    if set(listed) != set(recorded):
+        pipeline.ledger.record_pattern_tables(pipeline.name, listed)
+        pipeline.forget_settings()
+    raised = [table_not_taken(pipeline.name, each) for each in listed if each.reason]
+    for alert in raised:
+        pipeline.alerts.raise_alert(alert)
+    pipeline.alerts.end_alerts(TABLE_NOT_TAKEN, pipeline.name, keep=[alert.event_key for alert in raised])
+
+
+def list_pattern_tables(pipeline: Pipeline, recorded: Sequence[ListedTable]) -> tuple[ListedTable, ...]:
+    """Return every table of the source that a pattern matches, as the next run would record it.
+
+    recorded: what the runs before have recorded. Raises from ``core.errors``.
+    """
+    capture = pipeline.app.config.source_of(pipeline.name).capture
+    beats = capture.heartbeat if capture else None
+    found = [table for table in pipeline.source.list_tables() if table != beats]
+    return select_tables(pipeline.app.config.patterns_of(pipeline.name), found, recorded)
+
+
+def find_pattern_tables(pipeline: Pipeline) -> tuple[ListedTable, ...]:
+    """Return what the next run would record, also where the ledger cannot be read: then as a first run would."""
+    if not pipeline.config.patterns:
+        return ()
+    recorded: Sequence[ListedTable] = ()
+    with suppress(FloodmarkError):
+        recorded = pipeline.ledger.list_pattern_tables(pipeline.name)
+    return list_pattern_tables(pipeline, recorded)
+
+
+def list_not_taken(app: App) -> list[tuple[str, ListedTable]]:
+    """Return the tables that match a pattern and are in no window, as the last runs found them, by pipeline."""
+    found = (
+        (each.name, each.ledger.list_pattern_tables(each.name))
+        for each in app.pipelines.values()
+        if each.config.patterns
+    )
+    return [(name, table) for name, tables in found for table in tables if table.reason]
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # Schema drift: the watch of a source, its events, and the holds that the operator ends.
 
 
@@ -101,11 +157,15 @@ def watch_drift(app: App, source: str) -> str:
     held = []
     if readers:
         app.ledger.ensure_schema()
+        for each in readers:
+            take_tables(each)
         known = {each.name: app.ledger.read_tables(each.name) for each in readers}
         holds = readers[0].drift_watch.watch(readers[0].source.snapshots(), known)
         held = [f"{hold.table} in {hold.pipeline}" for hold in holds]
     names = ", ".join(each.name for each in readers)
     outcome = f"held: {', '.join(held)}" if held else "no table is held"
+    out = [f"{each.table} in {name}" for name, each in list_not_taken(app) if name in {each.name for each in readers}]
+    outcome += f"; not taken up: {', '.join(out)}" if out else ""
     _LOG.info("Source %s: checked the tables of %s; %s.", source, names or "no pipeline", outcome)
     return outcome
 

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from floodmark.app.operate import approve_switch, is_proposal, list_switches, reject_switch, run_switches
-from floodmark.app.upkeep import approve_drift, list_drift, release_table
+from floodmark.app.upkeep import approve_drift, list_drift, list_not_taken, release_table
 from floodmark.cli.process import AsJson, ConfigFile, PipelineName, Wide, explained, open_app, out, print_table
 from floodmark.core.drift import describe, describe_ddl, describe_effect
 from floodmark.sync.drift_watch import describe_shared_proposal, proposed_with
@@ -128,7 +128,7 @@ def list_events(
     with explained():
         app = open_app(config)
         events = list_drift(app, everything=everything)
-        under_way = list_switches(app)
+        under_way, not_taken = list_switches(app), list_not_taken(app)
     if as_json:
         typer.echo(drift_json(events))
     elif not events:
@@ -138,6 +138,8 @@ def list_events(
         typer.echo(drift_details(events, lambda event: app.source(event.source).drift_words()))
     if under_way and not as_json:
         typer.echo(switch_lines(under_way))
+    for pipeline, table in not_taken if not as_json else []:
+        typer.echo(f"Pipeline {pipeline}: {table.table}: {table.reason}.")
 
 
 @drift_app.command("approve")

@@ -423,8 +423,11 @@ def check_config(
     if show:
         typer.echo(dump_config(loaded), nl=False)
         return
-    tables = sum(len(pipeline.tables) for pipeline in loaded.pipelines.values())
-    typer.echo(f"{path}: good: {_count(len(loaded.pipelines), 'pipeline')}, {_count(tables, 'table')}.")
+    tables = sum(len(pipeline.named_tables) for pipeline in loaded.pipelines.values())
+    patterns = sum(len(pipeline.patterns) for pipeline in loaded.pipelines.values())
+    counts = [_count(len(loaded.pipelines), "pipeline"), _count(tables, "table")]
+    counts += [f"{_count(patterns, 'pattern')} of tables"] if patterns else []
+    typer.echo(f"{path}: good: {', '.join(counts)}.")
     if plan:
         runs.show_plans(open_app(path).pipelines.values())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import hashlib
 import json
 import re
 from collections import Counter
@@ -20,7 +19,8 @@ from floodmark.config.models import Config, PipelineConfig, TableConfig, keys_of
 from floodmark.config.sections import PARSE_RULES
 from floodmark.core.errors import ConfigError
 from floodmark.core.naming import snake_case, with_suffix
-from floodmark.core.schema import IDENTIFIER_MAX_BYTES, TableName
+from floodmark.core.patterns import TablePattern, is_pattern, shortened
+from floodmark.core.schema import TableName
 from floodmark.core.settings import DriftClass
 from floodmark.core.snapshot import SurveyedTable
 from floodmark.sources.kind import KINDS, KindRules, find_kind
@@ -62,10 +62,12 @@ def dump_config(config: Config) -> str:
     for name, pipeline in config.pipelines.items():
         written = document["pipelines"][name] | {"schedule": pipeline.schedule}
         tables = written.pop("tables")
-        for table, settings in zip(tables, config.settings(name).tables, strict=True):
+        for table, entry in zip(tables, pipeline.tables, strict=True):
+            settings = config.table_settings(name, entry)
             table["net"] = settings.net.value
             table["drift"] = {kind.value: settings.drift.of(kind).value for kind in DriftClass}
-        ordered = [{key: table[key] for key in keys_of(TableConfig) if key in table} for table in tables]
+        keys = (*keys_of(TableConfig), "exclude")
+        ordered = [{key: table[key] for key in keys if key in table} for table in tables]
         document["pipelines"][name] = {key: written[key] for key in keys_of(PipelineConfig) if key in written}
         document["pipelines"][name]["tables"] = ordered
     drop_keys(document)
@@ -122,7 +124,7 @@ def _read(path: Path) -> object:
 def _place(location: tuple[int | str, ...]) -> str:
     text = ""
     for part in location:
-        if part == "[key]":
+        if isinstance(part, str) and part.startswith("["):  # not of the file: "[key]", or the tag of a union
             continue
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text or "the file"
@@ -131,6 +133,8 @@ def _place(location: tuple[int | str, ...]) -> str:
 def _words(error: Mapping[str, Any]) -> str:
     message = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        if error["loc"][-1] == "exclude":
+            return "applies to a pattern of tables, such as source: dbo.*"
         close = difflib.get_close_matches(str(error["loc"][-1]), _KEYS, n=1)
         return "unknown key" + (f" (did you mean {close[0]}?)" if close else "")
     if error["type"] == "missing":
@@ -169,16 +173,21 @@ def _cross_check(document: object) -> Iterator[tuple[str, str]]:
 
 def _cross_check_heartbeats(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the heartbeats that no pipeline reads."""
-    read: dict[object, set[TableName | None]] = {}
+    read: dict[object, list[TablePattern]] = {}
     for pipeline in map(_mapping, _mapping(document.get("pipelines")).values()):
         tables = pipeline.get("tables")
-        names = (_table_name(_mapping(table).get("source")) for table in (tables if isinstance(tables, list) else []))
-        read.setdefault(str(pipeline.get("source")), set()).update(names)
+        names = (_mapping(table).get("source") for table in (tables if isinstance(tables, list) else []))
+        found = (each for name in names if (each := _table_pattern(name)) is not None)
+        read.setdefault(str(pipeline.get("source")), []).extend(found)
     for name, source in _mapping(document.get("sources")).items():
         table = _table_name(_mapping(_mapping(source).get("heartbeat")).get("table"))
-        if table is not None and table not in read.get(str(name), ()):
+        if table is not None and not any(_reads(each, table) for each in read.get(str(name), ())):
             words = f"no pipeline of the source has the table {table}: add it to one, with the same spelling"
             yield f"sources.{name}.heartbeat.table", words
+
+
+def _reads(entry: TablePattern, table: TableName) -> bool:
+    return entry.matches(table) if entry.is_wild else entry.name == table
 
 
 def _cross_check_table(
@@ -190,7 +199,9 @@ def _cross_check_table(
         first = seen.setdefault(str(source).casefold(), at)
         if first != at:
             yield f"{at}.source", f"{source} is already read by {first}"
-    if target is not None and (first := targets.setdefault(target, at)) != at:
+    # Which targets a pattern fills is known by the run that asks the source.
+    is_one = not is_pattern(str(table.get("source")))
+    if is_one and target is not None and (first := targets.setdefault(target, at)) != at:
         yield f"{at}.target", f"{target} is already filled by {first}"
     rules = table.get("rules")
     names: dict[str, int] = {}
@@ -207,6 +218,13 @@ def _mapping(value: object) -> Mapping[str, Any]:
 def _table_name(value: object) -> TableName | None:
     try:
         return TableName.parse(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _table_pattern(value: object) -> TablePattern | None:
+    try:
+        return TablePattern.parse(value) if isinstance(value, str) else None
     except ValueError:
         return None
 
@@ -233,6 +251,8 @@ def refuse_keys(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             for index, table in enumerate(tables if isinstance(tables, list) else []):
                 at = f"pipelines.{name}.tables[{index}]"
                 yield from _in_section(at, _mapping(table), rules.of_table(), rules, str(kind))
+                if rules.patterns and is_pattern(str(_mapping(table).get("source"))):
+                    yield f"{at}.source", f"a source of kind {kind} takes no patterns: {rules.patterns}"
 
 
 def drop_keys(document: dict[str, Any]) -> None:
@@ -306,7 +326,7 @@ def first_config(name: str, source: str, warehouse: str, tables: Sequence[Survey
     without a primary key is written as a comment, because its key has to be declared, and so is one that a
     configuration cannot name.
     """
-    schema = _shortened(snake_case(name, "table"), name)
+    schema = shortened(snake_case(name, "table"), name)
     targets = _targets([table.name for table in tables])
     first: dict[str, TableName] = {}
     lines = []
@@ -348,20 +368,13 @@ def _targets(tables: Sequence[TableName]) -> list[str]:
     for_all = []
     for table in tables:
         own = snake_case(table.name, "table")
-        full = _shortened(f"{snake_case(table.schema, 'table')}_{own}", str(table))
-        own = _shortened(own, str(table)) if counts[own] == 1 else full
+        full = shortened(f"{snake_case(table.schema, 'table')}_{own}", str(table))
+        own = shortened(own, str(table)) if counts[own] == 1 else full
         numbered = (with_suffix(full, str(number)) for number in range(2, len(tables) + 2))
         target = next(name for name in (own, full, *numbered) if name not in taken)
         taken.add(target)
         for_all.append(target)
     return for_all
-
-
-def _shortened(name: str, whole: str) -> str:
-    """Return a name that PostgreSQL can hold. A longer one ends in a digest of the whole name, and stays distinct."""
-    if len(name.encode()) <= IDENTIFIER_MAX_BYTES:
-        return name
-    return with_suffix(name, hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:8])
 
 
 def _scalar(text: str) -> str:

@@ -6,7 +6,7 @@ What is left out has a default: a table takes what it does not set itself from i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
@@ -16,9 +16,11 @@ from pydantic import (
     BaseModel,
     ByteSize,
     ConfigDict,
+    Discriminator,
     Field,
     NonNegativeInt,
     PositiveInt,
+    Tag,
     TypeAdapter,
     ValidationInfo,
     field_validator,
@@ -41,12 +43,16 @@ from floodmark.config.sections import (
     RetentionConfig,
     RuleName,
     RuleSql,
+    SourcePattern,
     SourceTableName,
+    TargetPattern,
     TargetTableName,
+    WrittenPattern,
     drift_policies,
 )
 from floodmark.core.capture import HeartbeatSettings
 from floodmark.core.errors import ConfigError
+from floodmark.core.patterns import ANY, PatternEntry, Patterns, TablePattern, fill_target, is_pattern
 from floodmark.core.schema import TableName
 from floodmark.core.settings import (
     DEFAULT_MAX_READS,
@@ -261,6 +267,59 @@ class TableConfig(_Defaults, TableOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
+class PatternConfig(TableConfig):
+    """An entry for every table of the source that a pattern matches; ``*`` in its names is any text."""
+
+    source: SourcePattern
+    target: TargetPattern
+    exclude: tuple[WrittenPattern, ...] = ()
+    """Names and patterns of tables that are not part of the pipeline."""
+
+    @field_validator("source")
+    @classmethod
+    def _check_schema(cls, value: TableName) -> TableName:
+        if ANY in value.schema:
+            raise ValueError("a pattern is one schema and a pattern of names, such as dbo.*")
+        return value
+
+    @field_validator("target")
+    @classmethod
+    def _check_target(cls, value: TableName) -> TableName:
+        if value.name.count(ANY) != 1 or ANY in value.schema:
+            raise ValueError("the target of a pattern has one * in the place of the table's name, such as shop.*")
+        return value
+
+    @field_validator("capture_instance")
+    @classmethod
+    def _check_instance(cls, value: str | None) -> str | None:
+        if value is not None:
+            raise ValueError("a capture instance belongs to one table: write an entry for that table")
+        return value
+
+    @property
+    def entry(self) -> PatternEntry:
+        """Return what the entry says about which tables are taken."""
+        return PatternEntry(TablePattern(self.source), self.exclude, self.target, self.naming)
+
+    def table(self, name: TableName) -> TableConfig:
+        """Return the entry of one of its tables."""
+        values = {each.name: getattr(self, each.name) for each in fields(TableConfig)}
+        return TableConfig(**values | {"source": name, "target": fill_target(self.target, name, self.naming)})
+
+
+def _kind_of_entry(value: object) -> str:
+    if isinstance(value, TableConfig):
+        return "[pattern]" if isinstance(value, PatternConfig) else "[table]"
+    source = value.get("source") if isinstance(value, dict) else None
+    return "[pattern]" if isinstance(source, str) and is_pattern(source) else "[table]"
+
+
+Entry = Annotated[
+    Annotated[TableConfig, Tag("[table]")] | Annotated[PatternConfig, Tag("[pattern]")], Discriminator(_kind_of_entry)
+]
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
 class PipelineConfig(_Defaults):
     """A pipeline: the tables of one source that are loaded together."""
 
@@ -277,8 +336,20 @@ class PipelineConfig(_Defaults):
     keep_windows: KeptTime = timedelta(days=400)
     """How long the ledger keeps published windows, longer than the source keeps changes."""
     airflow: AirflowConfig = AirflowConfig()
+    new_tables: Literal["report", "add"] = "report"
+    """What is done with a table that matches a pattern and comes later."""
     # Read after the settings that it takes from the pipeline: as a positional argument, it would be the first.
-    tables: tuple[TableConfig, ...] = Field(min_length=1, kw_only=True)
+    tables: tuple[Entry, ...] = Field(min_length=1, kw_only=True)
+
+    @property
+    def patterns(self) -> tuple[PatternConfig, ...]:
+        """Return the entries for all tables that a pattern matches."""
+        return tuple(each for each in self.tables if isinstance(each, PatternConfig))
+
+    @property
+    def named_tables(self) -> tuple[TableConfig, ...]:
+        """Return the entries for one table."""
+        return tuple(each for each in self.tables if not isinstance(each, PatternConfig))
 
     @field_validator("tables", mode="before")
     @classmethod
@@ -325,16 +396,38 @@ class Config(_Frozen):
     def heartbeat_of(self, name: str) -> HeartbeatSettings | None:
         """Return the heartbeat that a pipeline keeps: that of its source, where the pipeline has the table."""
         found = self.source_of(name).heartbeat
-        if found is None or all(table.source != found.table for table in self.pipeline(name).tables):
+        pipeline = self.pipeline(name)
+        if found is None or not (
+            any(table.source == found.table for table in pipeline.named_tables)
+            or any(each.entry.takes(found.table) for each in pipeline.patterns)
+        ):
             return None
         return found.settings()
 
-    def settings(self, name: str) -> PipelineSettings:
-        """Return the settings that a run needs of a pipeline, with every default filled in."""
+    def patterns_of(self, name: str) -> Patterns:
+        """Return the patterns of a pipeline, with what else of the configuration says which tables they bring."""
         pipeline = self.pipeline(name)
-        source = self.sources[pipeline.source]
-        tables = tuple(_table_settings(pipeline, table, source) for table in pipeline.tables)
+        filled = {
+            table.target: str(table.source) if each is pipeline else f"pipeline {other}"
+            for other, each in self.pipelines.items()
+            for table in each.named_tables
+        }
+        named = frozenset(table.source.folded for table in pipeline.named_tables)
+        return Patterns(tuple(each.entry for each in pipeline.patterns), named, filled, pipeline.new_tables == "add")
+
+    def settings(self, name: str, taken: Sequence[TableName] = ()) -> PipelineSettings:
+        """Return the settings that a run needs of a pipeline, with every default filled in.
+
+        taken: the tables that its patterns stand for. Each matches one.
+        """
+        pipeline = self.pipeline(name)
+        brought = (next(each for each in pipeline.patterns if each.entry.takes(table)).table(table) for table in taken)
+        tables = tuple(self.table_settings(name, table) for table in (*pipeline.named_tables, *brought))
         return PipelineSettings(name, tables, pipeline.lag_limit.total_seconds(), pipeline.source)
+
+    def table_settings(self, name: str, table: TableConfig) -> TableSettings:
+        """Return the settings of an entry of a pipeline, with every default filled in."""
+        return _table_settings(self.pipeline(name), table, self.source_of(name))
 
 
 _TABLE = TypeAdapter(TableConfig)

@@ -24,6 +24,7 @@ from pydantic import (
 )
 
 from floodmark.core.capture import HeartbeatSettings, PlannedStop
+from floodmark.core.patterns import TablePattern
 from floodmark.core.schema import IDENTIFIER_MAX_BYTES, LEDGER_SCHEMA, STAGING_SCHEMA, TableName
 from floodmark.core.settings import ALLOWED, DriftClass, DriftPolicies, DriftPolicy
 from floodmark.core.upkeep import HOLD_MINUTES, CaptureSettings, OnLow, RetentionSettings
@@ -53,6 +54,10 @@ def _check_target(name: TableName) -> TableName:
     if name.schema.lower() in _OWN_SCHEMAS or name.schema.lower().startswith("pg_"):
         raise ValueError(f"schema {name.schema} is reserved: choose another schema for the target")
     return name
+
+
+def _parse_pattern(value: object) -> object:
+    return TablePattern.parse(value) if isinstance(value, str) else value
 
 
 def _check_cron(value: str) -> str:
@@ -90,6 +95,10 @@ def _check_rule(value: str, info: ValidationInfo) -> str:
 _WRITTEN = PlainSerializer(str, when_used="json")
 SourceTableName = Annotated[TableName, BeforeValidator(_parse_table), _WRITTEN]
 TargetTableName = Annotated[TableName, BeforeValidator(_parse_table), AfterValidator(_check_target), _WRITTEN]
+_PATTERN = PlainSerializer(lambda name: str(TablePattern(name)), when_used="json")
+SourcePattern = Annotated[TableName, BeforeValidator(_parse_table), _PATTERN]
+TargetPattern = Annotated[TableName, BeforeValidator(_parse_table), AfterValidator(_check_target), _PATTERN]
+WrittenPattern = Annotated[TablePattern, BeforeValidator(_parse_pattern), _WRITTEN]
 Cron = Annotated[str, AfterValidator(_check_cron)]
 Duration = Annotated[
     timedelta,

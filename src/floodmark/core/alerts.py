@@ -19,6 +19,7 @@ from floodmark.core.errors import (
     WindowExpiredError,
     command_line,
 )
+from floodmark.core.patterns import ListedTable
 from floodmark.core.plan import QuarantinedMessages
 from floodmark.core.position import format_duration
 from floodmark.core.progress import Standing, say_waiting
@@ -123,6 +124,7 @@ def heartbeat_missing(pipeline: str, settings: HeartbeatSettings, number: int, w
 
 TABLE_LEFT_OUT = "table_left_out"
 COLUMNS_LEFT_OUT = "columns_left_out"
+TABLE_NOT_TAKEN = "table_not_taken"
 _LEFT_OUT_TABLE_MEANS = (
     "No new rows arrive in the table until the cause is removed. The other tables of the pipeline go on."
 )
@@ -141,6 +143,19 @@ def left_out(pipeline: str, validity: Validity) -> Alert:
         means=_LEFT_OUT_TABLE_MEANS,
         do=validity.hint or f"Run `floodmark status {pipeline} --live`.",
         event_key=_event_key(pipeline, validity.table, validity.verdict),
+    )
+
+
+def table_not_taken(pipeline: str, listed: ListedTable) -> Alert:
+    """Return the alert about a table that a pattern matches and the pipeline does not have: one for each table."""
+    return Alert(
+        kind=TABLE_NOT_TAKEN,
+        subject=pipeline,
+        table=listed.table,
+        what=f"{listed.table}: {listed.reason}.",
+        means="Its rows do not reach the warehouse. The tables of the pipeline go on.",
+        do=listed.fix,
+        event_key=f"{TABLE_NOT_TAKEN}:{pipeline}:{listed.table}",
     )
 
 
@@ -468,6 +483,12 @@ ALERT_KINDS: Mapping[str, AlertKind] = {
         " older instance of the table has.",
         "A run finds that the instance has all these columns, that the older one was dropped, or that"
         " `capture_instance` names one.",
+        _OPERATOR,
+    ),
+    TABLE_NOT_TAKEN: AlertKind(
+        "A run found a table that matches a pattern of a pipeline: it came later, and `new_tables` does not add it, or"
+        " another table fills its target.",
+        "A run finds that the configuration names, excludes or adds it, or that the source no longer has it.",
         _OPERATOR,
     ),
     ROWS_QUARANTINED: AlertKind(

@@ -9,6 +9,7 @@ from enum import IntEnum
 
 from floodmark.core.capture import PlannedStop, bracket, literal
 from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
+from floodmark.core.patterns import Listed, ListedTable
 from floodmark.core.plan import check_net
 from floodmark.core.planning import grant_unmask, list_masked, with_key
 from floodmark.core.settings import PipelineSettings, SecurityFiltered, TableSettings
@@ -119,6 +120,19 @@ def examine_engine(master: str, conf: Mapping[str, str]) -> Iterator[Finding]:
             "Set spark.authenticate and spark.network.crypto.enabled to true in the Spark connection's conf or in the "
             "cluster's configuration.",
         )
+
+
+def examine_patterns(listed: Iterable[ListedTable], pipeline: str) -> Iterator[Finding]:
+    """Yield the findings on the tables that a pattern matches and the pipeline does not have, and on the others."""
+    listed = list(listed)
+    taken = sum(each.state is Listed.TAKEN for each in listed)
+    if listed:
+        yield Finding(
+            Grade.GOOD, "patterns", pipeline, f"patterns bring {taken} of {len(listed)} tables that they match."
+        )
+    for each in listed:
+        if each.reason:
+            yield Finding(Grade.RISK, "patterns", str(each.table), f"{each.reason}.", each.fix)
 
 
 def examine_encoding(encoding: str) -> Finding:

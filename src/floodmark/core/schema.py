@@ -31,7 +31,7 @@ class TableName:
     """A two-part name, as ``TableName.parse("dbo.Orders")`` returns it.
 
     As in T-SQL, ``[my.table]`` is one part and ``[a]]b]`` the name a]b. The text of a name has brackets only where it
-    could not be parsed without them.
+    could not be parsed without them, or would be a pattern (``core.patterns``).
     """
 
     schema: str
@@ -56,7 +56,7 @@ class TableName:
 
 
 def _written(part: str) -> str:
-    if _BARE.fullmatch(part):
+    if _BARE.fullmatch(part) and "*" not in part:
         return part
     return "[" + part.replace("]", "]]") + "]"
 

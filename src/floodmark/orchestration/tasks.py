@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from airflow.sdk import Asset, get_current_context
+from airflow.sdk import Asset, AssetAlias, get_current_context
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError, AirflowSkipException
@@ -318,6 +318,18 @@ def record_run(pipeline: Pipeline, window_id: int, dag_run: Any) -> int:
     return window_id
 
 
+class BroughtAssets(NamedTuple):
+    """The assets of tables that patterns have brought. A DAG file cannot know them: their events go by an alias."""
+
+    alias: AssetAlias
+    assets: Mapping[TableName, Asset]
+
+    def emit(self, events: Any, window_id: int, tables: Iterable[PublishedTable]) -> None:
+        """Add the events of the tables that are among these."""
+        for table in (each for each in tables if each.source in self.assets):
+            events[self.alias].add(self.assets[table.source], extra=event_extra(window_id, table))
+
+
 def run_advance(
     pipeline: Pipeline,
     window_id: int,
@@ -325,6 +337,7 @@ def run_advance(
     assets: Mapping[TableName, Asset],
     events: Any,
     stores: Any,
+    brought: BroughtAssets | None = None,
 ) -> None:
     """Move the watermarks, then notify Airflow: one asset event per table, and a displayed watermark where rows came.
 
@@ -341,6 +354,8 @@ def run_advance(
     published = [table for table in result.tables if table.source in assets]
     for table in published:
         events[assets[table.source]].extra = event_extra(window_id, table)
+    if brought:
+        brought.emit(events, window_id, result.tables)
     if result.is_replay:
         # No watermark moved, and the lag is unchanged.
         return
@@ -406,6 +421,7 @@ def run_advance_load(
     assets: Mapping[TableName, Asset],
     events: Any,
     stores: Any,
+    brought: BroughtAssets | None = None,
 ) -> None:
     """Publish the load, then notify Airflow and end the alerts about the repair. Repeatable as ``run_advance`` is."""
     with explained():
@@ -419,6 +435,8 @@ def run_advance_load(
             return
         result = publish_run(pipeline, window_id)
         plan = end_load(pipeline, window_id)
+    if brought:
+        brought.emit(events, window_id, result.tables)
     for planned, table in zip(plan.tables, result.tables, strict=True):
         if table.source not in assets:  # removed from the configuration since the load was merged
             continue

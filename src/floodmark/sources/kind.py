@@ -75,6 +75,8 @@ class KindRules:
     """Refused in ``drift`` of a pipeline and of a table."""
     policies: Mapping[str, str] = field(default_factory=dict)
     """Refused as a policy for a class of drift."""
+    patterns: str = ""
+    """Why no table may be a pattern; "" where it may."""
     net: NetSource | None = None
     """Where net changes are computed; None: where the configuration says."""
     drift_defaults: Mapping[DriftClass, DriftPolicy] = field(default_factory=dict)
@@ -173,6 +175,10 @@ class SourceKind(ABC):
     @abstractmethod
     def name_datasets(self) -> Callable[[TablePlan], tuple[Dataset, ...]]:
         """Return the function that names what a load of a table reads. Raises ConfigError."""
+
+    def list_tables(self) -> Sequence[TableName]:
+        """Return the tables whose changes the source records, as far as the login may see them."""
+        raise self._lacks("its tables cannot be listed")
 
     def replays(self) -> ReplaySource:
         """Return the queries of a replay."""

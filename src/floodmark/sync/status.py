@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from floodmark.core.alerts import standing_of
+from floodmark.core.alerts import TABLE_NOT_TAKEN, standing_of
 from floodmark.core.capture import PlannedStop
 from floodmark.core.drift import describe, describe_hold
 from floodmark.core.plan import MAIN_LANE, is_load_lane
@@ -168,6 +168,8 @@ class StatusReader:
         if opened.alert.subject not in (self._settings.name, self._limits.source):
             return False
         table = opened.alert.table
+        if opened.alert.kind == TABLE_NOT_TAKEN:  # its table is none of the pipeline's yet
+            return True
         return table is None or table.folded in {each.folded for each in self._settings.sources}
 
     def _table_status(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from floodmark.app.run import is_merged, list_waiting
 from floodmark.config.loading import load_config
 from floodmark.core.alerts import LOAD_RUN_FAILED, RUN_FAILED
 from floodmark.core.errors import ConfigError
+from floodmark.core.patterns import TablePattern
 from floodmark.core.schema import TableName
 from floodmark.core.settings import TableSettings
 from floodmark.orchestration import tasks
@@ -231,14 +232,18 @@ _NO_HISTORY = (
 
 def describe_pipeline(pipeline: Pipeline) -> str:
     """Return the page in Markdown."""
-    config, source, tables = pipeline.config, pipeline.source, pipeline.settings.tables
-    rows = "\n".join(map(_table_row, tables))
+    config, source, tables = pipeline.config, pipeline.source, pipeline.named_settings.tables
+    patterns = [pipeline.app.config.table_settings(pipeline.name, each) for each in config.patterns]
+    rows = "\n".join(
+        [*(_table_row(each, each.source, each.target) for each in tables)]
+        + [_table_row(each, TablePattern(each.source), TablePattern(each.target)) for each in patterns]
+    )
     schedule = f"`{config.schedule}` ({config.airflow.timezone})" if config.schedule else "on demand"
     if config.airflow.after_assets:
         schedule = f"after {', '.join(f'`{uri}`' for uri in config.airflow.after_assets)}"
     return (
         f"# Pipeline {pipeline.name}\n\n"
-        f"Moves the changes of {len(tables)} tables of source `{config.source}` into the warehouse, "
+        f"Moves the changes of {_count_tables(pipeline)} of source `{config.source}` into the warehouse, "
         f"{schedule}, by {source.method}.\n{_STEPS}\n"
         "A run covers one window `(watermark, newest position]`. The ledger in the warehouse, schema `floodmark`, is "
         "the source of truth for progress; Airflow shows a copy of it. A failed run loses nothing: the next one "
@@ -250,9 +255,15 @@ def describe_pipeline(pipeline: Pipeline) -> str:
     )
 
 
-def _table_row(table: TableSettings) -> str:
+def _count_tables(pipeline: Pipeline) -> str:
+    named = f"{len(pipeline.config.named_tables)} tables"
+    # Which tables a pattern brings is known when a run asks the source: nothing here connects to it.
+    return f"{named}, and of those that match a pattern," if pipeline.config.patterns else named
+
+
+def _table_row(table: TableSettings, source: object, target: object) -> str:
     rules = "<br>".join(f"{rule.name}: `{_cell(rule.sql)}`, else {rule.on_failure.value}" for rule in table.rules)
-    cells = (str(table.source), str(table.target), _DELETES[table.deletes.value], f"by {table.net.value}", rules)
+    cells = (str(source), str(target), _DELETES[table.deletes.value], f"by {table.net.value}", rules)
     return f"| {' | '.join(map(_cell, cells[:2]))} | {' | '.join(cells[2:])} |"
 
 
@@ -306,8 +317,34 @@ def dag_id(pipeline: str) -> str:
 
 
 def assets_of(pipeline: Pipeline) -> Mapping[TableName, Asset]:
-    """Return the targets as assets, ``floodmark://<pipeline>/<schema>/<table>``, by source table."""
-    return {table.source: _asset(pipeline.name, table.source, table.target) for table in pipeline.settings.tables}
+    """Return the targets as assets, ``floodmark://<pipeline>/<schema>/<table>``, by source table.
+
+    Those of the tables with an entry of their own: which tables a pattern brings is known when a task runs.
+    """
+    return _assets(pipeline.name, pipeline.named_settings.tables)
+
+
+def _assets(pipeline: str, tables: Iterable[TableSettings]) -> dict[TableName, Asset]:
+    return {table.source: _asset(pipeline, table.source, table.target) for table in tables}
+
+
+def outlets_of(pipeline: Pipeline) -> list[Asset | AssetAlias]:
+    """Return the outlets of a task that publishes: the assets, and the alias by which patterns bring theirs."""
+    brought = [_alias(pipeline.name)] if pipeline.config.patterns else []
+    return [*assets_of(pipeline).values(), *brought]
+
+
+def _alias(pipeline: str) -> AssetAlias:
+    return AssetAlias(name=f"floodmark.{pipeline}", group="floodmark")
+
+
+def brought_by(pipeline: Pipeline) -> tasks.BroughtAssets | None:
+    """Return the assets of the tables that patterns have brought. It reads the ledger."""
+    if not pipeline.config.patterns:
+        return None
+    named = pipeline.named_settings.sources
+    brought = (table for table in pipeline.settings.tables if table.source not in named)
+    return tasks.BroughtAssets(_alias(pipeline.name), _assets(pipeline.name, brought))
 
 
 def _asset(pipeline: str, source: TableName, target: TableName) -> Asset:
@@ -336,9 +373,13 @@ def _add_run_tasks(pipeline: Pipeline, config_path: Path) -> None:
             opened = tasks.run_open_window(config_path, name)
         return tasks.record_run(pipeline, opened, dag_run)
 
-    @task(outlets=list(assets.values()), doc_md="Move the watermarks by compare-and-set.")  # type: ignore[untyped-decorator]
+    @task(outlets=outlets_of(pipeline), doc_md="Move the watermarks by compare-and-set.")  # type: ignore[untyped-decorator]
     def advance(window_id: int, outlet_events: Any = None, asset_state_store: Any = None, dag_run: Any = None) -> None:
-        tasks.run_advance(pipeline, window_id, assets=assets, events=outlet_events, stores=asset_state_store)
+        with explained():
+            brought = brought_by(pipeline)
+        tasks.run_advance(
+            pipeline, window_id, assets=assets, events=outlet_events, stores=asset_state_store, brought=brought
+        )
         if dag_run.run_type == BACKFILL:
             tasks.end_backfill(pipeline, dag_run)
 
@@ -466,13 +507,16 @@ def _build_load(pipeline: Pipeline, config_path: Path) -> DAG:
     with dag:
         _add_load_tasks(pipeline, config_path)
     # After the tasks: each would take a copy, and Airflow validates every copy whenever it parses the file.
-    dag.params.update(_params([str(table) for table in pipeline.settings.sources]))
+    known = [] if pipeline.config.patterns else [str(table) for table in pipeline.settings.sources]
+    dag.params.update(_params(known))
     return dag
 
 
 def _params(tables: Sequence[str]) -> dict[str, Param]:
+    """Return the params of a run. tables: those to choose from; none where only the run knows them."""
+    choice = {"enum": [None, *tables]} if tables else {}
     return {
-        "table": Param(None, type=["null", "string"], enum=[None, *tables], description="The table to reload."),
+        "table": Param(None, type=["null", "string"], description="The table to reload.", **choice),
         "where": Param(
             None,
             type=["null", "string"],
@@ -492,9 +536,13 @@ def _add_load_tasks(pipeline: Pipeline, config_path: Path) -> None:
             require_pools(name, dag_run)
         return tasks.record_run(pipeline, tasks.run_open_load(config_path, name, params), dag_run)
 
-    @task(outlets=list(assets.values()), doc_md="Publish the load.")  # type: ignore[untyped-decorator]
+    @task(outlets=outlets_of(pipeline), doc_md="Publish the load.")  # type: ignore[untyped-decorator]
     def advance(window_id: int, outlet_events: Any = None, asset_state_store: Any = None) -> None:
-        tasks.run_advance_load(pipeline, window_id, assets=assets, events=outlet_events, stores=asset_state_store)
+        with explained():
+            brought = brought_by(pipeline)
+        tasks.run_advance_load(
+            pipeline, window_id, assets=assets, events=outlet_events, stores=asset_state_store, brought=brought
+        )
 
     opened = open_load()
     chain_load(

@@ -475,7 +475,7 @@ def quarantine_page(
     try:
         opened = open_named(rights.readable_dags, pipeline)
         ledger, conn_id = opened.app.status_ledger, opened.app.config.warehouse.conn_id
-        if table not in {str(each.source) for each in opened.config.tables}:
+        if table not in set(map(str, opened.settings.sources)):
             raise NotShownError(UNKNOWN_TABLE, NOT_FOUND)
         name = TableName.parse(table)
         rules = [each for each in ledger.list_quarantined(pipeline) if each.table == table]

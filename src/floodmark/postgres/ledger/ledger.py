@@ -18,6 +18,7 @@ from psycopg.rows import DictRow, dict_row
 from psycopg.types.json import Jsonb
 
 from floodmark.core.errors import OperatorError, WatermarkConflictError, WindowBusyError
+from floodmark.core.patterns import Listed, ListedTable
 from floodmark.core.plan import MAIN_LANE, TableCounts, TablePlan, WindowPlan, WindowState, is_replay_lane
 from floodmark.core.plan_json import plan_to_json
 from floodmark.core.planning import NO_MEASURES, PlanMeasures
@@ -110,6 +111,32 @@ def _text(value: object) -> str | None:
 # --------------------------------------------------------------------------------------------------------------------
 
 
+class PatternRecords:
+    """The part of ``PostgresLedger`` for the tables that patterns match. Each method is one transaction of its own."""
+
+    _at: WarehouseConnection
+
+    def list_pattern_tables(self, pipeline: str) -> Sequence[ListedTable]:
+        """Return the tables that the patterns of a pipeline matched at its last run; none where there is no ledger."""
+        with open_transaction(self._at, pipeline) as session:
+            if not query(session, "has_pattern_tables")[0]["found"]:
+                return []
+            rows = query(session, "list_pattern_tables", pipeline=pipeline)
+        return [
+            ListedTable(TableName(row["source_schema"], row["source_name"]), row["pattern"], Listed(row["state"]))
+            for row in rows
+        ]
+
+    def record_pattern_tables(self, pipeline: str, listed: Collection[ListedTable]) -> None:
+        """Record these tables in the place of those that were recorded."""
+        rows = sorted(listed, key=lambda each: each.table)
+        named = {"pipeline": pipeline, **source_arrays(each.table for each in rows)}
+        patterns, states = [each.pattern for each in rows], [each.state.value for each in rows]
+        with open_transaction(self._at, pipeline) as session:
+            query(session, "forget_pattern_tables", **named)
+            query(session, "record_pattern_tables", **named, patterns=patterns, states=states)
+
+
 # Separates Floodmark's advisory locks from those of other programs. Arbitrary, and fixed.
 _LOAD_LOCK = 0x46_4C_4F_44
 
@@ -125,13 +152,14 @@ OF_A_PIPELINE = (
     "switched_pipelines",
     "drift_holds",
     "followed_databases",
+    "pattern_tables",
 )
 """The tables of the ledger with a column ``pipeline``."""
 OF_A_TARGET = ("tables", "tombstones", "quarantine")
 """The tables of the ledger with the name of a target."""
 
 
-class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, DatabaseRecords):
+class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, DatabaseRecords, PatternRecords):
     """The record of windows and watermarks. It holds no session: each method is one transaction of its own."""
 
     def __init__(self, connection: WarehouseConnection) -> None:
@@ -309,7 +337,7 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
                 raise OperatorError(to, "the ledger has tables of this pipeline already.", "Choose another name.")
             _refuse_running(session, name)
             # What a first run under the new name, which was refused, has recorded.
-            for table in ("verdicts", "followed_databases"):
+            for table in ("verdicts", "followed_databases", "pattern_tables"):
                 session.execute(f"DELETE FROM floodmark.{table} WHERE pipeline = %s", [to])  # noqa: S608  (a constant)
             for table in OF_A_PIPELINE:
                 session.execute(f"UPDATE floodmark.{table} SET pipeline = %s WHERE pipeline = %s", [to, name])  # noqa: S608

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 # The creation of the ledger's tables, once, also when several processes start it at the same time.
 
 
-VERSION = 15
+VERSION = 16
 # CREATE ... IF NOT EXISTS still fails when two sessions run it at once, so they queue up. An arbitrary, fixed number.
 _ADVISORY_LOCK = 0x_F100_D3A2
 

@@ -507,3 +507,19 @@ JOIN pg_catalog.pg_class AS l ON l.oid = 'floodmark.tables'::regclass
 JOIN pg_catalog.pg_namespace AS n ON n.nspname = t.target_schema
 JOIN pg_catalog.pg_class AS c ON c.relnamespace = n.oid AND c.relname = t.target_name;
 GRANT SELECT ON floodmark.target_marks TO PUBLIC;
+
+-- Version 16: the tables of the source that the patterns of a pipeline match.
+CREATE TABLE IF NOT EXISTS floodmark.pattern_tables (
+    pipeline      text        NOT NULL,
+    source_schema text        NOT NULL,
+    source_name   text        NOT NULL,
+    pattern       text        NOT NULL,
+    state         text        NOT NULL
+        CONSTRAINT known_state CHECK (state IN ('taken', 'known', 'new', 'clashing')),
+    found_at      timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (pipeline, source_schema, source_name)
+);
+COMMENT ON TABLE floodmark.pattern_tables IS
+    'The tables that match a pattern of pipelines.yaml, so that a pipeline has the same tables until the file says otherwise';
+COMMENT ON COLUMN floodmark.pattern_tables.state IS
+    'taken: a table of the pipeline; known: excluded, or with an entry of its own; new: it came later; clashing: another table fills its target';

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -44,6 +44,11 @@ class CdcKind(SqlServerKind):
         from floodmark.sources.cdc.source import SqlServerSource
 
         return SqlServerSource(self.database())
+
+    def list_tables(self) -> Sequence[TableName]:
+        from floodmark.sources.sqlserver.driver import read_table_names
+
+        return read_table_names(self.database(), "list_captured_tables")
 
     def reader(self) -> OpenReader:
         from floodmark.sources.cdc.reader import CdcReader

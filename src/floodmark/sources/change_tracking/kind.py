@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from floodmark.core.drift import DriftWords
     from floodmark.core.position import Position
     from floodmark.core.progress import SourceProgress
+    from floodmark.core.schema import TableName
     from floodmark.core.settings import PipelineSettings
     from floodmark.core.snapshot import SourceSnapshot
     from floodmark.sources.kind import Marks
@@ -54,6 +55,11 @@ class TrackingKind(SqlServerKind):
         from floodmark.sources.change_tracking.source import TrackingSource
 
         return TrackingSource(self.database())
+
+    def list_tables(self) -> Sequence[TableName]:
+        from floodmark.sources.sqlserver.driver import read_table_names
+
+        return read_table_names(self.database(), "list_tracked_tables")
 
     def reader(self) -> OpenReader:
         from floodmark.sources.change_tracking.reader import TrackingReader

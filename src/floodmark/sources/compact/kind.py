@@ -60,6 +60,7 @@ class CompactKind(SourceKind):
         },
         drift={"unknown": "a file keeps no history of DDL"},
         policies={"propose": NO_INSTANCES},
+        patterns="devices may have different tables, so each is named",
         net=NetSource.SERVER,
         drift_defaults={DriftClass.COLUMN_ADDED: DriftPolicy.ALERT},
     )

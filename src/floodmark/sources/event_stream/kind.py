@@ -56,6 +56,7 @@ class EventStreamKind(SqlServerKind):
         table={"capture_instance": NO_INSTANCES, "key_spelling": "the events have both spellings of a key"},
         drift={"unknown": "the stream has no history of DDL"},
         policies={"propose": NO_INSTANCES},
+        patterns="the server lists the options of a streamed table only by its name, so each is named",
         net=NetSource.SPARK,
         drift_defaults={DriftClass.COLUMN_ADDED: DriftPolicy.ALERT},
     )

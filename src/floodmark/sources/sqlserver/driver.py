@@ -516,3 +516,9 @@ def survey_database(at: SqlServerConnection) -> Survey:
         for schema, name, object_id, is_tracked, rows in tables
     )
     return Survey(database, has_cdc=bool(has_cdc), tables=found)
+
+
+def read_table_names(at: SqlServerConnection, statement: str) -> list[TableName]:
+    """Return the tables that a statement of ``include/sql/source`` lists; their names are its first two columns."""
+    with connect(at, query_timeout_seconds=CONTROL_TIMEOUT_SECONDS) as session:
+        return [TableName(schema, name) for schema, name, *_ in session.fetch(read_sql(statement))]
