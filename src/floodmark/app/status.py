@@ -28,7 +28,7 @@ from floodmark.core.planning import classify_tables, known_positions, pinned_fee
 from floodmark.core.progress import say_waiting
 from floodmark.core.status import DriftNote, PipelineStatus, TableHistory, TableStatus
 from floodmark.core.upkeep import ENDLESS_SECONDS, format_bytes
-from floodmark.sync.preview import RunPreview, preview_run
+from floodmark.sync.preview import NextStep, RunPreview, TablePreview, preview_run
 from floodmark.sync.status import Limits, LiveSource, StatusReader
 from floodmark.sync.verify import VerifyOptions, verify_tables
 
@@ -65,14 +65,20 @@ def preview_next_run(pipeline: Pipeline) -> RunPreview:
     config, now = pipeline.config, datetime.now(UTC)
     stop = current_stop(pipeline, now)
     limits = Limits(config.source, config.freshness.total_seconds(), now, stop)
-    return preview_run(
-        pipeline.settings,
+    listed = find_pattern_tables(pipeline)
+    settings = _settings_of(pipeline, listed)
+    preview = preview_run(
+        settings,
         pipeline.source.snapshots(),
-        StatusReader(pipeline.settings, limits, pipeline.ledger, pipeline.app.status_ledger),
+        StatusReader(settings, limits, pipeline.ledger, pipeline.app.status_ledger),
         pipeline.app.status_ledger.list_plans(pipeline.name),
         pipeline.app.targets.check_target,
         planned_stop=stop,
     )
+    not_taken = [
+        TablePreview(each.table, None, NextStep.LEFT_OUT, f"{each.reason}.", each.fix) for each in listed if each.reason
+    ]
+    return replace(preview, tables=(*preview.tables, *not_taken))
 
 
 def preview_json(preview: RunPreview) -> str:
