@@ -96,6 +96,7 @@ _REST = (
     SELECT 'shop', 'dbo', 'Orders', 'shop', 'orders', 60, 'amount_is_positive', jsonb_build_array(4711 + n),
         decode('00000000000000000042', 'hex'), '{"Amount": "-8"}' FROM generate_series(1, 3) AS g (n)
     """,
+    "UPDATE floodmark.tables SET published_window_id = 60 WHERE pipeline = 'shop'",
 )
 
 

@@ -143,7 +143,22 @@ def test_pages_of_pipelines_and_tables_fit_even_with_long_names(
     for path in ("expired", LONG, f"{LONG}/{quote(LONG_TABLE)}", "expired/dbo.Gone"):
         browser.get(f"{filled}/{path}")
         assert texts(browser, "h1") == [path.rsplit("/", maxsplit=1)[-1]]
+        assert "-" not in texts(browser, "td, td span, dd")
         check_fit(browser, scheme)
+
+
+def test_margin_of_the_ledger_is_in_place_of_a_headroom_that_only_the_source_knows(
+    browser: Chrome, filled: str
+) -> None:
+    show(browser, 1280, "light")
+    browser.get(f"{filled}/shop")
+    headings = texts(browser, "th")
+    assert ("Margin" in headings, "Headroom" in headings, "Behind" in headings) == (True, False, False)
+    assert "2d 6:26:40" in texts(browser, "td")
+    browser.get(f"{filled}/shop?live=true")  # which does not answer
+    browser.find_element(By.LINK_TEXT, "Query only the ledger.").click()
+    wait_until(browser, lambda: "Margin" in texts(browser, "th"))
+    console_of(browser)
 
 
 def test_lines_of_a_hint_are_kept(browser: Chrome, filled: str) -> None:
