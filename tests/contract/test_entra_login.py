@@ -4,40 +4,26 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import jwt
-import psycopg
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from typer.testing import CliRunner
 
 from cdc_database import CdcDatabase, cdc_database
 from embedded_postgres import EmbeddedPostgres
 from emulator_process import Emulator
-from floodmark.cli.main import app
-from floodmark.cli.process import out
 from floodmark.core.errors import ConfigError, FloodmarkError, SourceLoginError, SourceUnavailableError
-from floodmark.core.settings import SOURCE_VARIABLE
-from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.sqlserver import login
 from floodmark.sources.sqlserver.driver import SqlServerConnection, connect
-from floodmark.spark import job
-from load_without_spark import no_session, stager
+from passwordless_windows import Windows, warehouse_of_its_own
 from token_service import CLIENT, IDENTITY, IDENTITY_HEADER, SECRET, TENANT, TokenService, token_service
-
-CONFIG = """
-sources: {shop: {conn_id: shop_mssql}}
-warehouse: {conn_id: warehouse}
-pipelines:
-  shop: {source: shop, tables: [{source: dbo.Orders, target: shop.orders}]}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -75,13 +61,9 @@ def database(emulator: Emulator, service: TokenService) -> Iterator[CdcDatabase]
 
 
 @pytest.fixture
-def shop_warehouse(postgres: EmbeddedPostgres) -> Iterator[WarehouseConnection]:
-    """A database of its own: ``database`` is the source's here."""
-    with psycopg.connect(postgres.conninfo(), autocommit=True) as session:
-        session.execute("DROP DATABASE IF EXISTS entra_warehouse WITH (FORCE)")
-        session.execute("CREATE DATABASE entra_warehouse")
-        yield WarehouseConnection(str(postgres.socket_dir), 5432, "entra_warehouse", "postgres")
-        session.execute("DROP DATABASE entra_warehouse WITH (FORCE)")
+def windows(database: CdcDatabase, postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[Windows]:
+    with warehouse_of_its_own(postgres) as warehouse:
+        yield Windows(database, warehouse, monkeypatch)
 
 
 @pytest.fixture
@@ -117,59 +99,47 @@ def refusal_of(at: SqlServerConnection) -> FloodmarkError:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def test_windows_and_doctor_of_a_pipeline_that_logs_in_by_a_token(
-    at: SqlServerConnection,
-    database: CdcDatabase,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    shop_warehouse: WarehouseConnection,
-) -> None:
+def source(at: SqlServerConnection) -> dict[str, Any]:
     extra = {"ca_file": at.ca_file, "authentication": "activedirectoryserviceprincipal", "tenant": TENANT}
-    source = {"conn_type": "mssql", "host": at.host, "port": at.port, "schema": at.database, "extra": extra}
-    target = {
-        "conn_type": "postgres",
-        "host": shop_warehouse.host,
-        "port": shop_warehouse.port,
-        "schema": shop_warehouse.database,
-    }
-    path = tmp_path / "pipelines.yaml"
-    path.write_text(CONFIG, encoding="utf-8")
-    for name, value in {
-        "FLOODMARK_CONFIG": str(path),
-        "FLOODMARK_DATA_DOCS": str(tmp_path / "docs"),
-        "AIRFLOW_CONN_SHOP_MSSQL": json.dumps(source | {"login": CLIENT, "password": SECRET}),
-        "AIRFLOW_CONN_WAREHOUSE": json.dumps(target | {"login": shop_warehouse.user, "password": "unused-unused"}),
-    }.items():
-        monkeypatch.setenv(name, value)
-    carried: list[str] = []
+    fields = {"conn_type": "mssql", "host": at.host, "port": at.port, "schema": at.database, "extra": extra}
+    return fields | {"login": CLIENT, "password": SECRET}
 
-    def run_load(secrets: Mapping[str, str], *arguments: Any) -> None:
-        carried.append(secrets[SOURCE_VARIABLE])
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(job, "SparkStager", stager)
-            for name, value in secrets.items():
-                patch.setenv(name, value)
-            job.run_load_job(arguments[1], no_session())
 
-    monkeypatch.setattr("floodmark.cli.runs.run_load", run_load)
-    monkeypatch.setattr(out, "width", 200)
-    database.run("INSERT dbo.Orders VALUES (1, 10), (2, 20)")
-    database.scan()
-    outputs = []
-    for arguments in (("doctor", "shop", "--all"), ("run", "shop"), ("verify", "shop")):
-        done = CliRunner().invoke(app, list(arguments))
-        assert done.exit_code in (0, 4 if arguments[0] == "doctor" else 0), done.output
-        outputs.append(" ".join(done.output.split()))
-    database.run("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
-    database.scan()
-    assert CliRunner().invoke(app, ["run", "shop"]).exit_code == 0
-    with psycopg.connect(shop_warehouse.conninfo()) as session:
-        assert session.execute('SELECT "Id", "Amount" FROM shop.orders ORDER BY 1').fetchall() == [(1, 11), (2, 20)]
-    assert f"good: login: {at.host}: a token of client {CLIENT} of tenant {TENANT} for https://database" in outputs[0]
-    assert len(carried) == 2
-    assert json.loads(carried[0])["tenant"] == TENANT
-    assert "eyJ" not in carried[0], "no token travels"
-    assert SECRET not in "".join(outputs)
+def test_windows_and_doctor_of_a_pipeline_that_logs_in_by_a_token(
+    at: SqlServerConnection, windows: Windows, tmp_path: Path
+) -> None:
+    windows.configure(tmp_path, source(at))
+    output = windows.run_both()
+    assert f"good: login: {at.host}: a token of client {CLIENT} of tenant {TENANT} for https://database" in output
+    assert json.loads(windows.carried[0])["tenant"] == TENANT
+    assert "eyJ" not in windows.carried[0], "no token travels"
+    assert SECRET not in output
+
+
+def test_doctor_names_what_is_wrong_with_a_token(
+    at: SqlServerConnection, windows: Windows, service: TokenService, tmp_path: Path
+) -> None:
+    def findings() -> list[tuple[str, str, str]]:
+        found = json.loads(windows.call("doctor", "shop", "--json", statuses=(4,)))
+        return [(each["grade"], each["text"], each["fix"]) for each in found if each["check"] == "login"]
+
+    windows.configure(tmp_path, source(at))
+    service.claims = {"aud": "https://vault.azure.net"}
+    ((grade, text, fix),) = findings()
+    assert grade == "problem"
+    assert " for https://vault.azure.net, which lasts " in text
+    assert fix == "The server takes tokens for https://database.windows.net/ only."
+    login._credential.cache_clear()
+    service.claims = {"appid": "a stranger"}
+    (_, (grade, text, fix)) = findings()
+    assert grade == "problem"
+    assert text.startswith(f"the server refused the token of client {CLIENT}")
+    assert "FROM EXTERNAL PROVIDER" in fix
+    windows.configure(tmp_path, source(at) | {"password": "another-Secret"})
+    ((grade, text, fix),) = findings()
+    assert grade == "problem"
+    assert text.startswith("Microsoft Entra ID gave no token to client")
+    assert "its secret or certificate is valid" in fix
 
 
 def test_connection_that_has_travelled_makes_its_own_credential(at: SqlServerConnection) -> None:

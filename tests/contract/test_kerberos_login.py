@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,11 +14,14 @@ from typing import Any
 
 import pytest
 
-from emulator_process import Emulator, running_emulator
-from floodmark.core.doctor import Grade
+from cdc_database import CdcDatabase, wait_until
+from embedded_postgres import EmbeddedPostgres
+from emulator_process import Emulator
+from floodmark.core.doctor import Finding, Grade
 from floodmark.sources.cdc.kind import CdcKind
 from floodmark.sources.sqlserver.kerberos import NoTicketError, read_ticket
-from kdc import CLIENT, MISSING, Kdc, find_kdc, running_kdc
+from kdc import CLIENT, MISSING, Kdc, find_kdc, kerberos_emulator, running_kdc
+from passwordless_windows import Windows, warehouse_of_its_own
 
 pytestmark = pytest.mark.skipif(find_kdc() is None, reason=MISSING)
 CONNECT = """
@@ -32,6 +34,7 @@ try:
 except FloodmarkError as error:
     print(type(error).__name__, error)
 """
+NO_TICKET = "there is no ticket of Kerberos: No Kerberos credentials available"
 PROVIDERS = ("", "mssql-odbc")
 """The default one, msodbcsql18 where it loads, and that in Rust; a process can load only one of them."""
 
@@ -44,25 +47,16 @@ def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
 
 @pytest.fixture(scope="module")
 def server(kdc: Kdc, shared_dir: Path) -> Iterator[Emulator]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in kdc.service.items():
-            patch.setenv(name, value)
-        with running_emulator(shared_dir / "shop-with-kerberos", databases=("Shop",)) as running:
-            for name in (
-                "localhost",
-                f"localhost:{running.port}",
-                f"{socket.gethostname()}:{running.port}",
-                "alias:1433",
-            ):
-                kdc.add_service(f"MSSQLSvc/{name}")
-            kdc.administrate("addprinc -randkey MSSQLSvc/another:1433")
-            run(
-                running,
-                "CREATE LOGIN loader WITH PASSWORD = N'Unused-1'",
-                "CREATE USER loader FOR LOGIN loader",
-                f"EXEC emulator.accept_principal @principal = N'{CLIENT}', @login = N'loader'",
-            )
-            yield running
+    with kerberos_emulator(kdc, shared_dir / "shop-with-kerberos", databases=("Shop",)) as running:
+        kdc.add_service("MSSQLSvc/alias:1433")
+        kdc.administrate("addprinc -randkey MSSQLSvc/another:1433")
+        run(
+            running,
+            "CREATE LOGIN loader WITH PASSWORD = N'Unused-1'",
+            "CREATE USER loader FOR LOGIN loader",
+            f"EXEC emulator.accept_principal @principal = N'{CLIENT}', @login = N'loader'",
+        )
+        yield running
 
 
 def run(server: Emulator, *statements: str) -> None:
@@ -148,3 +142,95 @@ def test_doctor_says_whose_the_ticket_is_and_what_renews_it(
         read_ticket()
     (found,) = CdcKind("shop").examine_login()
     assert found.grade is Grade.PROBLEM
+    assert found.text.startswith(NO_TICKET)
+    assert found.fix.startswith("Name a keytab in KRB5_CLIENT_KTNAME")
+
+
+@pytest.fixture
+def windows(server: Emulator, postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[Windows]:
+    with (
+        closing(server.connect_pymssql("Shop", autocommit=True)) as connection,
+        warehouse_of_its_own(postgres) as warehouse,
+    ):
+        database = CdcDatabase("Shop", connection)
+        database.run(
+            "EXEC sys.sp_cdc_enable_db",
+            "CREATE TABLE dbo.Orders (Id int PRIMARY KEY, Amount int)",
+            "ALTER ROLE db_owner ADD MEMBER loader",
+        )
+        database.enable("Orders")
+        yield Windows(database, warehouse, monkeypatch)
+        database.run("EXEC sys.sp_cdc_disable_db", "DROP TABLE dbo.Orders")
+
+
+@pytest.mark.usefixtures("ticket")
+def test_windows_and_doctor_of_a_pipeline_that_logs_in_by_a_ticket(
+    server: Emulator, windows: Windows, tmp_path: Path
+) -> None:
+    windows.configure(tmp_path, json.loads(source(server)))
+    output = windows.run_both()
+    assert f"good: login: localhost: a ticket of {CLIENT}, which lasts " in output
+    assert json.loads(windows.carried[0])["authentication"] == "Kerberos"
+
+
+@pytest.mark.usefixtures("ticket")
+def test_doctor_names_what_is_wrong_with_a_ticket(
+    server: Emulator, kdc: Kdc, windows: Windows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def findings() -> list[tuple[str, str, str]]:
+        found = json.loads(windows.call("doctor", "shop", "--json", statuses=(4,)))
+        return [(each["grade"], each["text"], each["fix"]) for each in found if each["check"] == "login"]
+
+    windows.configure(tmp_path, json.loads(source(server, server_spn="MSSQLSvc/nowhere:1433")))
+    (_, (grade, text, fix)) = findings()
+    assert (grade, "or name the one that is as server_spn" in fix) == ("problem", True)
+    assert text.startswith(f"{CLIENT} got no ticket for the server's service name: ")
+    windows.configure(tmp_path, json.loads(source(server, server_spn="MSSQLSvc/another:1433")))
+    (_, (grade, text, fix)) = findings()
+    assert (grade, "more than five minutes apart" in fix) == ("problem", True)
+    assert text.startswith("the server refused the login by Kerberos: ")
+    for name, value in kdc.without_ticket.items():
+        monkeypatch.setenv(name, value)
+    ((grade, text, _),) = findings()
+    assert (grade, text.startswith(NO_TICKET)) == ("problem", True)
+
+
+@pytest.mark.usefixtures("ticket")
+def test_keytab_replaces_a_ticket_that_ends_and_without_it_the_doctor_says_so(
+    server: Emulator, kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, keytab = tmp_path / "cache", tmp_path / "brief.keytab"
+    kdc.administrate('addprinc -randkey -maxlife "2 sec" brief', f"ktadd -k {keytab} brief")
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", source(server))
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{cache}")
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", f"FILE:{keytab}")
+    read_ticket()
+    first = cache.read_bytes()
+    wait_until(lambda: bool(read_ticket().principal) and cache.read_bytes() != first)
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", f"FILE:{tmp_path / 'nothing'}")
+
+    def found() -> Finding:
+        return next(iter(CdcKind("shop").examine_login()))
+
+    wait_until(lambda: found().grade is Grade.PROBLEM)
+    assert found().text == "there is no ticket of Kerberos: the ticket in the cache has expired."
+
+
+def test_clock_that_differs_from_that_of_the_domain_is_named(
+    server: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", source(server))
+    with running_kdc(tmp_path / "kdc", "-T", "2000") as ahead:
+        config = ahead.folder / "krb5.conf"
+        # A client of MIT takes over the clock of the KDC, unless it is configured not to, as others are.
+        config.write_text(
+            config.read_text("utf-8").replace("[libdefaults]", "[libdefaults]\n kdc_timesync = 0"), "utf-8"
+        )
+        for name, value in ahead.client.items():
+            monkeypatch.setenv(name, value)
+        (found,) = CdcKind("shop").examine_login()
+    assert (found.grade, found.text) == (
+        Grade.PROBLEM,
+        "there is no ticket of Kerberos: Clock skew too great in KDC reply.",
+    )
+    assert found.fix == "Synchronise the clocks of this machine, of the domain and of the server by NTP."

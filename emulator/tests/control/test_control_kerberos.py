@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from emulator_process import Emulator, running_emulator
-from kdc import CLIENT, MISSING, Kdc, find_kdc, running_kdc
+from emulator_process import Emulator
+from kdc import CLIENT, MISSING, Kdc, find_kdc, kerberos_emulator, running_kdc
 
 pytestmark = pytest.mark.skipif(find_kdc() is None, reason=MISSING)
 SCRIPT = """
@@ -35,17 +34,11 @@ def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
 
 @pytest.fixture(scope="module")
 def server(kdc: Kdc, shared_dir: Path) -> Iterator[Emulator]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in kdc.service.items():
-            patch.setenv(name, value)
-        with running_emulator(shared_dir / "kerberos") as running:
-            # One provider asks for the name without a port, the other for the machine's own name with it.
-            for name in ("localhost", f"localhost:{running.port}", f"{socket.gethostname()}:{running.port}"):
-                kdc.add_service(f"MSSQLSvc/{name}")
-            with running.connect_pymssql("Test", autocommit=True) as connection, connection.cursor() as cursor:
-                cursor.execute("CREATE LOGIN loader WITH PASSWORD = N'Unused-1'")
-                cursor.execute("CREATE USER loader FOR LOGIN loader")
-            yield running
+    with kerberos_emulator(kdc, shared_dir / "kerberos") as running:
+        with running.connect_pymssql("Test", autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute("CREATE LOGIN loader WITH PASSWORD = N'Unused-1'")
+            cursor.execute("CREATE USER loader FOR LOGIN loader")
+        yield running
 
 
 @pytest.fixture

@@ -7,10 +7,14 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
+
+from emulator_process import Emulator, running_emulator
 
 REALM = "FLOODMARK.TEST"
 CLIENT = f"loader@{REALM}"
@@ -126,6 +130,24 @@ def running_kdc(folder: Path, *arguments: str) -> Iterator[Kdc]:
         finally:
             process.terminate()
             process.wait(20)
+
+
+@contextmanager
+def kerberos_emulator(
+    kdc: Kdc, data_dir: Path, *arguments: str, databases: Sequence[str] = ("Test",)
+) -> Iterator[Emulator]:
+    """Start an emulator that takes tickets for localhost. arguments: of its command.
+
+    The providers of the driver make different service names of one host: without the port, with it, and with the
+    machine's own name.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in kdc.service.items():
+            patch.setenv(name, value)
+        with running_emulator(data_dir, *arguments, databases=databases) as running:
+            for host in ("localhost", f"localhost:{running.port}", f"{socket.gethostname()}:{running.port}"):
+                kdc.add_service(f"MSSQLSvc/{host}")
+            yield running
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:

@@ -17,10 +17,12 @@ from floodmark.app.upkeep import current_stop, find_pattern_tables, likely_stop,
 from floodmark.core.doctor import (
     DiagnosisInput,
     Finding,
+    Grade,
     examine_encoding,
     examine_engine,
     examine_patterns,
     examine_server,
+    worst,
 )
 from floodmark.core.drift import describe
 from floodmark.core.errors import FloodmarkError, command_line
@@ -308,13 +310,22 @@ _TICKS = 300
 def examine_source(pipeline: Pipeline) -> tuple[Finding, ...]:
     """Return the findings about the source of a pipeline, and about the engine that reads it.
 
+    Where the login has a problem, its findings take the place of those about the source.
     The warehouse is not needed: the doctor runs before there is a ledger, and when the warehouse is down. It then does
     not examine the warehouse's encoding, and of a stream it does not know what was read.
     """
+    login = tuple(pipeline.source.examine_login())
+    if worst(login) is Grade.PROBLEM:
+        return (*login, *_examine_engine(), *_examine_warehouse(pipeline))
+    beats = pipeline.app.config.source_of(pipeline.name).beat_table
+    heartbeat = pipeline.source.examine_heartbeat(pipeline.settings.source_name, beats)
+    return (*login, *_diagnose(pipeline), *_examine_engine(), *_examine_warehouse(pipeline), *heartbeat)
+
+
+def _diagnose(pipeline: Pipeline) -> tuple[Finding, ...]:
     now = datetime.now(UTC)
     stop = likely_stop(pipeline, now)
     now_utc = now.replace(tzinfo=None)
-    login = tuple(pipeline.source.examine_login())
     listed = find_pattern_tables(pipeline)
     settings = _settings_of(pipeline, listed)
     snapshot = pipeline.source.snapshots().read_snapshot(settings.sources, pinned_feeds(settings, {}))
@@ -331,21 +342,14 @@ def examine_source(pipeline: Pipeline) -> tuple[Finding, ...]:
         ),
         lambda: _likely_marks(pipeline),
     )
+    return (*found, *examine_patterns(listed, pipeline.name))
+
+
+def _examine_engine() -> Iterator[Finding]:
     spark = spark_target()
     if spark.server:
-        engine = examine_server(spark.master, is_loopback=spark.is_loopback, has_tls=spark.has_tls)
-    else:
-        engine = examine_engine(spark.master, spark.conf)
-    beats = pipeline.app.config.source_of(pipeline.name).beat_table
-    heartbeat = pipeline.source.examine_heartbeat(settings.source_name, beats)
-    return (
-        *login,
-        *found,
-        *examine_patterns(listed, pipeline.name),
-        *engine,
-        *_examine_warehouse(pipeline),
-        *heartbeat,
-    )
+        return examine_server(spark.master, is_loopback=spark.is_loopback, has_tls=spark.has_tls)
+    return examine_engine(spark.master, spark.conf)
 
 
 def _settings_of(pipeline: Pipeline, listed: Sequence[ListedTable]) -> PipelineSettings:

@@ -211,7 +211,10 @@ class SourceKind(ABC):
         """
 
     def examine_login(self) -> Iterable[Finding]:
-        """Return the finding on how the source is logged in to, where that needs more than a password."""
+        """Return the findings on how the source is logged in to, where that needs more than a password.
+
+        After a problem nothing else of the source can be examined.
+        """
         return ()
 
     def examine_heartbeat(self, source: str, table: TableName | None) -> Iterable[Finding]:

@@ -8,11 +8,16 @@ from dataclasses import dataclass
 
 _LIBRARIES = ("libgssapi_krb5.so.2", "libgssapi_krb5.dylib")
 _ERRORS = 0xFFFF0000
+_ROUTINE_ERRORS = 0x00FF0000
+_EXPIRED = 11 << 16
+"""GSS_S_CREDENTIALS_EXPIRED, which has no text: the call succeeded, and the ticket is of no use."""
 _INITIATE = 1
 _INDEFINITE = 0xFFFFFFFF
 _GENERAL_CODE, _MECHANISM_CODE = 1, 2
 _UNREACHABLE = -1765328228
 """KRB5_KDC_UNREACH."""
+_SKEWED = (-1765328347, -1765328236)
+"""KRB5KRB_AP_ERR_SKEW, as a KDC answers, and KRB5_KDCREP_SKEW, as the client finds its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +30,14 @@ class Ticket:
 
 
 class NoTicketError(Exception):
-    """There is no ticket. ``is_unreachable``: the KDC did not answer."""
+    """There is no ticket, or it has expired. code: of the library, 0 for none."""
 
-    def __init__(self, message: str, *, is_unreachable: bool = False) -> None:
+    def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(message)
-        self.is_unreachable = is_unreachable
+        self.is_unreachable = code == _UNREACHABLE
+        """Whether the KDC did not answer."""
+        self.is_skewed = code in _SKEWED
+        """Whether the clocks of this machine and of the KDC differ too much."""
 
 
 class _Buffer(ctypes.Structure):
@@ -70,10 +78,12 @@ def _load() -> ctypes.CDLL:
 def _check(library: ctypes.CDLL, major: int, minor: c_uint32) -> None:
     if not major & _ERRORS:
         return
+    if major & _ROUTINE_ERRORS == _EXPIRED:
+        raise NoTicketError("the ticket in the cache has expired")
     text = _Buffer()
     code, kind = (minor, _MECHANISM_CODE) if minor.value else (c_uint32(major), _GENERAL_CODE)
     library.gss_display_status(byref(c_uint32()), code, kind, None, byref(c_uint32()), byref(text))
-    raise NoTicketError(_take(library, text), is_unreachable=ctypes.c_int32(minor.value).value == _UNREACHABLE)
+    raise NoTicketError(_take(library, text), ctypes.c_int32(minor.value).value)
 
 
 def _take(library: ctypes.CDLL, text: _Buffer) -> str:

@@ -91,9 +91,11 @@ class SqlServerKind(SourceKind):
         return found.encrypt, found.trust_server_certificate
 
     def examine_login(self) -> Iterable[Finding]:
+        from floodmark.sources.sqlserver.driver import connect
         from floodmark.sources.sqlserver.login import examine_login
 
-        return examine_login(self.database())
+        at = self.database()
+        return examine_login(at, lambda: connect(at).close())
 
     def name_datasets(self) -> Callable[[TablePlan], tuple[Dataset, ...]]:
         at = self.database()

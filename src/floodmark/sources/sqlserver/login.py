@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -22,6 +22,7 @@ from floodmark.core.errors import ConfigError, FloodmarkError, SourceLoginError,
 if TYPE_CHECKING:
     from floodmark.core.doctor import Finding
     from floodmark.sources.sqlserver.driver import SqlServerConnection
+    from floodmark.sources.sqlserver.kerberos import NoTicketError
 
 Authentication = Literal[
     "SqlPassword",
@@ -71,6 +72,7 @@ _TICKET_HINT = (
     "Name a keytab in KRB5_CLIENT_KTNAME (FILE:/path) in the environment of the process that connects, or keep a "
     "ticket in its cache (KRB5CCNAME). Check the realm and its KDC in krb5.conf; klist shows the ticket."
 )
+_CLOCK_HINT = "Synchronise the clocks of this machine, of the domain and of the server by NTP."
 _SERVICE_HINT = (
     "Check that the service name that the message has is registered (setspn -L ACCOUNT at the domain), or name the one "
     "that is as server_spn, such as MSSQLSvc/host:port."
@@ -260,7 +262,7 @@ def explain_refusal(at: SqlServerConnection, message: str, *, is_refused: bool) 
         ticket = read_ticket()
     except NoTicketError as error:
         kind = SourceUnavailableError if error.is_unreachable else SourceLoginError
-        return kind(str(at), f"this process has no ticket of Kerberos: {error}.", _TICKET_HINT)
+        return kind(str(at), f"this process has no ticket of Kerberos: {error}.", _hint(error))
     text = f"{ticket.principal} got no ticket for the server's service name: {message}."
     return SourceLoginError(str(at), text, _SERVICE_HINT)
 
@@ -286,30 +288,39 @@ def _describe(at: SqlServerConnection) -> str:
     return client + (f" of tenant {at.tenant}" if at.tenant else "")
 
 
-def examine_login(at: SqlServerConnection) -> Iterator[Finding]:
-    """Yield the finding of doctor on the token or the ticket of a connection. Nothing where it has a password.
+def examine_login(at: SqlServerConnection, log_in: Callable[[], None]) -> Iterator[Finding]:
+    """Yield the findings of doctor on a login without a password: its token or its ticket, then what the server says.
 
-    Raises as a connect does where there is no token.
+    log_in: connects once; it is not called after a problem. Raises as a connect does for other reasons than the login,
+    such as a server or a token service that is out of reach.
     """
     from floodmark.core.doctor import Finding, Grade  # noqa: PLC0415  (doctor's alone)
 
-    if at.authentication == KERBEROS:
-        yield _examine_ticket(at)
-    fetched = fetch_token(at)
-    if fetched is None:
+    if at.authentication == PASSWORD:
         return
-    token = fetched.token
+    try:
+        fetched = fetch_token(at)
+        found = _examine_ticket(at) if fetched is None else _examine_token(at, fetched.token)
+        yield found
+        if found.grade is not Grade.PROBLEM:
+            log_in()
+    except SourceLoginError as error:
+        yield Finding(Grade.PROBLEM, "login", at.host, error.message, error.hint)
+
+
+def _examine_token(at: SqlServerConnection, token: Any) -> Finding:
+    from floodmark.core.doctor import Finding, Grade  # noqa: PLC0415
+
     claims = _claims(token.token)
     audience, skew = str(claims.get("aud", "")), float(claims.get("iat", time.time())) - time.time()
     minutes = (token.expires_on - time.time()) / 60
     text = f"a token of {_describe(at)} for {audience}, which lasts {minutes:.0f} minutes; it is renewed."
     if audience.rstrip("/") != _AUDIENCE:
-        yield Finding(Grade.PROBLEM, "login", at.host, text, f"The server takes tokens for {_AUDIENCE}/ only.")
-    elif skew > _SKEW_SECONDS:
+        return Finding(Grade.PROBLEM, "login", at.host, text, f"The server takes tokens for {_AUDIENCE}/ only.")
+    if skew > _SKEW_SECONDS:
         text = f"the token was issued {skew:.0f} s in the future: the clock of this machine is behind."
-        yield Finding(Grade.RISK, "login", at.host, text, "Synchronise the clock by NTP.")
-    else:
-        yield Finding(Grade.GOOD, "login", at.host, text)
+        return Finding(Grade.RISK, "login", at.host, text, "Synchronise the clock by NTP.")
+    return Finding(Grade.GOOD, "login", at.host, text)
 
 
 def _examine_ticket(at: SqlServerConnection) -> Finding:
@@ -319,7 +330,7 @@ def _examine_ticket(at: SqlServerConnection) -> Finding:
     try:
         ticket = read_ticket()
     except NoTicketError as error:
-        return Finding(Grade.PROBLEM, "login", at.host, f"there is no ticket of Kerberos: {error}.", _TICKET_HINT)
+        return Finding(Grade.PROBLEM, "login", at.host, f"there is no ticket of Kerberos: {error}.", _hint(error))
     text = f"a ticket of {ticket.principal}, which lasts {ticket.seconds / 60:.0f} minutes"
     if KEYTAB_VARIABLE in os.environ:
         return Finding(Grade.GOOD, "login", at.host, f"{text}; the keytab renews it.")
@@ -330,6 +341,10 @@ def _examine_ticket(at: SqlServerConnection) -> Finding:
         f"{text}: no keytab is named that would renew it.",
         f"Name a keytab in {KEYTAB_VARIABLE}, or let a service of the machine renew the ticket.",
     )
+
+
+def _hint(error: NoTicketError) -> str:
+    return _CLOCK_HINT if error.is_skewed else _TICKET_HINT
 
 
 def _claims(token: str) -> dict[str, Any]:
