@@ -25,6 +25,8 @@ _FORMS = {
     "TargetTableName": "a table of the warehouse, `schema.table`",
     "SourcePattern": "a pattern, `schema.*`",
     "TargetPattern": "a table of the warehouse with `*` for the name, `schema.*`",
+    "ExpectationType": "a type of Great Expectations, such as `expect_column_values_to_be_between`",
+    "ExpectationKwargs": "a mapping of its arguments, by Great Expectations' names",
     "WrittenPattern": "a table of the source or a pattern",
     "ConnectionId": "the id of an Airflow connection",
     "KindName": " or ".join(f"`{kind}`" for kind in KINDS),

@@ -307,7 +307,7 @@ def test_great_expectations_runs_only_for_a_window_with_findings(
 ) -> None:
     opened = []
 
-    def refuse(_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         opened.append(1)
         raise ValueError("no context")
 

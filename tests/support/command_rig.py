@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,8 @@ class CommandRig:
 
     def try_call(self, *arguments: str) -> tuple[int, str]:
         """Return the exit status of a command and its output, on one line."""
+        # A command has the process for itself: its handlers would write to the streams of the one before.
+        logging.getLogger("floodmark").handlers.clear()
         result = CliRunner().invoke(app, list(arguments))
         return result.exit_code, " ".join(result.output.split())
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from floodmark.config import models, sections
 from floodmark.config.models import Config, PipelineConfig, TableConfig, keys_of
-from floodmark.config.sections import PARSE_RULES
+from floodmark.config.sections import FOLDER, PARSE_RULES
 from floodmark.core.errors import ConfigError
 from floodmark.core.naming import snake_case, with_suffix
 from floodmark.core.patterns import TablePattern, is_pattern, shortened
@@ -45,7 +45,7 @@ def load_config(path: Path | str, *, parse_rules: bool = True) -> Config:
     problems: list[tuple[str, str]] = []
     config = None
     try:
-        config = Config.model_validate(document, context={PARSE_RULES: parse_rules})
+        config = Config.model_validate(document, context={PARSE_RULES: parse_rules, FOLDER: Path(path).parent})
     except ValidationError as error:
         problems += [(_place(each["loc"]), _words(each)) for each in error.errors(include_url=False)]
     problems += [problem for problem in _cross_check(document) if problem not in problems]

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ByteSize,
     ConfigDict,
     Discriminator,
@@ -38,6 +39,8 @@ from floodmark.config.sections import (
     DriftConfig,
     DriftWatchConfig,
     Duration,
+    ExpectationKwargs,
+    ExpectationType,
     HeartbeatConfig,
     PipelineName,
     RetentionConfig,
@@ -49,6 +52,7 @@ from floodmark.config.sections import (
     TargetTableName,
     WrittenPattern,
     drift_policies,
+    read_suites,
 )
 from floodmark.core.capture import HeartbeatSettings
 from floodmark.core.errors import ConfigError
@@ -56,6 +60,7 @@ from floodmark.core.patterns import ANY, PatternEntry, Patterns, TablePattern, f
 from floodmark.core.schema import TableName
 from floodmark.core.settings import (
     DEFAULT_MAX_READS,
+    Expectation,
     FirstLoad,
     OnFailure,
     OnGap,
@@ -243,6 +248,16 @@ class RuleConfig(Rule):
     on_failure: OnFailure = OnFailure.QUARANTINE
 
 
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class ExpectationConfig(Expectation):
+    """An expectation of Great Expectations, or in its place a file of them: ``{suite: path}``."""
+
+    type: ExpectationType
+    kwargs: ExpectationKwargs = "{}"
+    rows: Literal["window", "table"] = "window"
+    severity: Literal["critical", "warning"] = "critical"
+
+
 KeptTime = Annotated[Duration, Field(ge=timedelta(days=30))]
 LobBatch = Annotated[ByteSize, Field(ge=1_000_000, le=1_000_000_000)]
 
@@ -264,6 +279,7 @@ class TableConfig(_Defaults, TableOptions):
     key: tuple[ColumnName, ...] = ()
     capture_instance: str | None = Field(default=None, min_length=1, max_length=100)
     rules: tuple[RuleConfig, ...] = ()
+    expectations: Annotated[tuple[ExpectationConfig, ...], BeforeValidator(read_suites)] = ()
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

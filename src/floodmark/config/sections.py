@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -35,6 +39,8 @@ from floodmark.core.upkeep import HOLD_MINUTES, CaptureSettings, OnLow, Retentio
 
 PARSE_RULES = "parse_rules"
 """The key of the validation context; without it, the SQL of rules is parsed."""
+FOLDER = "folder"
+"""The key of the validation context for the folder that paths of the file are relative to."""
 _CRON_FIELDS = 5
 _DURATION = re.compile(r"(\d+)\s*([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -98,6 +104,50 @@ TargetTableName = Annotated[TableName, BeforeValidator(_parse_table), AfterValid
 _PATTERN = PlainSerializer(lambda name: str(TablePattern(name)), when_used="json")
 SourcePattern = Annotated[TableName, BeforeValidator(_parse_table), _PATTERN]
 TargetPattern = Annotated[TableName, BeforeValidator(_parse_table), AfterValidator(_check_target), _PATTERN]
+
+
+def _check_expectation(value: str, info: ValidationInfo) -> str:
+    """Raise ValueError for a type that Great Expectations does not have. Its import takes seconds: files are listed."""
+    if not (info.context or {}).get(PARSE_RULES, True):
+        return value
+    package = find_spec("great_expectations")
+    folders = package.submodule_search_locations if package else None
+    known = [each.stem for folder in folders or () for each in Path(folder, "expectations", "core").glob("*expect*.py")]
+    if known and value not in known:
+        close = get_close_matches(value, known, n=1)
+        raise ValueError(f"there is no expectation {value}" + (f" (did you mean {close[0]}?)" if close else ""))
+    return value
+
+
+def read_suites(value: object, info: ValidationInfo) -> object:
+    """Return expectations with those of suite files in the place of ``{suite: path}``. Raises ValueError."""
+    if not isinstance(value, list):
+        return value
+    folder = Path((info.context or {}).get(FOLDER, "."))
+    found: list[object] = []
+    for each in value:
+        suite = each.get("suite") if isinstance(each, dict) else None
+        found += [each] if suite is None else _read_suite(folder / str(suite), each)
+    return found
+
+
+def _read_suite(path: Path, entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    own = {key: value for key, value in entry.items() if key != "suite"}
+    try:
+        expectations = json.loads(path.read_text(encoding="utf-8"))["expectations"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ValueError(f"{path} is no suite of Great Expectations (a JSON file with expectations)") from None
+    for each in expectations:
+        severity = {"severity": "warning"} if each.get("severity") in ("warning", "info") else {}
+        yield {"type": each.get("type"), "kwargs": each.get("kwargs", {})} | severity | own
+
+
+ExpectationType = Annotated[str, AfterValidator(_check_expectation)]
+ExpectationKwargs = Annotated[
+    str,
+    BeforeValidator(lambda value: json.dumps(value, default=str) if isinstance(value, dict) else value),
+    PlainSerializer(json.loads, when_used="json"),
+]
 WrittenPattern = Annotated[TablePattern, BeforeValidator(_parse_pattern), _WRITTEN]
 Cron = Annotated[str, AfterValidator(_check_cron)]
 Duration = Annotated[

@@ -98,6 +98,20 @@ class Rule:
     on_failure: OnFailure
 
 
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """An expectation of Great Expectations over the rows of a target."""
+
+    type: str
+    """Its type, as Great Expectations names it: expect_column_values_to_be_between."""
+    kwargs: str = "{}"
+    """Its arguments, as JSON."""
+    rows: str = "window"
+    """The rows that it is about: those of the window, or of the whole table (``table``), without deleted ones."""
+    severity: str = "critical"
+    """Whether the table leaves the window when it fails (``critical``), or the log says so (``warning``)."""
+
+
 class OnGap(Enum):
     """The handling of a table with a gap. The table is left out, and the others go on."""
 
@@ -262,6 +276,7 @@ class TableOptions(TableDefaults):
     capture_instance: str | None = None
     """The capture instance to read; None: the one that was read before, else the table's newest."""
     rules: tuple[Rule, ...] = ()
+    expectations: tuple[Expectation, ...] = ()
     security_filtered: SecurityFiltered = SecurityFiltered.REFUSE
     """Whether the table is loaded although a security policy of the source filters its rows."""
     key_spelling: KeySpelling = KeySpelling.REFUSE

@@ -154,6 +154,11 @@ class Batch:
     """The staging table that the query reads."""
 
 
+def select_rows_of_window(plan: WindowPlan, table: TablePlan, staged: TableName | None) -> str:
+    """Return the condition on a row of the target that the window has a row with its key."""
+    return f"EXISTS ({_staged_duplicate(table, staged)})" if staged else f"{quote(WINDOW_COLUMN)} = {plan.window_id}"
+
+
 def build_batches(
     plan: WindowPlan, index: int, counts: TableCounts, freshness_seconds: float, opened: CheckedRows
 ) -> list[Batch]:
@@ -164,7 +169,7 @@ def build_batches(
     table = plan.tables[index]
     name = f"{plan.pipeline}.{table.target.schema}.{table.target.name}"
     staged = opened.staged
-    rows = f"EXISTS ({_staged_duplicate(table, staged)})" if staged else f"{quote(WINDOW_COLUMN)} = {plan.window_id}"
+    rows = select_rows_of_window(plan, table, staged)
     target = Batch(
         f"{name}.target",
         table.source,
@@ -526,6 +531,15 @@ def render_passed(
     pipeline: str, window_id: int, checked_at: datetime, descriptions: Mapping[str, Sequence[str]]
 ) -> str:
     """Return the page of a window that passed every check. descriptions: of the checks, by the name of their rows."""
+    return render_window(
+        pipeline, window_id, checked_at, descriptions, 'Every check <span class="passed">passed</span>.'
+    )
+
+
+def render_window(
+    pipeline: str, window_id: int, checked_at: datetime, descriptions: Mapping[str, Sequence[str]], outcome: str
+) -> str:
+    """Return a page about a window. descriptions: a line for each check, by the name of its rows. outcome: HTML."""
     title = f"Pipeline {escape(pipeline)}, window {window_id}"
     sections = "".join(
         f"<h2>{escape(name)}</h2><ul>{''.join(f'<li>{escape(each)}</li>' for each in checks)}</ul>"
@@ -533,7 +547,7 @@ def render_passed(
     )
     return (
         f"{_head(title)}<h1>{title}</h1><p>Checked at {checked_at:%Y-%m-%d %H:%M:%S} UTC. "
-        f'Every check <span class="passed">passed</span>.</p>{sections}</body></html>\n'
+        f"{outcome}</p>{sections}</body></html>\n"
     )
 
 

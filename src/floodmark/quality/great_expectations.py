@@ -10,9 +10,9 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from glob import escape
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from floodmark.core.errors import ConfigError, DataQualityError, FloodmarkError
 from floodmark.core.plan import TableCounts, WindowPlan
 from floodmark.core.schema import TableName
 from floodmark.quality.checks import (
-    BATCH,
+    LOCK_TIMEOUT_SECONDS,
     PAGE_STYLE,
     Batch,
     Check,
@@ -37,6 +37,16 @@ from floodmark.quality.checks import (
     render_index,
     render_passed,
     to_json,
+)
+from floodmark.quality.expectations import (
+    DATASOURCE,
+    as_batch,
+    as_template,
+    batch_of_expectations,
+    check_of,
+    find_unmet,
+    neutral_name,
+    write_declared,
 )
 from floodmark.sync.ports import CheckedRows
 
@@ -106,6 +116,11 @@ def passed(docs_dir: Path, plan: WindowPlan, checked_at: datetime, batches: Sequ
     (docs_dir / _PASSED).mkdir(parents=True, exist_ok=True)
     (docs_dir / page).write_text(render_passed(plan.pipeline, plan.window_id, checked_at, descriptions), "utf-8")
     return found
+
+
+def declared_page(plan: WindowPlan, checked_at: datetime) -> Path:
+    """Return the path of the page about the declared expectations of a window."""
+    return Path(_PASSED, f"{run_name(plan.pipeline, plan.window_id)} {_stamp(checked_at)} expectations.html")
 
 
 def build_pages(
@@ -285,12 +300,11 @@ def locked(folder: Path) -> Iterator[None]:
 # shows it.
 #
 # Great Expectations has its own rules for names and texts. Asset and suite names become paths, a query is a template of
-# ``str.format`` and then a text of SQLAlchemy, and the rows of a batch become a part of such a query. ``_neutral``,
-# ``_as_template`` and ``_as_batch`` each serve one of them. A report that cannot be written stops no table.
+# ``str.format`` and then a text of SQLAlchemy, and the rows of a batch become a part of such a query. ``neutral_name``,
+# ``as_template`` and ``as_batch`` each serve one of them. A report that cannot be written stops no table.
 
 
 _log = logging.getLogger(__name__)
-_DATASOURCE = "warehouse"
 _URL_NAME = "FLOODMARK_WAREHOUSE_URL"
 DEFAULT_FRESHNESS_SECONDS = 3600.0
 DEFAULT_KEPT_WINDOWS = 20
@@ -332,11 +346,15 @@ class GreatExpectationsQuality:
 
         Raises WarehouseUnavailableError when the warehouse cannot be queried.
         """
-        batches, errors = self._build_batches(plan, counts)
+        opened = self._open_rows(plan, counts)
+        batches, errors = self._build_batches(plan, counts, opened)
         checked_at = datetime.now(UTC)
         results = find_failed(self._url, batches)
-        report = self._write_report(plan, checked_at, batches, results) if batches else None
-        return self._judge(plan, sum(len(batch.checks) for batch in batches), results, report) | errors
+        declared = self._expect_declared(plan, opened)
+        report = self._write_report(plan, checked_at, batches, results, declared) if batches else None
+        checks = sum(len(batch.checks) for batch in (*batches, *declared))
+        results += [each for found in declared.values() for each in found]
+        return self._judge(plan, checks, results, report) | errors
 
     def _write_report(
         self,
@@ -344,6 +362,7 @@ class GreatExpectationsQuality:
         checked_at: datetime,
         batches: Sequence[Batch],
         results: Sequence[FailedCheck | UnansweredCheck],
+        declared: Mapping[Batch, Sequence[FailedCheck | UnansweredCheck]],
     ) -> Path | None:
         """Write the pages of a window, and return the first page of the report.
 
@@ -355,6 +374,7 @@ class GreatExpectationsQuality:
                     checked = self._expect(plan, checked_at, batches)
                 else:
                     checked = passed(self._docs_dir, plan, checked_at, batches)
+                checked += write_declared(self._docs_dir, plan, checked_at, declared, declared_page(plan, checked_at))
                 publish(self._docs_dir, checked, self._kept_windows)
         except Exception as error:  # noqa: BLE001  (a bug of the report must not keep rows from being published)
             reason = f"{type(error).__name__} {error}".splitlines()[0]
@@ -368,22 +388,51 @@ class GreatExpectationsQuality:
             return None
         return self.report
 
+    def _expect_declared(
+        self, plan: WindowPlan, opened: Sequence[CheckedRows]
+    ) -> dict[Batch, list[FailedCheck | UnansweredCheck]]:
+        """Return what fails of the expectations that the configuration declares, by the rows that they are about.
+
+        Great Expectations is imported where there are any.
+        """
+        declaring = [
+            (index, rows)
+            for index, table in enumerate(plan.tables)
+            for rows in dict.fromkeys(each.rows for each in table.settings.expectations)
+            # A window without changes of the table has none of its rows.
+            if rows == "table" or not table.quiet
+        ]
+        if not declaring:
+            return {}
+        context = self._open_context(LOCK_TIMEOUT_SECONDS * 1000)
+        try:
+            found = {}
+            for index, rows in declaring:
+                expectations = [each for each in plan.tables[index].settings.expectations if each.rows == rows]
+                batch = batch_of_expectations(plan, index, opened[index], rows)
+                checks = tuple(check_of(each) for each in expectations)
+                found[replace(batch, checks=checks)] = find_unmet(context, batch, expectations, checks)
+            return found
+        finally:
+            context.data_sources.get(DATASOURCE).get_engine().dispose()
+
     def _expect(self, plan: WindowPlan, checked_at: datetime, batches: Sequence[Batch]) -> list[CheckedBatch]:
         """Run every check by Great Expectations, which writes a page for each batch."""
-        context = self._open_context()
+        # The check that meets a locked target has waited for it already.
+        context = self._open_context(lock_timeout_ms=100, docs_dir=self._docs_dir)
         try:
             _run_checks(context, plan, checked_at, batches)
         finally:
-            context.data_sources.get(_DATASOURCE).get_engine().dispose()
-        return build_pages(context, plan, checked_at, {_neutral(batch.name): batch.name for batch in batches})
+            context.data_sources.get(DATASOURCE).get_engine().dispose()
+        return build_pages(context, plan, checked_at, {neutral_name(batch.name): batch.name for batch in batches})
 
     def _build_batches(
-        self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]
+        self, plan: WindowPlan, counts: Mapping[TableName, TableCounts], opened: Sequence[CheckedRows]
     ) -> tuple[list[Batch], dict[TableName, FloodmarkError]]:
         """Return the checks, and the errors about tables whose checks cannot be written."""
         batches: list[Batch] = []
         errors: dict[TableName, FloodmarkError] = {}
-        for index, (table, rows) in enumerate(zip(plan.tables, self._open_rows(plan, counts), strict=True)):
+        for index, (table, rows) in enumerate(zip(plan.tables, opened, strict=True)):
             if rows.staged is None:
                 _log.warning("%s: its staged rows are gone; only the target is checked.", table.source)
             try:
@@ -414,7 +463,8 @@ class GreatExpectationsQuality:
         )
         return errors
 
-    def _open_context(self) -> EphemeralDataContext:
+    def _open_context(self, lock_timeout_ms: int, docs_dir: Path | None = None) -> EphemeralDataContext:
+        """Return a context on the warehouse. docs_dir: where it keeps results and pages; None: it keeps nothing."""
         # The package reads it when it is imported; without it, usage data is sent.
         os.environ["GX_ANALYTICS_ENABLED"] = "false"
         logging.getLogger("great_expectations").setLevel(logging.WARNING)
@@ -430,12 +480,13 @@ class GreatExpectationsQuality:
             analytics_enabled=False,
             progress_bars=ProgressBarsConfig(globally=False),
         )
-        configure_folder(config, self._docs_dir)
-        # The check that meets a locked target has waited for it already.
-        options = f"{self._url.query.get('options', '')} -c lock_timeout=100ms".strip()
+        if docs_dir is not None:
+            configure_folder(config, docs_dir)
+        limits = f"-c lock_timeout={lock_timeout_ms}ms -c statement_timeout=0"
+        options = f"{self._url.query.get('options', '')} {limits}".strip()
         url = self._url.update_query_dict({"options": options}).render_as_string(hide_password=False)
         context = gx.get_context(mode="ephemeral", project_config=config, runtime_environment={_URL_NAME: url})
-        context.data_sources.add_postgres(_DATASOURCE, connection_string=f"${{{_URL_NAME}}}", create_temp_table=False)
+        context.data_sources.add_postgres(DATASOURCE, connection_string=f"${{{_URL_NAME}}}", create_temp_table=False)
         return context
 
 
@@ -446,8 +497,8 @@ def _run_checks(
 
     definitions = []
     for batch in batches:
-        name = _neutral(batch.name)
-        asset = context.data_sources.get(_DATASOURCE).add_query_asset(name, query=_as_batch(batch.sql))
+        name = neutral_name(batch.name)
+        asset = context.data_sources.get(DATASOURCE).add_query_asset(name, query=as_batch(batch.sql))
         suite = gx.ExpectationSuite(name, expectations=[_expectation(check) for check in batch.checks])
         definitions.append(
             gx.ValidationDefinition(
@@ -478,29 +529,4 @@ def _expectation(check: Check) -> Any:
     common = {"description": check.description, "severity": check.severity.value, "meta": {"check": check.name}}
     if isinstance(check.what, RowCount):
         return gxe.ExpectTableRowCountToEqual(value=check.what.rows, **common)
-    return gxe.UnexpectedRowsExpectation(unexpected_rows_query=_as_template(check.what.rows.sql), **common)
-
-
-def _neutral(name: str) -> str:
-    """Return a name without characters that mean something in a path or a link, different for different names."""
-    plain = re.sub(r"[^\w .-]", "_", name)
-    return plain if plain == name else f"{plain} {sha256(name.encode()).hexdigest()[:8]}"
-
-
-def _as_template(query: str) -> str:
-    """Return the query for ``str.format``, which inserts the batch, and for ``sqlalchemy.text`` after it."""
-    return query.replace("{", "{{").replace("}", "}}").replace(":", r"\:").replace(BATCH, "{batch}")
-
-
-def _as_batch(query: str) -> str:
-    """Return the query of a batch without characters that ``sqlalchemy.text`` changes.
-
-    It is compiled once or twice, depending on the expectation, so no escape of ``text`` is right for both. Only its
-    names can have such characters: PostgreSQL reads them by their code points.
-    """
-    return re.sub(r'"(?:[^"]|"")*"', lambda found: _by_code_points(found.group()), query)
-
-
-def _by_code_points(quoted: str) -> str:
-    escaped = re.sub(r"[:%\\]", lambda found: f"\\{ord(found.group()):04X}", quoted)
-    return quoted if escaped == quoted else f"U&{escaped}"
+    return gxe.UnexpectedRowsExpectation(unexpected_rows_query=as_template(check.what.rows.sql), **common)

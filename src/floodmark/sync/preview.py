@@ -16,7 +16,7 @@ from floodmark.core.errors import ConfigError, FloodmarkError, command_line
 from floodmark.core.plan import LoadKind, TablePlan
 from floodmark.core.planning import classify_tables, known_positions, not_plannable, pinned_feeds, plan_tables
 from floodmark.core.schema import TableName
-from floodmark.core.settings import DriftPolicies, FirstLoad, OnGap, PipelineSettings, Rule, TableSettings
+from floodmark.core.settings import DriftPolicies, Expectation, FirstLoad, OnGap, PipelineSettings, Rule, TableSettings
 from floodmark.core.snapshot import TableState, Validity, Verdict
 from floodmark.core.verdicts import GAPS
 from floodmark.sync.ports import Source
@@ -96,6 +96,7 @@ EFFECTS: Mapping[str, str] = {
     "key": "Rows are merged by it from the next window on; the target must have the same key.",
     "capture_instance": "Changes are read from it from the next window on.",
     "rules": f"They apply to rows from the next window on, and to a release from quarantine. {_ROWS_STAY}",
+    "expectations": f"They apply to the checks of windows from the next one on. {_ROWS_STAY}",
     "security_filtered": "It says whether the table is loaded although a policy filters its rows.",
     "key_spelling": "It says whether the table is read although its keys may change their spelling.",
 }
@@ -198,6 +199,8 @@ def _text(value: object) -> str:
         return str(value.value)
     if isinstance(value, Rule):
         return f"{value.name} ({value.sql}; {value.on_failure.value})"
+    if isinstance(value, Expectation):
+        return f"{value.type} {value.kwargs} ({value.rows}, {value.severity})"
     if isinstance(value, DriftPolicies):
         return ", ".join(f"{kind.value} {policy.value}" for kind, policy in value.chosen) or "default"
     if isinstance(value, tuple):

@@ -28,6 +28,7 @@ WRITTEN = {
     "key": ["Id"],
     "capture_instance": "dbo_Orders_2",
     "rules": [{"name": "positive", "sql": '"Amount" > 0', "on_failure": "warn"}],
+    "expectations": [{"type": "expect_column_to_exist", "kwargs": {"column": "Id"}, "rows": "table"}],
     "drift": {"column_added": "hold"},
 }
 """Values of a file that are not the default."""

@@ -1,0 +1,188 @@
+"""The expectations that a configuration declares, as Great Expectations judges them, and the texts that it takes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from floodmark.core.errors import ConfigError, FloodmarkError, TargetRefusedError
+from floodmark.core.plan import WindowPlan
+from floodmark.core.schema import DELETED_COLUMN, quote, quote_table
+from floodmark.core.settings import Expectation
+from floodmark.quality.checks import (
+    BATCH,
+    Batch,
+    Check,
+    CheckedBatch,
+    FailedCheck,
+    NoRows,
+    Severity,
+    UnansweredCheck,
+    render_window,
+    select_rows_of_window,
+)
+from floodmark.sync.ports import CheckedRows
+
+if TYPE_CHECKING:
+    from great_expectations.data_context import EphemeralDataContext
+
+# ruff: noqa: S608  (names are quoted by core.naming, and Great Expectations takes no bound values)
+
+DATASOURCE = "warehouse"
+"""The name of the warehouse in a context of Great Expectations."""
+
+# --------------------------------------------------------------------------------------------------------------------
+# The expectations that the configuration declares. Great Expectations alone can judge them.
+#
+# Its results have values of rows, such as the highest value of a column. They are not kept, and no page of it is
+# written: a finding has the expectation, its columns and numbers of rows.
+
+
+def batch_of_expectations(plan: WindowPlan, index: int, opened: CheckedRows, rows: str) -> Batch:
+    """Return the rows that the expectations of table ``index`` are about, without deleted ones, and no checks.
+
+    rows: ``window`` or ``table``, as ``core.settings.Expectation`` says.
+    """
+    table = plan.tables[index]
+    chosen = select_rows_of_window(plan, table, opened.staged) if rows == "window" else "TRUE"
+    sql = (
+        f"SELECT target.* FROM {quote_table(opened.target)} AS target "
+        f"WHERE NOT target.{quote(DELETED_COLUMN)} AND {chosen}"
+    )
+    name = f"{plan.pipeline}.{table.target.schema}.{table.target.name}.expectations.{rows}"
+    return Batch(name, table.source, str(table.target), sql, (), opened.staged if rows == "window" else None)
+
+
+_COLUMNS = ("column", "column_A", "column_B", "column_list", "column_set")
+
+
+def check_of(expectation: Expectation) -> Check:
+    """Return an expectation as a check, which Great Expectations answers."""
+    kwargs = json.loads(expectation.kwargs)
+    columns = [kwargs[name] for name in _COLUMNS if name in kwargs]
+    about = ", ".join(each if isinstance(each, str) else ", ".join(map(str, each)) for each in columns)
+    description = f"it holds for {about or 'the rows'} of the {expectation.rows}"
+    return Check(expectation.type, NoRows(""), description, Severity(expectation.severity), declared=True)
+
+
+def find_unmet(
+    context: EphemeralDataContext, batch: Batch, expectations: Sequence[Expectation], checks: Sequence[Check]
+) -> list[FailedCheck | UnansweredCheck]:
+    """Return the expectations about the rows of a batch that do not hold, or that cannot be evaluated."""
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration  # noqa: PLC0415
+
+    asset = context.data_sources.get(DATASOURCE).add_query_asset(neutral_name(batch.name), query=as_batch(batch.sql))
+    rows = asset.add_batch_definition_whole_table("rows").get_batch()
+    found: list[FailedCheck | UnansweredCheck] = []
+    for expectation, check in zip(expectations, checks, strict=True):
+        try:
+            kwargs = json.loads(expectation.kwargs)
+            wanted = ExpectationConfiguration(type=expectation.type, kwargs=kwargs).to_domain_obj()
+            result = rows.validate(wanted, result_format={"result_format": "BASIC", "partial_unexpected_count": 0})
+        except Exception as error:  # noqa: BLE001  (it raises what it likes for arguments that it does not take)
+            found.append(UnansweredCheck(batch, _unanswered(batch, check, f"{type(error).__name__}: {error}")))
+            continue
+        if trouble := _raised(result.exception_info):
+            found.append(UnansweredCheck(batch, _unanswered(batch, check, trouble)))
+        elif not result.success:
+            found.append(FailedCheck(batch, check, _seen(check, result.result)))
+    return found
+
+
+def _raised(info: Any) -> str:
+    """Return the message of an exception that Great Expectations met, in one of the forms that it reports it in."""
+    if not isinstance(info, dict):
+        return ""
+    if info.get("raised_exception"):
+        return str(info.get("exception_message") or "an exception")
+    return next(filter(None, map(_raised, info.values())), "")
+
+
+def _unanswered(batch: Batch, check: Check, words: str) -> FloodmarkError:
+    detail = " ".join(words.split())
+    if "OperationalError" in words:
+        text = f"the warehouse did not answer expectation {check.name}."
+        return TargetRefusedError(str(batch.source), text, "The next run checks the table again.", detail)
+    hint = "Correct its type, its kwargs, or the column: names are those of the target."
+    return ConfigError(str(batch.source), f"expectation {check.name} cannot be evaluated.", hint, detail)
+
+
+def _seen(check: Check, result: Mapping[str, Any]) -> str:
+    """Return numbers of rows. Any other observed value may be that of a row."""
+    if "unexpected_count" in result and "element_count" in result:
+        return f"{result['unexpected_count']} of {result['element_count']} rows against it"
+    observed = result.get("observed_value")
+    return f"{observed} rows" if check.name.startswith("expect_table_row_count") else "that it does not"
+
+
+def write_declared(
+    docs_dir: Path,
+    plan: WindowPlan,
+    checked_at: datetime,
+    declared: Mapping[Batch, Sequence[FailedCheck | UnansweredCheck]],
+    page: Path,
+) -> list[CheckedBatch]:
+    """Write the page about the declared expectations of a window, where it has any, and return their results.
+
+    page: its path in ``docs_dir``.
+    """
+    if not declared:
+        return []
+    checked = []
+    lines: dict[str, list[str]] = {}
+    for batch, found in declared.items():
+        name = batch.name.removeprefix(f"{plan.pipeline}.")
+        failures = tuple(str(each.error) if isinstance(each, UnansweredCheck) else str(each) for each in found)
+        warns = all(isinstance(each, FailedCheck) and each.check.severity is Severity.WARNING for each in found)
+        lines[name] = [f"{check.name}: {check.description}" for check in batch.checks]
+        lines[name] += [f"failed: {each}" for each in failures]
+        checked.append(
+            CheckedBatch(
+                plan.pipeline,
+                plan.window_id,
+                checked_at,
+                name,
+                len(batch.checks),
+                () if warns else failures,
+                failures if warns else (),
+                str(page),
+            )
+        )
+    (docs_dir / page).parent.mkdir(parents=True, exist_ok=True)
+    html = render_window(plan.pipeline, plan.window_id, checked_at, lines, "Found by Great Expectations.")
+    (docs_dir / page).write_text(html, "utf-8")
+    return checked
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Names and queries in the form that Great Expectations takes.
+
+
+def neutral_name(name: str) -> str:
+    """Return a name without characters that mean something in a path or a link, different for different names."""
+    plain = re.sub(r"[^\w .-]", "_", name)
+    return plain if plain == name else f"{plain} {sha256(name.encode()).hexdigest()[:8]}"
+
+
+def as_template(query: str) -> str:
+    """Return the query for ``str.format``, which inserts the batch, and for ``sqlalchemy.text`` after it."""
+    return query.replace("{", "{{").replace("}", "}}").replace(":", r"\:").replace(BATCH, "{batch}")
+
+
+def as_batch(query: str) -> str:
+    """Return the query of a batch without characters that ``sqlalchemy.text`` changes.
+
+    It is compiled once or twice, depending on the expectation, so no escape of ``text`` is right for both. Only its
+    names can have such characters: PostgreSQL reads them by their code points.
+    """
+    return re.sub(r'"(?:[^"]|"")*"', lambda found: _by_code_points(found.group()), query)
+
+
+def _by_code_points(quoted: str) -> str:
+    escaped = re.sub(r"[:%\\]", lambda found: f"\\{ord(found.group()):04X}", quoted)
+    return quoted if escaped == quoted else f"U&{escaped}"
