@@ -486,8 +486,7 @@ ALERT_KINDS: Mapping[str, AlertKind] = {
         _OPERATOR,
     ),
     TABLE_NOT_TAKEN: AlertKind(
-        "A run found a table that matches a pattern of a pipeline: it came later, and `new_tables` does not add it, or"
-        " another table fills its target.",
+        "A run found a table of a pattern that came later, or whose target another table fills: it is not taken.",
         "A run finds that the configuration names, excludes or adds it, or that the source no longer has it.",
         _OPERATOR,
     ),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class NextStep(Enum):
-    """What the next run does with a table."""
+    """The work of the next run on a table."""
 
     CHANGES = "changes"
     FIRST_LOAD = "first load"
@@ -50,7 +50,7 @@ class ChangedSetting:
 
 @dataclass(frozen=True, slots=True)
 class TablePreview:
-    """What the next run does with a table."""
+    """A table, and the work of the next run on it."""
 
     source: TableName
     target: TableName | None
@@ -65,7 +65,7 @@ class TablePreview:
 
 @dataclass(frozen=True, slots=True)
 class RunPreview:
-    """What the next run of a pipeline does."""
+    """The work of the next run of a pipeline."""
 
     pipeline: str
     tables: tuple[TablePreview, ...]
@@ -102,7 +102,7 @@ EFFECTS: Mapping[str, str] = {
 }
 """The effect of each setting whose change can be noticed."""
 _SAME_RESULT = frozenset({"source", "net"})
-"""The name of the table, and a setting that changes neither rows nor what is read: each plan decides it anew."""
+"""The name of the table, and a setting that changes neither rows nor what is read: each plan decides it again."""
 
 
 def preview_run(

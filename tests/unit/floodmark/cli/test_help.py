@@ -32,7 +32,7 @@ def test_help_has_no_broken_lines_and_no_back_ticks(command: TyperCommand | Type
 
 def test_commands_are_in_the_order_in_which_a_newcomer_needs_them() -> None:
     assert isinstance(COMMAND, TyperGroup)
-    assert list(COMMAND.commands)[:4] == ["init", "doctor", "run", "status"]
+    assert list(COMMAND.commands)[:5] == ["init", "doctor", "plan", "run", "status"]
 
 
 def test_docstring_is_unwrapped_by_paragraph() -> None:
