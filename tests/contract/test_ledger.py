@@ -20,6 +20,7 @@ from floodmark.core.errors import (
     WatermarkConflictError,
     WindowBusyError,
 )
+from floodmark.core.patterns import Listed, ListedTable
 from floodmark.core.plan import MemberRead, QuarantinedMessage, TableCounts, WindowState, load_lane, replay_lane
 from floodmark.core.position import Interval
 from floodmark.core.schema import TableName
@@ -198,6 +199,22 @@ def test_tables_of_a_ledger_of_version_13_stay_and_know_no_side_table(shop: Shop
     identity = shop.ledger.read_tables(PIPELINE)[ORDERS].identity
     assert identity is not None
     assert identity.store_id == 7
+
+
+def test_ledger_of_version_15_gets_the_tables_of_patterns(shop: Shop) -> None:
+    shop.run(first_load(), 10, [])
+    with session(shop) as opened:
+        opened.execute("DROP TABLE floodmark.pattern_tables")
+        opened.execute("DELETE FROM floodmark.ledger_version WHERE version > 15")
+        opened.execute("INSERT INTO floodmark.ledger_version VALUES (15) ON CONFLICT DO NOTHING")
+    # Status and the like may be the first to ask.
+    assert shop.ledger.list_pattern_tables(PIPELINE) == []
+    shop.ledger.ensure_schema()
+    listed = [ListedTable(ORDERS, "dbo.*", Listed.TAKEN), ListedTable(TableName("dbo", "Log"), "dbo.*", Listed.NEW)]
+    for each in (listed, listed[:1]):
+        shop.ledger.record_pattern_tables(PIPELINE, each)
+        assert set(shop.ledger.list_pattern_tables(PIPELINE)) == set(each)
+    assert shop.ledger.list_pattern_tables("other") == []
 
 
 def test_roles_of_a_ledger_of_version_13_need_no_other_rights_after_the_upgrade(shop: Shop) -> None:

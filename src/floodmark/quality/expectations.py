@@ -120,6 +120,14 @@ def _seen(check: Check, result: Mapping[str, Any]) -> str:
     return f"{observed} rows" if check.name.startswith("expect_table_row_count") else "that it does not"
 
 
+def _only_warns(found: FailedCheck | UnansweredCheck) -> bool:
+    return isinstance(found, FailedCheck) and found.check.severity is Severity.WARNING
+
+
+def _sentence(found: FailedCheck | UnansweredCheck) -> str:
+    return str(found.error) if isinstance(found, UnansweredCheck) else str(found)
+
+
 def write_declared(
     docs_dir: Path,
     plan: WindowPlan,
@@ -137,10 +145,10 @@ def write_declared(
     lines: dict[str, list[str]] = {}
     for batch, found in declared.items():
         name = batch.name.removeprefix(f"{plan.pipeline}.")
-        failures = tuple(str(each.error) if isinstance(each, UnansweredCheck) else str(each) for each in found)
-        warns = all(isinstance(each, FailedCheck) and each.check.severity is Severity.WARNING for each in found)
+        warnings = tuple(str(each) for each in found if _only_warns(each))
+        failures = tuple(_sentence(each) for each in found if not _only_warns(each))
         lines[name] = [f"{check.name}: {check.description}" for check in batch.checks]
-        lines[name] += [f"failed: {each}" for each in failures]
+        lines[name] += [f"failed: {each}" for each in (*failures, *warnings)]
         checked.append(
             CheckedBatch(
                 plan.pipeline,
@@ -148,8 +156,8 @@ def write_declared(
                 checked_at,
                 name,
                 len(batch.checks),
-                () if warns else failures,
-                failures if warns else (),
+                failures,
+                warnings,
                 str(page),
             )
         )
