@@ -190,7 +190,7 @@ def test_other_naming_of_a_loaded_table_is_refused_until_a_reload_renames_its_co
     with pytest.raises(TableNotPlannableError) as error:
         rig.run()
     assert "loaded with naming: keep, and pipelines.yaml has naming: snake_case now" in str(error.value)
-    assert "floodmark reload PIPELINE dbo.Order Lines" in str(error.value)
+    assert "floodmark reload PIPELINE 'dbo.Order Lines'" in str(error.value)
     assert rig.verdict() == "not_plannable"
     assert rig.rows('SELECT "OrderID" FROM shop.order_lines ORDER BY 1') == [(1,), (2,)]
     opened = rig.load_planner().open_reload(ODD)
