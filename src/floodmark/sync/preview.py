@@ -195,19 +195,22 @@ def _name(validity: Validity) -> str:
 
 def _text(value: object) -> str:
     """Return a value of a setting in one line, as the configuration spells it."""
-    if isinstance(value, Enum):
-        return str(value.value)
-    if isinstance(value, Rule):
-        return f"{value.name} ({value.sql}; {value.on_failure.value})"
-    if isinstance(value, Expectation):
-        return f"{value.type} {value.kwargs} ({value.rows}, {value.severity})"
-    if isinstance(value, DriftPolicies):
-        return ", ".join(f"{kind.value} {policy.value}" for kind, policy in value.chosen) or "default"
-    if isinstance(value, tuple):
-        return ", ".join(map(_text, value)) or "none"
-    if isinstance(value, FirstLoad):
-        return ", ".join(f"{each.name} {_text(getattr(value, each.name))}" for each in fields(value))
-    return "none" if value is None else str(value)
+    match value:
+        case Enum():
+            text = str(value.value)
+        case Rule():
+            text = f"{value.name} ({value.sql}; {value.on_failure.value})"
+        case Expectation():
+            text = f"{value.type} {value.kwargs} ({value.rows}, {value.severity})"
+        case DriftPolicies():
+            text = ", ".join(f"{kind.value} {policy.value}" for kind, policy in value.chosen)
+        case FirstLoad():
+            text = ", ".join(f"{each.name} {_text(getattr(value, each.name))}" for each in fields(value))
+        case tuple():
+            text = ", ".join(map(_text, value))
+        case _:
+            text = "" if value is None else str(value)
+    return text or "none"
 
 
 def _changes(before: TableSettings, now: TableSettings) -> list[ChangedSetting]:
