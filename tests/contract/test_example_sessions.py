@@ -5,6 +5,7 @@ Times, LSNs and durations are not compared, nor the widths of columns.
 
 from __future__ import annotations
 
+import logging
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
@@ -159,6 +160,13 @@ def test_session_of_a_page_prints_what_the_page_shows(world: World, page: str, h
     BEFORE[page, heading](world)
     for command, output in steps:
         assert masked(world.call(command)) == masked(output), command
+
+
+def test_verify_prints_its_result_and_nothing_else_when_it_is_quiet(world: World) -> None:
+    world.load()
+    quiet = world.call("floodmark verify shop -q")
+    assert logging.getLogger("floodmark").getEffectiveLevel() == logging.WARNING
+    assert masked(quiet) == masked(world.call("floodmark verify shop"))
 
 
 def test_each_session_is_run() -> None:
