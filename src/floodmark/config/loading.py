@@ -47,7 +47,8 @@ def load_config(path: Path | str, *, parse_rules: bool = True) -> Config:
     try:
         config = Config.model_validate(document, context={PARSE_RULES: parse_rules, FOLDER: Path(path).parent})
     except ValidationError as error:
-        problems += [(_place(each["loc"]), _words(each)) for each in error.errors(include_url=False)]
+        found = error.errors(include_url=False)
+        problems += [(_place(each["loc"]), _words(each)) for each in found if not _follows(each, found)]
     problems += [problem for problem in _cross_check(document) if problem not in problems]
     if problems or config is None:
         lines = "".join(f"\n  {place}: {words}" for place, words in sorted(problems))
@@ -121,6 +122,14 @@ def _read(path: Path) -> object:
         raise ConfigError(str(path), f"the file is not YAML: {where}{words}.") from None
 
 
+def _follows(error: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a list counts as too short only because its items have errors of their own."""
+    place = error["loc"]
+    return error["type"] == "too_short" and any(
+        each["loc"][: len(place)] == place and len(each["loc"]) > len(place) for each in found
+    )
+
+
 def _place(location: tuple[int | str, ...]) -> str:
     text = ""
     for part in location:
@@ -139,6 +148,8 @@ def _words(error: Mapping[str, Any]) -> str:
         return "unknown key" + (f" (did you mean {close[0]}?)" if close else "")
     if error["type"] == "missing":
         return "is missing"
+    if error["type"] == "too_short":
+        return "has no entry"
     if error["type"] == "string_pattern_mismatch":
         return f"{error['input']!r} is not a valid name"
     return (

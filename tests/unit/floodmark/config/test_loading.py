@@ -95,6 +95,29 @@ def test_every_problem_is_in_one_report_with_its_place(write: Write) -> None:
     assert "17 problems" in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("tables", "problems"),
+    [
+        ("[]", ["pipelines.shop.tables: has no entry"]),
+        (
+            "[{source: dbo.A, targt: s.a}]",
+            [
+                "pipelines.shop.tables[0].target: is missing",
+                "pipelines.shop.tables[0].targt: unknown key (did you mean target?)",
+            ],
+        ),
+    ],
+)
+def test_list_without_entries_is_a_problem_only_where_it_has_none(
+    write: Write, tables: str, problems: list[str]
+) -> None:
+    pipelines = f"{{shop: {{source: shop, tables: {tables}}}}}"
+    text = f"sources: {{shop: {{conn_id: x}}}}\nwarehouse: {{conn_id: w}}\npipelines: {pipelines}\n"
+    with pytest.raises(ConfigError) as raised:
+        load_config(write(text))
+    assert [line.strip() for line in str(raised.value).splitlines()[1:]] == problems
+
+
 def test_tables_take_what_they_do_not_say_from_their_pipeline(write: Write) -> None:
     config = load_config(write(GOOD))
     assert config.pipeline("shop").freshness == timedelta(minutes=30)
