@@ -27,6 +27,7 @@ from emulator_process import Emulator
 from kdc import CLIENT as PRINCIPAL
 from kdc import Kdc, kerberos_emulator, running_kdc
 from prepared_folders import PreparedPostgres
+from server_folders import server_folder
 from token_service import CLIENT, SECRET, TENANT, TokenService, token_service
 
 PYTHON = os.environ.get("FLOODMARK_STORY_PYTHON", "")
@@ -145,12 +146,13 @@ class Company:
 
 
 @pytest.fixture
-def company(open_dir: Path, tmp_path: Path) -> Iterator[Company]:
+def company(tmp_path: Path) -> Iterator[Company]:
     with (
+        server_folder("sqlserver-emulator-") as servers,  # each test has its own
         running_kdc(tmp_path / "kdc") as kdc,
         token_service(tmp_path / "tokens") as tokens,
-        kerberos_emulator(kdc, open_dir / "source", "--capture-interval", "0.2", databases=("Sales",)) as emulator,
-        PreparedPostgres(open_dir / "warehouse") as warehouse,
+        kerberos_emulator(kdc, servers / "source", "--capture-interval", "0.2", databases=("Sales",)) as emulator,
+        PreparedPostgres(servers / "warehouse") as warehouse,
     ):
         folder = tmp_path / "company"
         folder.mkdir()
