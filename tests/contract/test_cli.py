@@ -274,7 +274,7 @@ def test_status_shows_the_last_window_apart_from_the_sum_of_all(
     window_id = publish_first_load(ledger, database)
     (table,) = json.loads(cli.invoke(app, ["status", "--json"]).stdout)[0]["tables"]
     last = {"window_id": window_id, "read_rows": 5, "inserted_rows": 5, "updated_rows": 0, "deleted_rows": 0}
-    assert table["last_window"] == last | {"quarantined_rows": 0}
+    assert table["last_window"] == last | {"quarantined_rows": 0, "margin_seconds": None}
     assert table["state"] == "settling"
 
 
@@ -437,10 +437,11 @@ def test_quiet_run_with_nothing_to_read_prints_nothing(
     cli: CliRunner, ledger: PostgresLedger, database: WarehouseConnection, idle_source: None
 ) -> None:
     publish_first_load(ledger, database)
+    before = logging.getLogger("floodmark").level
     assert cli.invoke(app, ["run", "shop"]).stdout.startswith("Nothing to read: ")
     result = cli.invoke(app, ["run", "shop", "-q"])
     assert (result.exit_code, result.stdout) == (0, "")
-    logging.getLogger("floodmark").setLevel(logging.INFO)
+    assert logging.getLogger("floodmark").level == before, "the next command of the process would be quiet too"
 
 
 @pytest.mark.parametrize("command", [[], ["run"], ["drift", "list"], ["alerts"]])

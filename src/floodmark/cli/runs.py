@@ -82,9 +82,7 @@ def run(
 ) -> None:
     """Run one window of PIPELINE now: open it, load it with spark-submit, check it, advance the watermark. A failure
     raises an alert."""
-    if quiet:
-        logging.getLogger("floodmark").setLevel(logging.WARNING)
-    with explained():
+    with explained(), _logged(quiet=quiet):
         path = (config or config_path()).resolve()
         show = (lambda _: None) if quiet else _show
         reason = run_pipeline(open_app(path).pipeline(pipeline), _start_load(path, quiet=quiet), show)
@@ -167,6 +165,19 @@ def reload(
             f"Only rows where {planned.where} were read. Rows that no longer exist at the source were not swept, and "
             "the watermark did not move."
         )
+
+
+@contextmanager
+def _logged(*, quiet: bool) -> Iterator[None]:
+    """Log only warnings and errors in the block, where it is quiet."""
+    log = logging.getLogger("floodmark")
+    before = log.level
+    if quiet:
+        log.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _start_load(config: Path, *, quiet: bool = False) -> StartLoad:
@@ -369,9 +380,7 @@ def verify(  # noqa: PLR0917  (typer gives them by name)
     The source may be in use: keys that were changed after the watermark are left out and counted. Rows that wait in
     quarantine are counted too, and are no differences.
     """
-    if quiet:
-        logging.getLogger("floodmark").setLevel(logging.WARNING)
-    with explained(), nullcontext() if quiet else drawn_progress() as progress:
+    with explained(), _logged(quiet=quiet), nullcontext() if quiet else drawn_progress() as progress:
         results = list(verify_pipeline(open_app(config, progress).pipeline(pipeline), table or (), sample))
     if as_json:
         typer.echo(verification_json(results))
