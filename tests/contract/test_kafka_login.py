@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.java_packages import MissingPackagesError
+from cutting_proxy import cutting_proxy
 from floodmark.core.errors import ConfigError, FloodmarkError, SourceLoginError, SourceUnavailableError
 from floodmark.sources.event_stream import kafka
 from floodmark.sources.event_stream.doctor import RemovalRules
@@ -33,9 +34,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
         pytest.skip(str(error))
 
 
-def stream(broker: KafkaBroker, topic: str = TOPIC, *, password: str = PASSWORD, ca_file: Path) -> KafkaStream:
+def stream(
+    broker: KafkaBroker, topic: str = TOPIC, *, password: str = PASSWORD, ca_file: Path, servers: str = ""
+) -> KafkaStream:
     login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": USER}
-    return KafkaStream(KafkaTopic(broker.secure_servers, topic, login, password, str(ca_file)))
+    return KafkaStream(KafkaTopic(servers or broker.secure_servers, topic, login, password, str(ca_file)))
 
 
 def refusal_of(stream: KafkaStream, secret: str) -> FloodmarkError:
@@ -93,3 +96,16 @@ def test_broker_that_is_not_there_is_retried_and_says_why(broker: KafkaBroker, m
     nowhere = KafkaStream(KafkaTopic("127.0.0.1:1", TOPIC))
     with pytest.raises(SourceUnavailableError, match="Connection refused"):
         nowhere.read_ends()
+
+
+@pytest.mark.parametrize("cut_after", range(300, 3500, 400))
+def test_connection_that_is_cut_during_its_login_is_no_refusal(
+    broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch, cut_after: int
+) -> None:
+    monkeypatch.setattr(kafka, "_TIMEOUT_SECONDS", 1.0)
+    with (
+        cutting_proxy(broker.secure_port, cut_after) as proxy,
+        pytest.raises(SourceUnavailableError, match="the topic cannot be read"),
+    ):
+        stream(broker, ca_file=broker.ca_file, servers=f"127.0.0.1:{proxy.port}").read_ends()
+    assert proxy.cuts > 0

@@ -43,6 +43,8 @@ _NUMBERS = {
     KafkaError._MSG_TIMED_OUT: 23692,
     KafkaError._TIMED_OUT: 23693,
 }
+_LOST_CONNECTION = ("Local: ", "SSL transport error")
+"""The words of librdkafka for a login or a handshake that got no answer, under the code of a refused one."""
 _CAUSES = (23681, 23694)
 """The numbers of what the callback reports that explain why a call got no answer."""
 
@@ -160,9 +162,15 @@ class _Client:
     def _translated(self, error: KafkaError) -> SqlServerError:
         """Return the error of a call. What librdkafka reported meanwhile says why there was no answer."""
         self._producer.poll(0)
-        known = {_NUMBERS.get(each.code()): each for each in self._reported}
+        known = {_number(each): each for each in self._reported}
         cause = next((known[number] for number in _CAUSES if number in known), error)
-        return stream_error(_NUMBERS.get(cause.code(), 23677), self._hub.path, cause.str())
+        return stream_error(_number(cause), self._hub.path, cause.str())
+
+
+def _number(error: KafkaError) -> int:
+    number = _NUMBERS.get(error.code(), 23677)
+    is_lost = number in _CAUSES and any(words in error.str() for words in _LOST_CONNECTION)
+    return 23679 if is_lost else number
 
 
 def _parts(messages: Sequence[HubMessage]) -> Iterator[Sequence[HubMessage]]:

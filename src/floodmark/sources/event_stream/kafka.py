@@ -39,6 +39,8 @@ _LOGIN = (
 )
 _HANDSHAKES = 3
 """The number of TLS handshakes that have to fail: one also fails where the broker ends meanwhile."""
+_LOST_CONNECTION = ("Local: ", "SSL transport error")
+"""The words of librdkafka for a login or a handshake that got no answer, under the code of a refused one."""
 
 
 class BrokerReports:
@@ -54,17 +56,19 @@ class BrokerReports:
 
     def refusal(self) -> FloodmarkError | None:
         """Return the error of a broker that refuses: to wait for it is of no use."""
-        login = next((each for each in self._reported if each.code() in _LOGIN), None)
+        return self._refusal_in(self._reported)
+
+    def _refusal_in(self, errors: Sequence[Any]) -> FloodmarkError | None:
+        answers = [each for each in errors if not any(words in each.str() for words in _LOST_CONNECTION)]
+        login = next((each for each in answers if each.code() in _LOGIN), None)
         if login is not None:
             return self._refused_login(login)
-        handshakes = [each for each in self._reported if each.code() == KafkaError._SSL]
+        handshakes = [each for each in answers if each.code() == KafkaError._SSL]
         return self._no_trust(handshakes[-1]) if len(handshakes) >= _HANDSHAKES else None
 
     def translated(self, error: Any) -> FloodmarkError:
         """Return the error of a call that failed, with the reason that was reported."""
-        if error.code() in _LOGIN:
-            return self._refused_login(error)
-        return self.refusal() or self.unavailable((self._reported or [error])[-1].str())
+        return self._refusal_in([error, *self._reported]) or self.unavailable((self._reported or [error])[-1].str())
 
     def unavailable(self, cause: str) -> SourceUnavailableError:
         hint = "Check the broker and the connection of the stream."
