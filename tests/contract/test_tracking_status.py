@@ -17,6 +17,7 @@ from floodmark.cli.main import app
 from floodmark.core.snapshot import Verdict
 from floodmark.core.status import TableMark, measure_tables
 from floodmark.orchestration.pages import content
+from floodmark.orchestration.pages.buttons import Rights
 from floodmark.orchestration.pages.content import Query, pipeline_page
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.change_tracking.source import read_progress
@@ -122,6 +123,6 @@ def test_login_that_sees_no_commit_times_knows_what_versions_show(rig: TrackingR
 def test_page_speaks_of_no_capture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLOODMARK_CONFIG", str(tmp_path / "pipelines.yaml"))
     monkeypatch.setattr(content, "read_dag_states", lambda _: {})
-    page = pipeline_page([f"cdc_{PIPELINE}"], PIPELINE, Query(live=True)).body
+    page = pipeline_page(Rights([f"cdc_{PIPELINE}"]), PIPELINE, Query(live=True)).body
     assert "dbo.Orders" in page
     assert "capture" not in page
