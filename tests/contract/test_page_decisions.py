@@ -13,6 +13,8 @@ import psycopg
 import pytest
 from served_pages import configure_pages, fill_ledger, pages_of
 
+from floodmark.core.patterns import Listed, ListedTable
+from floodmark.core.schema import TableName
 from floodmark.orchestration.pages.buttons import Rights
 from floodmark.orchestration.pages.content import Query, pipeline_page, table_page
 from floodmark.orchestration.pages.decisions import take_decision, why_refused
@@ -28,6 +30,12 @@ VALUES ('shop', 'dbo', 'Orders', 'dbo_Orders', 1, now(), 'type_narrowed', 'Amoun
 """
 CLOSE = {"alert": "k", "reason": "Its source is gone."}
 DAGS = ("cdc_shop", "cdc_expired")
+PATTERN = """
+sources: {shop: {conn_id: shop_mssql}}
+warehouse: {conn_id: warehouse}
+pipelines:
+  shop: {source: shop, tables: [{source: dbo.*, target: shop.*}]}
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -130,6 +138,18 @@ def test_event_without_a_proposal_is_acknowledged_once(
     assert made(operator, "shop", "approve", event_id=1, proposal="") == (200, "Event 1 is acknowledged.")
     assert ask("SELECT approved_by FROM floodmark.drift_events") == [("anna",)]
     assert made(operator, "shop", "approve", event_id=1, proposal="") == (404, "The event is decided already.")
+
+
+def test_event_of_a_table_that_a_pattern_brought_is_acknowledged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, database: WarehouseConnection, ledger: PostgresLedger
+) -> None:
+    with psycopg.connect(database.conninfo()) as session:
+        session.execute(NARROWED)
+    orders = ListedTable(TableName("dbo", "Orders"), "dbo.*", Listed.TAKEN)
+    ledger.record_pattern_tables("shop", [orders])
+    configure_pages(monkeypatch, tmp_path, database, PATTERN)
+    approved = made(viewer("cdc_drift_shop"), "shop", "approve", event_id=1, proposal="")
+    assert approved == (200, "Event 1 is acknowledged.")
 
 
 def test_rows_leave_quarantine_by_rule(ask: Callable[[str], list[Any]]) -> None:

@@ -229,8 +229,7 @@ class Pipeline:
     def _taken(self) -> Sequence[TableName]:
         if not self.config.patterns:
             return ()
-        patterns = self.app.config.patterns_of(self.name)
-        return [each.table for each in self.ledger.list_pattern_tables(self.name) if patterns.is_taken(each)]
+        return self.app.config.patterns_of(self.name).list_taken(self.ledger.list_pattern_tables(self.name))
 
     def forget_settings(self) -> None:
         """Read the settings again when they are next used: the ledger has other tables now."""
@@ -309,7 +308,8 @@ class Pipeline:
         """Return the settings of a table. table: its name at the source. Raises ConfigError for an unknown one."""
         name = self.parse_table(table)
         tables = self.settings.tables
-        for settings in tables:
+        # The exact name comes first: where the collation is case-sensitive, another table may have the other one.
+        for settings in sorted(tables, key=lambda each: each.source != name):
             if settings.source.folded == name.folded:
                 return settings
         raise ConfigError(

@@ -355,7 +355,7 @@ def _examine_engine() -> Iterator[Finding]:
 def _settings_of(pipeline: Pipeline, listed: Sequence[ListedTable]) -> PipelineSettings:
     """Return the settings of a pipeline as its next run would have them."""
     patterns = pipeline.app.config.patterns_of(pipeline.name)
-    return pipeline.app.config.settings(pipeline.name, [each.table for each in listed if patterns.is_taken(each)])
+    return pipeline.app.config.settings(pipeline.name, patterns.list_taken(listed))
 
 
 def _examine_warehouse(pipeline: Pipeline) -> Iterator[Finding]:

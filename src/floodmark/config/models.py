@@ -428,7 +428,7 @@ class Config(_Frozen):
             for other, each in self.pipelines.items()
             for table in each.named_tables
         }
-        named = frozenset(table.source.folded for table in pipeline.named_tables)
+        named = frozenset(table.source for table in pipeline.named_tables)
         return Patterns(tuple(each.entry for each in pipeline.patterns), named, filled, pipeline.new_tables == "add")
 
     def settings(self, name: str, taken: Sequence[TableName] = ()) -> PipelineSettings:

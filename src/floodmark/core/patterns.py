@@ -136,8 +136,8 @@ class Patterns:
     """The patterns of a pipeline, and what else the configuration says."""
 
     entries: tuple[PatternEntry, ...]
-    named: frozenset[tuple[str, str]]
-    """The tables that have an entry of their own (``TableName.folded``)."""
+    named: frozenset[TableName]
+    """The tables that have an entry of their own, as it spells them."""
     filled: Mapping[TableName, str]
     """The targets that are filled by others, and what fills each: entries for one table, and other pipelines."""
     adds: bool
@@ -147,10 +147,27 @@ class Patterns:
         """Return the entry that takes a table, the first in the file; None where there is none."""
         return next((each for each in self.entries if each.takes(table)), None)
 
-    def is_taken(self, listed: ListedTable) -> bool:
-        """Return whether a table is one of the pipeline's, by the configuration as it is now."""
-        is_named = listed.table.folded in self.named
-        return listed.state is Listed.TAKEN and not is_named and self.entry_of(listed.table) is not None
+    def is_named(self, table: TableName, others: Collection[TableName]) -> bool:
+        """Return whether a table has an entry of its own.
+
+        others: all tables that the patterns match. An entry that spells none of them means the one whose name differs
+        in case alone; where the server has both, each entry means its own.
+        """
+        return table in self.named or any(each.folded == table.folded and each not in others for each in self.named)
+
+    def list_taken(self, recorded: Collection[ListedTable]) -> list[TableName]:
+        """Return the tables that are the pipeline's, by the configuration as it is now.
+
+        recorded: what was recorded at the last run.
+        """
+        matched = {each.table for each in recorded}
+        return [
+            each.table
+            for each in recorded
+            if each.state is Listed.TAKEN
+            and not self.is_named(each.table, matched)
+            and self.entry_of(each.table) is not None
+        ]
 
 
 def select_tables(
@@ -167,7 +184,8 @@ def select_tables(
     filled = dict(patterns.filled)
     # Those that have their target already keep it.
     order = sorted({*found, *kept}, key=lambda table: (table not in kept, table))
-    listed = (_list_table(patterns, table, before.get(table), met, filled) for table in order)
+    named = {table for table in order if patterns.is_named(table, order)}
+    listed = (_list_table(patterns, table, before.get(table), met, filled, is_named=table in named) for table in order)
     return tuple(sorted((each for each in listed if each is not None), key=lambda each: each.table))
 
 
@@ -177,13 +195,15 @@ def _list_table(
     before: ListedTable | None,
     met: Collection[str],
     filled: dict[TableName, str],
+    *,
+    is_named: bool,
 ) -> ListedTable | None:
     """Return how a table is recorded. met: the patterns of earlier runs. filled: gets the target of a taken table."""
     matching = [each for each in patterns.entries if each.pattern.matches(table)]
     if not matching:
         return None
     entry = patterns.entry_of(table)
-    if entry is None or table.folded in patterns.named:
+    if entry is None or is_named:
         return ListedTable(table, str(matching[0].pattern), Listed.KNOWN)
     pattern = str(entry.pattern)
     is_new = pattern in met and (before is None or (before.state is Listed.NEW and before.pattern == pattern))

@@ -14,7 +14,6 @@ from floodmark.app.alerts import close_alert, list_open_alerts
 from floodmark.app.operate import approve_switch, discard_rows, is_proposal, reject_switch, release_rows
 from floodmark.app.upkeep import approve_drift, list_drift
 from floodmark.core.errors import FloodmarkError, OperatorError
-from floodmark.core.schema import TableName
 from floodmark.orchestration.pages.buttons import Rights, right_of
 from floodmark.orchestration.pages.content import NOT_FOUND, Answer, NotShownError, forget_status, open_named
 
@@ -111,7 +110,7 @@ def _reject(pipeline: Pipeline, body: Mapping[str, Any], by: str) -> str:
 
 def _event_of(pipeline: Pipeline, body: Mapping[str, Any]) -> DriftEvent:
     """Return the undecided event of a decision. Raises OperatorError where the user has read another proposal."""
-    tables = {TableName.parse(str(each.source)).folded for each in pipeline.config.tables}
+    tables = {each.folded for each in pipeline.settings.sources}
     found = next(
         (
             each

@@ -27,7 +27,7 @@ def entry(pattern: str = ALL, *exclude: str, target: str = "shop.*") -> PatternE
 
 
 def patterns(*entries: PatternEntry, named: str = "", adds: bool = False, filled: str = "") -> Patterns:
-    own = frozenset({TableName.parse(named).folded} if named else ())
+    own = frozenset({TableName.parse(named)} if named else ())
     targets = {TableName.parse(filled): "pipeline other"} if filled else {}
     return Patterns(entries or (entry(),), own, targets, adds)
 
@@ -95,14 +95,14 @@ def test_table_that_is_gone_stays_where_it_was_taken_and_is_forgotten_where_not(
 def test_excluded_and_named_table_is_known_and_taken_when_the_file_lets_it(known: Patterns) -> None:
     recorded = select_tables(known, [ORDERS, LOG], [])
     assert states(recorded) == {"Log": "known", "Orders": "taken"}
-    assert [each.table for each in recorded if known.is_taken(each)] == [ORDERS]
+    assert known.list_taken(recorded) == [ORDERS]
     assert states(select_tables(patterns(), [ORDERS, LOG], recorded)) == {"Log": "taken", "Orders": "taken"}
 
 
 def test_taken_table_that_the_file_excludes_is_none_of_the_pipeline_at_once() -> None:
     recorded = select_tables(patterns(), [ORDERS, LOG], [])
     now = patterns(entry(ALL, "dbo.Log"))
-    assert [each.table for each in recorded if now.is_taken(each)] == [ORDERS]
+    assert now.list_taken(recorded) == [ORDERS]
 
 
 def test_pattern_that_is_written_otherwise_takes_what_it_finds() -> None:
@@ -137,3 +137,14 @@ def test_table_that_has_a_target_keeps_it_when_another_would_fill_it() -> None:
         "a.Orders": Listed.CLASHING,
         "dbo.Orders": Listed.TAKEN,
     }
+
+
+def test_entry_means_the_table_of_its_own_spelling_where_two_differ_in_case() -> None:
+    lower = TableName("dbo", "orders")
+    known = patterns(named="dbo.orders")
+    recorded = select_tables(known, [lower, ORDERS], ())
+    assert states(recorded) == {"Orders": "taken", "orders": "known"}
+    assert known.list_taken(recorded) == [ORDERS]
+    alone = select_tables(known, [ORDERS], ())
+    assert states(alone) == {"Orders": "known"}
+    assert known.list_taken(select_tables(patterns(), [ORDERS], ())) == []
