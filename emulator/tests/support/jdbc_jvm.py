@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 import tempfile
@@ -49,12 +50,22 @@ def spark_with_driver() -> Iterator[SparkSession]:
             write_trust_store(Path(trusted), Path(folder) / "trust.p12")
             options = trust_options(Path(folder) / "trust.p12")
             patch.setenv("SPARK_SUBMIT_OPTS", f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {options}")
-        session = SparkSession.builder.appName("jdbc").getOrCreate()
+        with _alone():
+            session = SparkSession.builder.appName("jdbc").getOrCreate()
         try:
             yield session
         finally:
             session.stop()
             end_jvm()
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Wait until no other JVM begins: each brings the driver into one folder of the user, where Ivy has no lock."""
+    path = Path(tempfile.gettempdir()) / f"sqlserver-emulator-ivy-{os.getuid()}.lock"
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def end_jvm() -> None:
