@@ -345,6 +345,27 @@ def config_path() -> Path:
     return of_clone if of_clone.is_file() else _DEFAULT_CONFIG.resolve()
 
 
+def check_expectations(path: Path, config: Config) -> None:
+    """Raise ConfigError for expectations of a configuration with arguments that Great Expectations does not take.
+
+    path: of its file. Great Expectations is imported where there are any expectations, which takes seconds.
+    """
+    declared = [
+        (f"pipelines.{name}.tables[{index}].expectations[{number}]", expectation)
+        for name, pipeline in config.pipelines.items()
+        for index, table in enumerate(pipeline.tables)
+        for number, expectation in enumerate(table.expectations)
+    ]
+    if not declared:
+        return
+    from floodmark.quality.expectations import wrong_arguments
+
+    lines = [f"{place}: {each.type}: {words}" for place, each in declared if (words := wrong_arguments(each))]
+    if lines:
+        count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
+        raise ConfigError(str(path), "".join((f"{count}:", *(f"\n  {line}" for line in lines))))
+
+
 def data_docs_dir() -> Path:
     """Return the path in FLOODMARK_DATA_DOCS, else a folder of the user's state. It may not be writable."""
     chosen = os.environ.get(DATA_DOCS_VARIABLE)

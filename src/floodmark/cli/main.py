@@ -33,7 +33,7 @@ from floodmark.app.operate import (
     rename_target,
     write_config,
 )
-from floodmark.app.pipeline import config_path, survey
+from floodmark.app.pipeline import check_expectations, config_path, survey
 from floodmark.app.status import json_text
 from floodmark.cli import drift, runs
 from floodmark.cli.process import (
@@ -420,6 +420,7 @@ def check_config(
     with explained():
         path = file or config_path()
         loaded = load_config(path)
+        check_expectations(path, loaded)
     if show:
         typer.echo(dump_config(loaded), nl=False)
         return

@@ -70,6 +70,19 @@ def check_of(expectation: Expectation) -> Check:
     return Check(expectation.type, NoRows(""), description, Severity(expectation.severity), declared=True)
 
 
+def wrong_arguments(expectation: Expectation) -> str:
+    """Return what Great Expectations does not take of the arguments of an expectation; "" where it takes all."""
+    from great_expectations.compatibility.pydantic import ValidationError  # noqa: PLC0415
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration  # noqa: PLC0415
+
+    try:
+        ExpectationConfiguration(type=expectation.type, kwargs=json.loads(expectation.kwargs)).to_domain_obj()
+    except ValidationError as error:
+        found = [(".".join(map(str, each["loc"])).removeprefix("__root__"), each["msg"]) for each in error.errors()]
+        return "; ".join(f"{place}: {words}" if place else words for place, words in found)
+    return ""
+
+
 def find_unmet(
     context: EphemeralDataContext, batch: Batch, expectations: Sequence[Expectation], checks: Sequence[Check]
 ) -> list[FailedCheck | UnansweredCheck]:
