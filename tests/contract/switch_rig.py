@@ -15,7 +15,7 @@ from floodmark.core.snapshot import FeedIdentity
 from floodmark.postgres.ledger.drift import PostgresDriftLedger
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
-from floodmark.postgres.warehouse.targets import PostgresTargets
+from floodmark.postgres.warehouse.views import PostgresTargets
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.cdc.operations import SqlServerDriftSource
 from floodmark.sources.cdc.source import SqlServerInstances, SqlServerSource

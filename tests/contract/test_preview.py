@@ -22,7 +22,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import Deletes, Naming, OnFailure, OnGap, PipelineSettings, Rule, TableSettings
 from floodmark.postgres.ledger.status import PostgresStatusLedger
 from floodmark.postgres.session import WarehouseConnection
-from floodmark.postgres.warehouse.targets import PostgresTargets
+from floodmark.postgres.warehouse.views import PostgresTargets
 from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sync.preview import EFFECTS, NextStep, RunPreview, TablePreview, preview_run
 from floodmark.sync.status import Limits, StatusReader

@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from floodmark.postgres.ledger.status import PostgresAlertLedger, PostgresMarkLedger, PostgresStatusLedger
     from floodmark.postgres.session import WarehouseConnection
     from floodmark.postgres.warehouse.release import PostgresQuarantine
-    from floodmark.postgres.warehouse.targets import PostgresAdoption, PostgresTargets
+    from floodmark.postgres.warehouse.targets import PostgresAdoption
     from floodmark.postgres.warehouse.verify import PostgresRowComparer
+    from floodmark.postgres.warehouse.views import PostgresTargets
     from floodmark.quality.great_expectations import DataDocs
     from floodmark.spark.launch.target import SparkTarget
     from floodmark.sync.alerts import AlertNotes, Alerts, Channel
@@ -164,7 +165,7 @@ class App:
 
     @cached_property
     def targets(self) -> PostgresTargets:
-        from floodmark.postgres.warehouse.targets import PostgresTargets
+        from floodmark.postgres.warehouse.views import PostgresTargets
 
         return PostgresTargets(self.warehouse_connection)
 

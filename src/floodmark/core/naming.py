@@ -20,6 +20,7 @@ from floodmark.core.schema import (
     TARGET_COLUMNS,
     MappedColumn,
     SourceTable,
+    TableName,
 )
 from floodmark.core.settings import Naming, TableSettings
 
@@ -138,6 +139,21 @@ def with_suffix(name: str, suffix: str) -> str:
     """Return a name that ends in a suffix, shortened to what a target can have."""
     room = IDENTIFIER_MAX_BYTES - 1 - len(suffix)
     return f"{name.encode()[:room].decode(errors='ignore').rstrip('_')}_{suffix}"
+
+
+_LIVE = "live"
+
+
+def live_view_name(target: TableName) -> TableName:
+    """Return the name of the view with the rows of a target that are not deleted.
+
+    One that is longer than PostgreSQL allows is shortened, and has a digest of the target's name before its end.
+    """
+    name = f"{target.name}_{_LIVE}"
+    if len(name.encode()) > IDENTIFIER_MAX_BYTES:
+        digest = hashlib.sha256(target.name.encode(errors="surrogatepass")).hexdigest()
+        name = with_suffix(target.name, f"{digest[:_DIGEST]}_{_LIVE}")
+    return TableName(target.schema, name)
 
 
 def strictest_naming(tables: Iterable[TableSettings]) -> Naming:

@@ -254,6 +254,8 @@ class TableDefaults:
     """What is done with a text that the warehouse cannot store."""
     naming: Naming = Naming.KEEP
     """The names of the target's columns."""
+    live_view: bool = False
+    """Whether the target has a view with the rows that are not deleted (``core.naming.live_view_name``)."""
     partitions: int = 0
     """The number of statements that read a window of a table; 0 lets the reader choose."""
     lob_batch: int = 32_000_000

@@ -86,6 +86,7 @@ EFFECTS: Mapping[str, str] = {
     "temporal": f"It applies to new columns, and to all with the next target. {_ROWS_STAY}",
     "unstorable": "It applies to rows from the next window on, and to a release from quarantine.",
     "naming": "Only a reload of the table applies it.",
+    "live_view": "The next window makes the view or drops it. The target stays as it is.",
     "partitions": "It changes how the source is read, and no row.",
     "lob_batch": "It changes how the source is read, and no row.",
     "max_reads": "It changes how the source is read, and no row.",
@@ -198,6 +199,8 @@ def _text(value: object) -> str:
     match value:
         case Enum():
             text = str(value.value)
+        case bool():
+            text = str(value).lower()
         case Rule():
             text = f"{value.name} ({value.sql}; {value.on_failure.value})"
         case Expectation():

@@ -43,7 +43,7 @@ from floodmark.sync.records import DriftEvent, TableDetails
 
 if TYPE_CHECKING:
     from floodmark.postgres.ledger.ledger import PostgresLedger
-    from floodmark.postgres.warehouse.targets import PostgresTargets
+    from floodmark.postgres.warehouse.views import PostgresTargets
     from floodmark.sources.cdc.source import SqlServerInstances
 
 _LOG = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -160,30 +160,16 @@ class TargetColumn:
     """The column is part of the primary key."""
 
 
-class PostgresTargets:
-    """The targets as the watch for schema drift needs them. It holds no session."""
-
-    def __init__(self, connection: WarehouseConnection) -> None:
-        self._at = connection
-
-    def check_target(self, plan: TablePlan) -> frozenset[str]:
-        """Return the columns of the plan's target, none where the table does not exist yet.
-
-        Raises ConfigError where a window with this plan could not be merged into it.
-        """
-        wanted = column_types(plan)
-        with open_transaction(self._at, str(plan.source)) as session:
-            found = read_columns(session, [plan.target]).get(plan.target, {})
-        if found:
-            _check_shape(plan, wanted, found)
-        return frozenset(found)
-
-
-def ensure_target(session: psycopg.Connection, table: TablePlan, found: Mapping[str, TargetColumn]) -> list[str]:
+def ensure_target(
+    session: psycopg.Connection,
+    table: TablePlan,
+    found: Mapping[str, TargetColumn],
+    before_widening: Callable[[], None],
+) -> list[str]:
     """Create or widen the target. Return the changes, for the log. Raises ConfigError naming the column.
 
-    found: the columns that the target has; none where it does not exist. Raises TargetLostError where a load of the
-    whole table has to make it again.
+    found: the columns that the target has; none where it does not exist. before_widening: called before a column gets
+    another type, perhaps several times. Raises TargetLostError where a load of the whole table has to make it again.
     """
     wanted = column_types(table)
     if not found:
@@ -198,13 +184,14 @@ def ensure_target(session: psycopg.Connection, table: TablePlan, found: Mapping[
         _comment(session, table, wanted)
         return [f"{table.target} created with {len(wanted)} columns"]
     found, done = _rename(session, table, found)
-    _check_shape(table, wanted, found)
+    check_shape(table, wanted, found)
     for name, type_name in wanted.items():
         if name not in found:
             session.execute(f"ALTER TABLE {quote_table(table.target)} ADD COLUMN {quote(name)} {type_name}")
             _comment(session, table, [name])
             done.append(f"{table.target}: column {name} {type_name} added")
         elif not type_holds(found[name].type_name, type_name):
+            before_widening()
             _widen(session, table, name, type_name)
             done.append(f"{table.target}: column {name} widened from {found[name].type_name} to {type_name}")
     return done
@@ -301,7 +288,7 @@ def read_columns(
     return found
 
 
-def _check_shape(table: TablePlan, wanted: dict[str, str], found: Mapping[str, TargetColumn]) -> None:
+def check_shape(table: TablePlan, wanted: dict[str, str], found: Mapping[str, TargetColumn]) -> None:
     for name in TARGET_COLUMNS:
         if name not in found or found[name].type_name != OWN_TYPES[name]:
             raise _other_shape(

@@ -76,10 +76,10 @@ from floodmark.postgres.warehouse.targets import (
     LOCK_SECONDS,
     LockLimit,
     column_types,
-    ensure_target,
     lock_targets,
     read_columns,
 )
+from floodmark.postgres.warehouse.views import ensure_with_view, read_views
 from floodmark.sync.ports import CheckedRows, StagedNow, StagedRows, StagingSink, WarehouseTraits
 
 _LOG = logging.getLogger(__name__)
@@ -256,14 +256,15 @@ class PostgresWarehouse:
 
     def prepare_window(self, plan: WindowPlan) -> None:
         with open_transaction(self._at, plan.pipeline) as session:
-            found = read_columns(session, [planned.target for planned in plan.tables])
+            targets = [planned.target for planned in plan.tables]
+            found, views = read_columns(session, targets), read_views(session, targets)
             with LockLimit(session, self._at, plan.lane, LOCK_SECONDS) as limit:
                 for planned in plan.tables:
                     with limit.table(planned):
                         columns = found.get(planned.target, {})
                         # A load that is given up must leave the names as the ledger has them.
                         if not (planned.renames_columns and columns):
-                            _log_all(ensure_target(session, planned, columns))
+                            _log_all(ensure_with_view(session, plan, planned, columns, views.get(planned.target)))
         # In a separate transaction: a load that was considered dead may still hold one of the tables.
         self._drop_staging(plan.window_id, kept=lasting_staging(plan))
         with open_transaction(self._at, plan.pipeline) as session:
@@ -450,7 +451,8 @@ def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, rows
     planned = _as_reload(session, plan, plan.tables[index])
     if planned.renames_columns:
         columns = read_columns(session, [planned.target]).get(planned.target, {})
-        _log_all(ensure_target(session, planned, columns))
+        view = read_views(session, [planned.target]).get(planned.target)
+        _log_all(ensure_with_view(session, plan, planned, columns, view))
     plan = dataclasses.replace(plan, tables=(*plan.tables[:index], planned, *plan.tables[index + 1 :]))
     if planned.is_reload:
         lower_positions(session, plan, planned)

@@ -1,0 +1,337 @@
+"""The views of targets for readers: they follow their targets, and no relation that Floodmark did not make is touched.
+
+``live_view`` has one view per target, with the rows that are not deleted and without Floodmark's own columns. Whether a
+view is Floodmark's is written in its comment: that goes with it when it is renamed or restored from a dump, and
+needs no ledger. PostgreSQL lets no column change its type while a view uses it, so the view is dropped before that and
+made again in the same transaction, with all that its users may have given it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import sql
+
+from floodmark.core.errors import ConfigError, TargetRefusedError
+from floodmark.core.naming import live_view_name
+from floodmark.core.plan import TablePlan, WindowPlan, is_replay_lane
+from floodmark.core.schema import DELETED_COLUMN, TARGET_COLUMNS, TableName, quote, quote_table
+from floodmark.postgres.session import open_transaction, query
+from floodmark.postgres.sql import read_sql
+from floodmark.postgres.warehouse.targets import (
+    TargetColumn,
+    check_shape,
+    column_types,
+    ensure_target,
+    read_columns,
+)
+
+if TYPE_CHECKING:
+    from floodmark.postgres.session import WarehouseConnection
+
+_MARK = "Kept by Floodmark (live_view)."
+"""The part of a comment by which a view is Floodmark's. Users may add to the comment."""
+_COMMENT = f"The rows that the source has not deleted. {_MARK}"
+_VIEW = "v"
+_KINDS = {_VIEW: "a view", "m": "a materialized view", "S": "a sequence", "i": "an index", "c": "a type"}
+"""PostgreSQL's kinds of relations in words; all others are tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A privilege on a view."""
+
+    grantee: str | None
+    """A role; None for PUBLIC."""
+    privilege: str
+    column: str | None
+    """The column that it is about; None for the whole view."""
+    grantable: str | None
+    """Not None: the role may grant it to others."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundView:
+    """A relation that has the name of the view of a target, or a view of Floodmark's that reads the target."""
+
+    name: TableName
+    kind: str
+    """The kind of relation, as ``pg_class.relkind`` has it."""
+    is_own: bool
+    """Whether it is a view that Floodmark made."""
+    reads_target: bool
+    columns: tuple[tuple[str, str], ...]
+    """Name and type of each column, in their order."""
+    owner: str
+    options: tuple[tuple[str, str], ...]
+    comments: tuple[tuple[str, str], ...]
+    """Comments by column; "" is the view itself."""
+    grants: frozenset[Grant]
+
+
+def read_views(session: psycopg.Connection, targets: Sequence[TableName]) -> Mapping[TableName, FoundView]:
+    """Return what is found of the views of targets. A relation with the view's name comes before one with another."""
+    rows = query(
+        session,
+        "read_views",
+        schemas=[target.schema for target in targets],
+        names=[target.name for target in targets],
+        views=[live_view_name(target).name for target in targets],
+        mark=_MARK,
+    )
+    return {
+        TableName(row["target_schema"], row["target_name"]): FoundView(
+            TableName(row["nspname"], row["relname"]),
+            row["relkind"],
+            row["is_own"],
+            row["reads_target"],
+            _pairs(row["columns"]),
+            row["owner"],
+            _pairs(row["options"]),
+            _pairs(row["comments"]),
+            frozenset(Grant(*each) for each in row["grants"]),
+        )
+        for row in rows
+    }
+
+
+def _pairs(found: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((first, second) for first, second in found)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+
+
+class PostgresTargets:
+    """The targets with their views, as previews and the watch for schema drift need them. It holds no session."""
+
+    def __init__(self, connection: WarehouseConnection) -> None:
+        self._at = connection
+
+    def check_target(self, plan: TablePlan) -> frozenset[str]:
+        """Return the columns of the plan's target, none where the table does not exist yet.
+
+        Raises ConfigError where a window with this plan could not be merged into it, or its view could not be made.
+        """
+        wanted = column_types(plan)
+        with open_transaction(self._at, str(plan.source)) as session:
+            found = read_columns(session, [plan.target]).get(plan.target, {})
+            view = read_views(session, [plan.target]).get(plan.target)
+        if found:
+            check_shape(plan, wanted, found)
+        if plan.settings.live_view:
+            _refuse_other(plan, view)
+        return frozenset(found)
+
+
+def ensure_with_view(
+    session: psycopg.Connection,
+    plan: WindowPlan,
+    table: TablePlan,
+    found: Mapping[str, TargetColumn],
+    view: FoundView | None,
+) -> list[str]:
+    """Create or change the target as the plan of its table needs it, and its view. Return the changes, for the log.
+
+    found, view: the target and its view as they are. Raises as ``ensure_target``; ConfigError where another relation
+    has the name of the view, TargetRefusedError for a view that has to be dropped while other objects use it.
+    """
+    keeper = _ViewKeeper(session, table, view)
+    # A replay may be older than the setting: it leaves the view where it is.
+    is_wanted = keeper.has_own if is_replay_lane(plan.lane) else table.settings.live_view
+    if not is_wanted:
+        return [*keeper.drop(), *ensure_target(session, table, found, _nothing)]
+    _refuse_other(table, view)
+    done = ensure_target(session, table, found, keeper.set_aside)
+    return [*done, *keeper.ensure(read_columns(session, [table.target])[table.target] if done else found)]
+
+
+def _nothing() -> None:
+    """Do nothing: no view of Floodmark's uses the target."""
+
+
+def _refuse_other(table: TablePlan, view: FoundView | None) -> None:
+    if view is not None and not view.is_own:
+        raise _name_taken(table, f"there is {_KINDS.get(view.kind, 'a table')} of this name", view.kind == _VIEW)
+
+
+def _name_taken(table: TablePlan, problem: str, may_be_ours: bool = False) -> ConfigError:
+    name = live_view_name(table.target)
+    comment = f" If it is Floodmark's and lost its comment: COMMENT ON VIEW {quote_table(name)} IS '{_COMMENT}';"
+    return ConfigError(
+        str(table.source),
+        f"the view {name} cannot be made: {problem} that Floodmark did not make.",
+        f"Rename it or drop it, or remove live_view from the table.{comment if may_be_ours else ''}",
+    )
+
+
+@dataclass
+class _ViewKeeper:
+    """The view of one target in a transaction."""
+
+    session: psycopg.Connection
+    table: TablePlan
+    view: FoundView | None
+    """The view as it is, or as it was before it was set aside."""
+    is_aside: bool = False
+    """The view was dropped, and has to be made again."""
+
+    @property
+    def has_own(self) -> bool:
+        return self.view is not None and self.view.is_own
+
+    def drop(self) -> list[str]:
+        """Drop Floodmark's view, where there is one. Return what was done."""
+        if self.view is None or not self.view.is_own:
+            return []
+        self._drop(self.view, "cannot be dropped", "set live_view again")
+        return [f"{self.view.name} dropped: the table has no live_view"]
+
+    def set_aside(self) -> None:
+        """Drop the view before a column of the target gets another type. ``ensure`` makes it again as it was."""
+        if self.view is None or self.is_aside:
+            return
+        if self.view.reads_target:
+            self._follow_names(_shown(read_columns(self.session, [self.table.target])[self.table.target]))
+        again = "run the pipeline, and create them again; no row is lost meanwhile"
+        self._drop(self.view, f"cannot be made again for the new columns of {self.table.target}", again)
+        self.is_aside = True
+
+    def ensure(self, columns: Mapping[str, TargetColumn]) -> list[str]:
+        """Make the view, or bring it in step with the columns of the target. Return what was done."""
+        shown, before = _shown(columns), self.view
+        if before is not None and not self.is_aside:
+            done = self._follow_target(before, shown)
+            if done is not None:
+                return done
+            self.set_aside()
+        name = live_view_name(self.table.target)
+        try:
+            self._create("CREATE VIEW", shown, self.view.options if self.view else ())
+        except (psycopg.errors.DuplicateObject, psycopg.errors.DuplicateTable) as error:
+            # A type has no place in pg_class, and another session may be faster.
+            raise _name_taken(self.table, "there is a type or relation of this name") from error
+        if self.view is None:
+            self._comment("", _COMMENT)
+            return [f"{name} created with {len(shown)} columns"]
+        self._give_back(self.view)
+        return [f"{name} made again with {len(shown)} columns"]
+
+    def _follow_target(self, view: FoundView, shown: Sequence[tuple[str, str]]) -> list[str] | None:
+        """Change the view where it is, and return what was done; None where it has to be dropped and made again."""
+        done, name = [], live_view_name(self.table.target)
+        if view.name != name:
+            self._rename(view.name, name)
+            done.append(f"{view.name} renamed to {name}")
+        if view.reads_target:
+            done += self._follow_names(shown)
+        assert self.view is not None  # noqa: S101  (it was only renamed)
+        if view.reads_target and self.view.columns == tuple(shown):
+            return done
+        if self.view.columns != tuple(shown[: len(self.view.columns)]):
+            return None
+        # It keeps comment, owner, privileges, and what uses it.
+        self._create("CREATE OR REPLACE VIEW", shown, view.options)
+        return [*done, f"{name} has {len(shown)} columns now"]
+
+    def _rename(self, old: TableName, new: TableName) -> None:
+        if old.schema != new.schema:
+            self.session.execute(f"ALTER VIEW {quote_table(old)} SET SCHEMA {quote(new.schema)}")
+        if old.name != new.name:
+            moved = replace(old, schema=new.schema)
+            self.session.execute(f"ALTER VIEW {quote_table(moved)} RENAME TO {quote(new.name)}")
+        assert self.view is not None  # noqa: S101  (it is the one with the old name)
+        self.view = replace(self.view, name=new)
+
+    def _follow_names(self, shown: Sequence[tuple[str, str]]) -> list[str]:
+        """Give the columns of the view the names that those of the target have got. Their order is the same."""
+        assert self.view is not None  # noqa: S101  (its columns are compared)
+        wanted = [name for name, _ in shown]
+        has = [name for name, _ in self.view.columns]
+        done = []
+        # A column may have to give up its name before another one gets it.
+        while free := [(old, new) for old, new in zip(has, wanted, strict=False) if old != new and new not in has]:
+            old, new = free[0]
+            self.session.execute(f"ALTER VIEW {quote_table(self.view.name)} RENAME COLUMN {quote(old)} TO {quote(new)}")
+            has[has.index(old)] = new
+            done.append(f"{self.view.name}: column {old} renamed to {new}")
+        if done:
+            self.view = read_views(self.session, [self.table.target])[self.table.target]
+        return done
+
+    def _create(self, create: str, shown: Sequence[tuple[str, str]], options: Sequence[tuple[str, str]]) -> None:
+        name = live_view_name(self.table.target)
+        given = ", ".join(f"{quote(option)} = {self._literal(value)}" for option, value in options)
+        columns = ", ".join(quote(column) for column, _ in shown)
+        self.session.execute(
+            f"{create} {quote_table(name)}{f' WITH ({given})' if given else ''} AS\n"
+            f"SELECT {columns} FROM {quote_table(self.table.target)} WHERE NOT {quote(DELETED_COLUMN)}"
+        )
+
+    def _comment(self, column: str, comment: str) -> None:
+        name = quote_table(live_view_name(self.table.target))
+        place = f"COLUMN {name}.{quote(column)}" if column else f"VIEW {name}"
+        self.session.execute(f"COMMENT ON {place} IS {self._literal(comment)}")
+
+    def _give_back(self, view: FoundView) -> None:
+        """Give a view that was made again the comments, the owner and the privileges that it had."""
+        made = read_views(self.session, [self.table.target])[self.table.target]
+        columns = {name for name, _ in made.columns}
+        for column, comment in view.comments:
+            if not column or column in columns:
+                self._comment(column, comment)
+        if view.owner != made.owner:
+            self._give_to(view)
+            made = read_views(self.session, [self.table.target])[self.table.target]
+        wanted = frozenset(each for each in view.grants if each.column is None or each.column in columns)
+        if made.grants != wanted:
+            self._grant(made, wanted)
+
+    def _give_to(self, view: FoundView) -> None:
+        name, owner = quote_table(live_view_name(self.table.target)), quote(view.owner)
+        try:
+            self.session.execute(f"ALTER VIEW {name} OWNER TO {owner}")
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise TargetRefusedError(
+                str(self.table.source),
+                f"the view {view.name} has to be made again for the new columns of {self.table.target}, and cannot be "
+                f"given back to its owner {view.owner}.",
+                f"ALTER VIEW {name} OWNER TO the user of the warehouse connection. Or make that user a member of "
+                f"{view.owner}, which needs CREATE on the schema.",
+            ) from error
+
+    def _grant(self, made: FoundView, wanted: Iterable[Grant]) -> None:
+        """Replace the privileges of a new view, which are those that the database gives to every new one."""
+        name = quote_table(made.name)
+        for role in sorted({_role(each) for each in made.grants}):
+            self.session.execute(f"REVOKE ALL ON {name} FROM {role}")
+        for each in wanted:
+            what = f"{each.privilege} ({quote(each.column)})" if each.column else each.privilege
+            more = " WITH GRANT OPTION" if each.grantable else ""
+            self.session.execute(f"GRANT {what} ON {name} TO {_role(each)}{more}")
+
+    def _drop(self, view: FoundView, problem: str, then: str) -> None:
+        """Drop a view. Raises TargetRefusedError with the names of those that use it."""
+        named = {"schema": view.name.schema, "name": view.name.name}
+        if users := [user for (user,) in self.session.execute(read_sql("list_users_of_view"), named).fetchall()]:
+            raise TargetRefusedError(
+                str(self.table.source),
+                f"the view {view.name} {problem}: other objects use it: {', '.join(users)}.",
+                f"Drop them, {then}.",
+            )
+        self.session.execute(f"DROP VIEW {quote_table(view.name)}")
+
+    def _literal(self, text: str) -> str:
+        return sql.Literal(text).as_string(self.session)
+
+
+def _shown(columns: Mapping[str, TargetColumn]) -> list[tuple[str, str]]:
+    """Return the columns of a target that readers see, with their types: all but Floodmark's own."""
+    return [(name, column.type_name) for name, column in columns.items() if name not in TARGET_COLUMNS]
+
+
+def _role(grant: Grant) -> str:
+    return quote(grant.grantee) if grant.grantee is not None else "PUBLIC"
