@@ -91,9 +91,10 @@ def test_each_step_is_shown_before_the_run_does_it(rig: PreviewRig) -> None:
 def test_changed_settings_are_named_with_their_effect(rig: PreviewRig) -> None:
     rig.run()
     rule = Rule("short", 'length("Note") < 5', OnFailure.WARN)
-    rig.choose(settings(ORDERS, deletes=Deletes.HARD, rules=(rule,)))
+    rig.choose(settings(ORDERS, deletes=Deletes.HARD, live_view=True, rules=(rule,)))
     assert [(each.name, each.before, each.now) for each in rig.find(ORDERS).changed] == [
         ("deletes", "soft", "hard"),
+        ("live_view", "false", "true"),
         ("rules", "none", 'short (length("Note") < 5; warn)'),
     ]
     rig.change("DELETE dbo.Orders")
@@ -107,14 +108,17 @@ def test_changed_settings_are_named_with_their_effect(rig: PreviewRig) -> None:
         ({"naming": Naming.SNAKE_CASE}, "was loaded with naming: keep"),
         ({"target": TableName("shop", "elsewhere")}, "its target was shop.orders and is now shop.elsewhere"),
         ({"key": ("Note",)}, "is not in both keys"),
+        ({"live_view": True}, "the view shop.orders_live cannot be made: there is a table of this name"),
     ],
-    ids=["naming", "target", "key"],
+    ids=["naming", "target", "key", "view"],
 )
 def test_what_a_run_would_refuse_is_left_out_with_the_same_reason(
     rig: PreviewRig, chosen: dict[str, Any], words: str
 ) -> None:
     rig.run()
     rig.change("INSERT dbo.Orders VALUES (2, N'b')")
+    with psycopg.connect(rig.connection.conninfo()) as session:
+        session.execute("CREATE TABLE shop.orders_live (mine int)")
     rig.choose(replace(settings(ORDERS), **chosen), settings(ITEMS))
     found = rig.preview()
     assert found.has_left_out

@@ -18,7 +18,7 @@ from floodmark.config import models, sections
 from floodmark.config.models import Config, PipelineConfig, TableConfig, keys_of
 from floodmark.config.sections import FOLDER, PARSE_RULES
 from floodmark.core.errors import ConfigError
-from floodmark.core.naming import snake_case, with_suffix
+from floodmark.core.naming import live_view_name, snake_case, with_suffix
 from floodmark.core.patterns import TablePattern, is_pattern, shortened
 from floodmark.core.schema import TableName
 from floodmark.core.settings import DriftClass
@@ -50,6 +50,7 @@ def load_config(path: Path | str, *, parse_rules: bool = True) -> Config:
         found = error.errors(include_url=False)
         problems += [(_place(each["loc"]), _words(each)) for each in found if not _follows(each, found)]
     problems += [problem for problem in _cross_check(document) if problem not in problems]
+    problems += _cross_check_views(config) if config else ()
     if problems or config is None:
         lines = "".join(f"\n  {place}: {words}" for place, words in sorted(problems))
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
@@ -180,6 +181,18 @@ def _cross_check(document: object) -> Iterator[tuple[str, str]]:
             at = f"{place}.tables[{index}]"
             yield from _cross_check_table(at, _mapping(table), seen, targets)
     yield from _cross_check_heartbeats(_mapping(document))
+
+
+def _cross_check_views(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield the tables of a valid file whose view would have the name of a target."""
+    places = {
+        table.target: (f"pipelines.{name}.tables[{index}]", table.live_view)
+        for name, pipeline in config.pipelines.items()
+        for index, table in enumerate(pipeline.tables)
+    }
+    for target, (at, has_view) in places.items():
+        if has_view and (view := live_view_name(target)) in places:
+            yield f"{at}.live_view", f"the view {view} would have the name of the target of {places[view][0]}"
 
 
 def _cross_check_heartbeats(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

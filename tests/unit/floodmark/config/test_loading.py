@@ -205,3 +205,34 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
 def test_unknown_pipeline_is_answered_with_those_there_are(write: Write) -> None:
     with pytest.raises(ConfigError, match=r"shopp: there is no such pipeline\. There are: shop"):
         load_config(write(GOOD)).settings("shopp")
+
+
+@pytest.mark.parametrize(
+    ("shared", "own", "is_refused"),
+    [
+        ("true", "", True),
+        ("false", ", live_view: true", True),
+        ("true", ", live_view: false", False),
+        ("false", "", False),
+    ],
+)
+def test_view_with_the_name_of_a_target_is_refused(write: Write, shared: str, own: str, is_refused: bool) -> None:
+    text = f"""
+sources: {{shop: {{conn_id: shop_mssql}}}}
+warehouse: {{conn_id: warehouse}}
+pipelines:
+  shop:
+    source: shop
+    tables: [{{source: dbo.Live, target: shop.orders_live}}]
+  other:
+    source: shop
+    live_view: {shared}
+    tables: [{{source: dbo.Orders, target: shop.orders{own}}}]
+"""
+    words = "pipelines.other.tables[0].live_view: the view shop.orders_live would have the name of the target of pip"
+    if not is_refused:
+        load_config(write(text))
+        return
+    with pytest.raises(ConfigError) as found:
+        load_config(write(text))
+    assert words in str(found.value)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from floodmark.core.naming import map_columns, rename_columns, snake_case, why_not_named
-from floodmark.core.schema import TARGET_COLUMNS, MappedColumn
+from floodmark.core.naming import live_view_name, map_columns, rename_columns, snake_case, why_not_named
+from floodmark.core.schema import TARGET_COLUMNS, MappedColumn, TableName
 from floodmark.core.settings import Naming
 
 EXAMPLES = {
@@ -104,3 +104,22 @@ def test_column_of_floodmark_keeps_its_name() -> None:
     found = map_columns(Naming.SNAKE_CASE, names, own="__device")
     assert names_of(found) == {"__device": "__device", "_device": "_device", "Id": "id"}
     assert names_of(rename_columns(Naming.SNAKE_CASE, names, own="__device")) == names_of(found)
+
+
+@pytest.mark.parametrize(
+    ("target", "view"),
+    [
+        ("orders", "orders_live"),
+        ("Order Lines", "Order Lines_live"),
+        ("a" * 58, "a" * 58 + "_live"),
+        ("a" * 59, "a" * 51 + "_111bb2_live"),
+    ],
+)
+def test_view_has_the_name_of_its_target_shortened_where_it_is_too_long(target: str, view: str) -> None:
+    assert live_view_name(TableName("shop", target)) == TableName("shop", view)
+
+
+def test_views_of_long_names_that_begin_alike_differ() -> None:
+    views = {live_view_name(TableName("shop", "ä" * 31 + end)).name for end in ("", "1", "2")}
+    assert len(views) == 3
+    assert not any(map(why_not_named, views))
