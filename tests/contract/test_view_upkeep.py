@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from small_source import SmallSource
 from two_tables import ITEMS, PairRunner, pair
 from warehouse_shop import COLUMNS, DELETE, INSERT, ORDERS, PIPELINE, Row, Shop, changes, first_load, instance
 
+from cdc_database import wait_until
 from floodmark.core.errors import FloodmarkError, TableRefusedError, TargetRefusedError
 from floodmark.core.plan import TablePlan
 from floodmark.core.schema import SourceColumn, TableName
@@ -144,6 +146,20 @@ def test_view_without_privileges_gets_none_when_it_is_made_again(shop: ViewedSho
     assert shop.columns()["Amount"] == "numeric(20,2)"
 
 
+def test_readers_of_the_target_go_on_while_a_new_column_waits_for_one_of_its_view(shop: ViewedShop) -> None:
+    """A reader locks the view and then the target. A run in the other order would wait for it and be waited for."""
+    conninfo = shop.shop.connection.conninfo()
+    waiting = "SELECT relation::regclass::text AS relation FROM pg_locks WHERE NOT granted AND locktype = 'relation'"
+    with psycopg.connect(conninfo) as user, ThreadPoolExecutor(1) as pool:
+        user.execute(f"COMMENT ON VIEW shop.orders_live IS '{COMMENT}'")
+        run = pool.submit(shop.run, LONGER)
+        wait_until(lambda: shop.shop.rows(waiting) == [{"relation": "shop.orders_live"}])
+        shop.execute("SET lock_timeout = 1000", "SELECT FROM shop.orders")
+        user.rollback()
+        run.result(30)
+    assert "Extra" in shop.columns()
+
+
 @pytest.mark.parametrize(
     ("user", "name", "undo"),
     [
@@ -197,9 +213,14 @@ def test_view_of_an_owner_who_may_not_have_it_again_stays(shop: ViewedShop) -> N
     )
     connection = replace(shop.shop.connection, user="loader")
     shop.shop = Shop(connection, PostgresLedger(connection))
-    shop.refused(r"the view shop\.orders_live has to be made again .* given back to its owner anna", WIDER)
+    words = r"the view shop\.orders_live has to follow .* made again for its owner anna\."
+    shop.refused(words, WIDER)
+    shop.refused(words, LONGER)
     shop.shop = Shop(replace(connection, user="postgres"), PostgresLedger(replace(connection, user="postgres")))
-    shop.execute("GRANT anna TO loader")
+    shop.execute("GRANT anna TO loader", "REVOKE CREATE ON SCHEMA shop FROM anna")
+    shop.shop = Shop(connection, PostgresLedger(connection))
+    shop.refused(words, WIDER)
+    shop.execute("GRANT CREATE ON SCHEMA shop TO anna")
     shop.shop = Shop(connection, PostgresLedger(connection))
     shop.run(WIDER)
     assert (shop.view()["owner"], shop.columns()["Amount"]) == ("anna", "numeric(20,2)")

@@ -164,12 +164,13 @@ def ensure_target(
     session: psycopg.Connection,
     table: TablePlan,
     found: Mapping[str, TargetColumn],
-    before_widening: Callable[[], None],
+    before_change: Callable[[bool], None],
 ) -> list[str]:
     """Create or widen the target. Return the changes, for the log. Raises ConfigError naming the column.
 
-    found: the columns that the target has; none where it does not exist. before_widening: called before a column gets
-    another type, perhaps several times. Raises TargetLostError where a load of the whole table has to make it again.
+    found: the columns that the target has; none where it does not exist. before_change: called before each change of
+    the columns, with whether one gets another type. Raises TargetLostError where a load of the whole table has to make
+    it again.
     """
     wanted = column_types(table)
     if not found:
@@ -183,15 +184,18 @@ def ensure_target(
         session.execute(create_target(table))
         _comment(session, table, wanted)
         return [f"{table.target} created with {len(wanted)} columns"]
+    if table.renames_columns:
+        before_change(False)
     found, done = _rename(session, table, found)
     check_shape(table, wanted, found)
     for name, type_name in wanted.items():
         if name not in found:
+            before_change(False)
             session.execute(f"ALTER TABLE {quote_table(table.target)} ADD COLUMN {quote(name)} {type_name}")
             _comment(session, table, [name])
             done.append(f"{table.target}: column {name} {type_name} added")
         elif not type_holds(found[name].type_name, type_name):
-            before_widening()
+            before_change(True)
             _widen(session, table, name, type_name)
             done.append(f"{table.target}: column {name} widened from {found[name].type_name} to {type_name}")
     return done

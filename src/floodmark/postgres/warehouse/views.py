@@ -145,11 +145,11 @@ def ensure_with_view(
     if not is_wanted:
         return [*keeper.drop(), *ensure_target(session, table, found, _nothing)]
     _refuse_other(table, view)
-    done = ensure_target(session, table, found, keeper.set_aside)
+    done = ensure_target(session, table, found, keeper.prepare)
     return [*done, *keeper.ensure(read_columns(session, [table.target])[table.target] if done else found)]
 
 
-def _nothing() -> None:
+def _nothing(_widens: bool) -> None:
     """Do nothing: no view of Floodmark's uses the target."""
 
 
@@ -178,6 +178,7 @@ class _ViewKeeper:
     """The view as it is, or as it was before it was set aside."""
     is_aside: bool = False
     """The view was dropped, and has to be made again."""
+    is_locked: bool = False
 
     @property
     def has_own(self) -> bool:
@@ -190,15 +191,28 @@ class _ViewKeeper:
         self._drop(self.view, "cannot be dropped", "set live_view again")
         return [f"{self.view.name} dropped: the table has no live_view"]
 
-    def set_aside(self) -> None:
-        """Drop the view before a column of the target gets another type. ``ensure`` makes it again as it was."""
+    def prepare(self, widens: bool) -> None:
+        """Lock the view before the target is changed, and drop it before a column gets another type.
+
+        Its readers lock the view and then the target: in the other order, each would wait for the other.
+        """
         if self.view is None or self.is_aside:
             return
-        if self.view.reads_target:
-            self._follow_names(_shown(read_columns(self.session, [self.table.target])[self.table.target]))
+        if not self.is_locked:
+            # LOCK TABLE would lock what the view reads as well, and asks its owner for more rights than a view needs.
+            self._give_to(self.view, self.view.name)
+            self.is_locked = True
+        if widens:
+            self._set_aside(self.view)
+
+    def _set_aside(self, view: FoundView) -> None:
+        """Drop the view. ``ensure`` makes it again as it was."""
+        if view.reads_target:
+            columns = read_columns(self.session, [self.table.target])[self.table.target]
+            view = self._with_names(view, _shown(columns))
         again = "run the pipeline, and create them again; no row is lost meanwhile"
-        self._drop(self.view, f"cannot be made again for the new columns of {self.table.target}", again)
-        self.is_aside = True
+        self._drop(view, f"cannot be made again for the new columns of {self.table.target}", again)
+        self.view, self.is_aside = view, True
 
     def ensure(self, columns: Mapping[str, TargetColumn]) -> list[str]:
         """Make the view, or bring it in step with the columns of the target. Return what was done."""
@@ -207,7 +221,7 @@ class _ViewKeeper:
             done = self._follow_target(before, shown)
             if done is not None:
                 return done
-            self.set_aside()
+            self._set_aside(before)
         name = live_view_name(self.table.target)
         try:
             self._create("CREATE VIEW", shown, self.view.options if self.view else ())
@@ -224,43 +238,38 @@ class _ViewKeeper:
         """Change the view where it is, and return what was done; None where it has to be dropped and made again."""
         done, name = [], live_view_name(self.table.target)
         if view.name != name:
-            self._rename(view.name, name)
             done.append(f"{view.name} renamed to {name}")
+            view = self._renamed(view, name)
         if view.reads_target:
-            done += self._follow_names(shown)
-        assert self.view is not None  # noqa: S101  (it was only renamed)
-        if view.reads_target and self.view.columns == tuple(shown):
+            view = self._with_names(view, shown)
+        self.view = view
+        if view.reads_target and view.columns == tuple(shown):
             return done
-        if self.view.columns != tuple(shown[: len(self.view.columns)]):
+        if view.columns != tuple(shown[: len(view.columns)]):
             return None
         # It keeps comment, owner, privileges, and what uses it.
         self._create("CREATE OR REPLACE VIEW", shown, view.options)
         return [*done, f"{name} has {len(shown)} columns now"]
 
-    def _rename(self, old: TableName, new: TableName) -> None:
+    def _renamed(self, view: FoundView, new: TableName) -> FoundView:
+        old = view.name
         if old.schema != new.schema:
             self.session.execute(f"ALTER VIEW {quote_table(old)} SET SCHEMA {quote(new.schema)}")
         if old.name != new.name:
             moved = replace(old, schema=new.schema)
             self.session.execute(f"ALTER VIEW {quote_table(moved)} RENAME TO {quote(new.name)}")
-        assert self.view is not None  # noqa: S101  (it is the one with the old name)
-        self.view = replace(self.view, name=new)
+        return replace(view, name=new)
 
-    def _follow_names(self, shown: Sequence[tuple[str, str]]) -> list[str]:
+    def _with_names(self, view: FoundView, shown: Sequence[tuple[str, str]]) -> FoundView:
         """Give the columns of the view the names that those of the target have got. Their order is the same."""
-        assert self.view is not None  # noqa: S101  (its columns are compared)
-        wanted = [name for name, _ in shown]
-        has = [name for name, _ in self.view.columns]
-        done = []
+        wanted, has = [name for name, _ in shown], [name for name, _ in view.columns]
+        before = [*has]
         # A column may have to give up its name before another one gets it.
         while free := [(old, new) for old, new in zip(has, wanted, strict=False) if old != new and new not in has]:
             old, new = free[0]
-            self.session.execute(f"ALTER VIEW {quote_table(self.view.name)} RENAME COLUMN {quote(old)} TO {quote(new)}")
+            self.session.execute(f"ALTER VIEW {quote_table(view.name)} RENAME COLUMN {quote(old)} TO {quote(new)}")
             has[has.index(old)] = new
-            done.append(f"{self.view.name}: column {old} renamed to {new}")
-        if done:
-            self.view = read_views(self.session, [self.table.target])[self.table.target]
-        return done
+        return view if has == before else read_views(self.session, [self.table.target])[self.table.target]
 
     def _create(self, create: str, shown: Sequence[tuple[str, str]], options: Sequence[tuple[str, str]]) -> None:
         name = live_view_name(self.table.target)
@@ -284,23 +293,23 @@ class _ViewKeeper:
             if not column or column in columns:
                 self._comment(column, comment)
         if view.owner != made.owner:
-            self._give_to(view)
+            self._give_to(view, made.name)
             made = read_views(self.session, [self.table.target])[self.table.target]
         wanted = frozenset(each for each in view.grants if each.column is None or each.column in columns)
         if made.grants != wanted:
             self._grant(made, wanted)
 
-    def _give_to(self, view: FoundView) -> None:
-        name, owner = quote_table(live_view_name(self.table.target)), quote(view.owner)
+    def _give_to(self, view: FoundView, name: TableName) -> None:
+        """Give the view of this name its owner. Raises TargetRefusedError where the user may not."""
         try:
-            self.session.execute(f"ALTER VIEW {name} OWNER TO {owner}")
+            self.session.execute(f"ALTER VIEW {quote_table(name)} OWNER TO {quote(view.owner)}")
         except psycopg.errors.InsufficientPrivilege as error:
             raise TargetRefusedError(
                 str(self.table.source),
-                f"the view {view.name} has to be made again for the new columns of {self.table.target}, and cannot be "
-                f"given back to its owner {view.owner}.",
-                f"ALTER VIEW {name} OWNER TO the user of the warehouse connection. Or make that user a member of "
-                f"{view.owner}, which needs CREATE on the schema.",
+                f"the view {view.name} has to follow the columns of {self.table.target}, and may not be changed or "
+                f"made again for its owner {view.owner}.",
+                f"ALTER VIEW {quote_table(view.name)} OWNER TO the user of the warehouse connection. Or make that user "
+                f"a member of {view.owner}, which needs CREATE on the schema.",
             ) from error
 
     def _grant(self, made: FoundView, wanted: Iterable[Grant]) -> None:
