@@ -195,7 +195,9 @@ def test_view_that_others_use_is_not_dropped_and_they_are_named(
     shop.execute(user)
     chosen: dict[str, Any] = {"live_view": False} if is_off else {"columns": WIDER}
     problem = "cannot be dropped" if is_off else r"cannot be made again for the new columns of shop\.orders"
-    shop.refused(rf"dbo\.Orders: the view shop\.orders_live {problem}: other objects use it: {name}\.", **chosen)
+    hint = "or set live_view again" if is_off else "run the pipeline, and create them again; no row is lost meanwhile"
+    words = rf"dbo\.Orders: the view shop\.orders_live {problem}: other objects use it: {name}\. Drop them, {hint}\."
+    shop.refused(words, **chosen)
     shop.execute(undo)
     shop.run(**chosen)
     assert shop.shop.exists("shop.orders_live") is not is_off

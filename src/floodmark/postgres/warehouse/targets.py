@@ -293,6 +293,10 @@ def read_columns(
 
 
 def check_shape(table: TablePlan, wanted: dict[str, str], found: Mapping[str, TargetColumn]) -> None:
+    """Raise ConfigError, naming the column, for a target that can never get the columns of the plan.
+
+    wanted: PostgreSQL's types by name, as ``column_types`` returns them. found: the columns that the target has.
+    """
     for name in TARGET_COLUMNS:
         if name not in found or found[name].type_name != OWN_TYPES[name]:
             raise _other_shape(

@@ -188,7 +188,7 @@ class _ViewKeeper:
         """Drop Floodmark's view, where there is one. Return what was done."""
         if self.view is None or not self.view.is_own:
             return []
-        self._drop(self.view, "cannot be dropped", "set live_view again")
+        self._drop(self.view, "cannot be dropped", "or set live_view again")
         return [f"{self.view.name} dropped: the table has no live_view"]
 
     def prepare(self, widens: bool) -> None:
