@@ -25,8 +25,8 @@ from floodmark.core.snapshot import DatabaseIdentity
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.ledger.steps import finish_table
 from floodmark.postgres.session import WarehouseConnection
-from floodmark.postgres.warehouse import targets
-from floodmark.postgres.warehouse.targets import PostgresAdoption
+from floodmark.postgres.warehouse import adoption
+from floodmark.postgres.warehouse.adoption import PostgresAdoption
 from floodmark.sync.finish import advance_window, check_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
@@ -362,10 +362,10 @@ def test_import_that_fails_at_its_end_leaves_nothing(tool: OldTool, monkeypatch:
     def fail(*_: object) -> None:
         raise WatermarkConflictError("dbo.Orders", "another run moved it.", "Run again.")
 
-    monkeypatch.setattr(targets, "finish_table", fail)
+    monkeypatch.setattr(adoption, "finish_table", fail)
     refused(tool.adopt(finished(at)), "another run moved it")
     assert untouched(tool)
-    monkeypatch.setattr(targets, "finish_table", finish_table)
+    monkeypatch.setattr(adoption, "finish_table", finish_table)
     assert tool.adopt(finished(at)).refusal == ""
 
 

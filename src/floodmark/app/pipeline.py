@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from floodmark.postgres.ledger.ledger import PostgresLedger, PostgresUpkeepLedger
     from floodmark.postgres.ledger.status import PostgresAlertLedger, PostgresMarkLedger, PostgresStatusLedger
     from floodmark.postgres.session import WarehouseConnection
+    from floodmark.postgres.warehouse.adoption import PostgresAdoption
     from floodmark.postgres.warehouse.release import PostgresQuarantine
-    from floodmark.postgres.warehouse.targets import PostgresAdoption
     from floodmark.postgres.warehouse.verify import PostgresRowComparer
     from floodmark.postgres.warehouse.views import PostgresTargets
     from floodmark.quality.great_expectations import DataDocs
@@ -171,7 +171,7 @@ class App:
 
     @cached_property
     def adoption(self) -> PostgresAdoption:
-        from floodmark.postgres.warehouse.targets import PostgresAdoption
+        from floodmark.postgres.warehouse.adoption import PostgresAdoption
 
         return PostgresAdoption(self.warehouse_connection)
 

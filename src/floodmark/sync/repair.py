@@ -50,7 +50,7 @@ from floodmark.sync.window import (
 
 if TYPE_CHECKING:
     from floodmark.postgres.ledger.ledger import PostgresLedger
-    from floodmark.postgres.warehouse.targets import PostgresAdoption
+    from floodmark.postgres.warehouse.adoption import PostgresAdoption
 
 _LOG = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Target tables: their types, their locks, and the adoption of tables that another tool has filled."""
+"""Target tables: their types, their shape, and their locks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from floodmark.core.errors import (
     command_line,
 )
 from floodmark.core.naming import why_not_named
-from floodmark.core.plan import MAIN_LANE, LoadKind, TableCounts, TablePlan, WindowPlan, import_lane
+from floodmark.core.plan import MAIN_LANE, LoadKind, TablePlan
 from floodmark.core.schema import (
     DELETED_COLUMN,
     LOADED_AT_COLUMN,
@@ -38,18 +38,13 @@ from floodmark.core.schema import (
     quote_table,
 )
 from floodmark.core.types import Kind, WarehouseType, warehouse_type
-from floodmark.postgres.ledger.schema import record_target
-from floodmark.postgres.ledger.steps import finish_table, insert_window, mark_merged
 from floodmark.postgres.session import (
     CANCELED_HINT,
     open_session,
     open_transaction,
-    query,
-    source_parameters,
     translated,
 )
 from floodmark.postgres.sql import read_sql
-from floodmark.sync.ports import RowsAge
 
 if TYPE_CHECKING:
     from floodmark.postgres.session import WarehouseConnection
@@ -462,131 +457,3 @@ class LockLimit:
                         self._blocking = tuple(BlockingSession(*row) for row in found)
         except FloodmarkError:
             return  # the message then names no session
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The adoption of targets that another tool has loaded: Floodmark's columns are added, and the watermark is set.
-#
-# One transaction does both. PostgreSQL stores the value of a new column for all existing rows once, so that no row is
-# written, however large the table is. A column that is missing or too narrow is refused, and not added or widened as in
-# a run: the values that the other tool has not stored would be missing for good.
-
-
-_INSERT = 2
-
-
-class PostgresAdoption:
-    """The adoption of a target that another tool has filled. It holds no session."""
-
-    def __init__(self, connection: WarehouseConnection) -> None:
-        self._at = connection
-
-    def check_adoption(self, plan: TablePlan) -> None:
-        """Raise ConfigError where the plan's target cannot be adopted, naming all its columns that do not fit.
-
-        plan: of a first load. Values that the target has lost, because a column is missing or too narrow, would be
-        missing for good.
-        """
-        with open_transaction(self._at, str(plan.source)) as session:
-            _check(session, plan)
-
-    def adopt(self, pipeline: str, plan: TablePlan, age: RowsAge) -> int:
-        """Add Floodmark's columns to the plan's target, and set its watermark. Return the window that records it.
-
-        Raises as ``check_adoption``, WatermarkConflictError where the table has a watermark, and WindowBusyError where
-        a window of the pipeline holds it. Nothing is written then.
-        """
-        with open_transaction(self._at, str(plan.source)) as session:
-            session.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS:g}s'")
-            window = insert_window(session, pipeline, import_lane(plan.source), age.at, [plan])
-            lock_targets(session, [plan.target])
-            _check(session, plan)
-            _add_columns(session, window, plan)
-            _finish(session, window, plan, age)
-        return window.window_id
-
-
-def _check(session: psycopg.Connection, plan: TablePlan) -> None:
-    found = read_columns(session, [plan.target]).get(plan.target, {})
-    if not found:
-        raise _not_adopted(
-            plan,
-            "does not exist",
-            "Name the table that has the rows (target in pipelines.yaml). Where there is none, run the pipeline: it "
-            "loads the table.",
-        )
-    named = {"schema": plan.target.schema, "name": plan.target.name}
-    (relation,) = query(session, "read_relation", **named)
-    if not relation["is_table"]:
-        raise _not_adopted(plan, "is no table", "Name the table that has the rows (target in pipelines.yaml).")
-    if not relation["is_owned"]:
-        raise _not_adopted(
-            plan,
-            "belongs to another user, so its columns cannot be changed",
-            f"ALTER TABLE {quote_table(plan.target)} OWNER TO the user of the warehouse connection.",
-        )
-    if problems := list(_list_problems(plan, found)):
-        raise _not_adopted(
-            plan,
-            f"does not have the shape that Floodmark expects: {'; '.join(problems)}",
-            "Correct the table where no value is lost by it, or rename or drop it and run the pipeline, which loads "
-            "the table from the source.",
-        )
-
-
-def _list_problems(plan: TablePlan, found: Mapping[str, TargetColumn]) -> Iterator[str]:
-    if own := [name for name in TARGET_COLUMNS if name in found]:
-        yield f"it has {', '.join(own)}, which are the names of Floodmark's own columns"
-    folded, wanted = {name.casefold(): name for name in found}, column_types(plan)
-    for name, type_name in wanted.items():
-        if name in found:
-            if not type_holds(found[name].type_name, type_name):
-                yield f"column {name} is {found[name].type_name}, expected {type_name}"
-        else:
-            other = folded.get(name.casefold())
-            yield f"column {name} ({type_name}) is missing" + (f", there is {other}" if other else "")
-    key = {name for name, column in found.items() if column.in_key}
-    if key != set(plan.in_target.key):
-        its = f"({', '.join(sorted(key))})" if key else "missing"
-        yield f"the primary key is {its}, expected ({', '.join(plan.in_target.key)})"
-    for name, column in found.items():
-        if name not in wanted and name not in OWN_TYPES and not column.filled_by_itself:
-            yield f"column {name} is NOT NULL, has no default, and does not come from the source"
-
-
-def _add_columns(session: psycopg.Connection, window: WindowPlan, plan: TablePlan) -> None:
-    """Add Floodmark's columns with the values of the existing rows, which new rows do not get."""
-    values = {
-        POSITION_COLUMN: f"'\\x{window.rows_at(plan).hex()}'",
-        OPERATION_COLUMN: str(_INSERT),
-        WINDOW_COLUMN: str(window.window_id),
-        LOADED_AT_COLUMN: "now()",
-        DELETED_COLUMN: "false",
-    }
-    added = (f"ADD COLUMN {quote(name)} {OWN_TYPES[name]} NOT NULL DEFAULT {value}" for name, value in values.items())
-    dropped = (f"ALTER COLUMN {quote(name)} DROP DEFAULT" for name in values)
-    for changes in (added, dropped):
-        session.execute(f"ALTER TABLE {quote_table(plan.target)} {', '.join(changes)}")
-
-
-def _finish(session: psycopg.Connection, window: WindowPlan, plan: TablePlan, age: RowsAge) -> None:
-    """Take the window through all steps of a first load that has read no row itself."""
-    query(
-        session,
-        "record_reads",
-        window_id=window.window_id,
-        **source_parameters(plan.source),
-        read_rows=0,
-        read_finished_at=age.read_finished_at,
-        read_lsn=age.read_to and age.read_to.value,
-        read_lsn_at=age.read_to_at,
-    )
-    mark_merged(session, window, {plan.source: TableCounts()})
-    record_target(session, window, plan, has_written=True)
-    query(session, "mark_checked", window_id=window.window_id)
-    finish_table(session, window, plan)
-    query(session, "mark_advanced", window_id=window.window_id)
-
-
-def _not_adopted(plan: TablePlan, problem: str, hint: str) -> ConfigError:
-    return ConfigError(str(plan.source), f"the target {plan.target} {problem}.", hint)
