@@ -34,6 +34,7 @@ from floodmark.core.settings import (
     FirstLoad,
     NetSource,
     PipelineSettings,
+    Style,
     TableSettings,
     TemporalPolicy,
 )
@@ -274,6 +275,25 @@ def test_load_brings_the_target_to_the_state_of_the_table(
     # What came and went leaves a tombstone only where net changes were computed from all changes (ADR 26).
     left = pipeline.rows(f'SELECT __deleted FROM shop.{name.lower()} WHERE "Id" = 8')
     assert left == ([(True,)] if net is NetSource.SPARK else [])
+
+
+def test_log_has_every_change_whatever_parts_and_chunks_it_is_read_in(source: CdcDatabase, make_pipeline: Any) -> None:
+    name, pipeline = make_pipeline(
+        "Id int NOT NULL PRIMARY KEY, V int", style=Style.LOG, partitions=3, first_load=FirstLoad(chunk_rows=4)
+    )
+    source.run(*(f"INSERT INTO dbo.{name} VALUES ({i}, 0)" for i in range(10)))
+    source.scan()
+    assert pipeline.run().inserted_rows == 10
+    source.run(*(f"UPDATE dbo.{name} SET V = {v} WHERE Id = {i}" for v in (1, 2) for i in range(10)))
+    source.run(f"DELETE FROM dbo.{name} WHERE Id > 7")
+    source.scan()
+    counts = pipeline.run()
+    assert (counts.read_rows, counts.inserted_rows) == (22, 22)
+    log = f'SELECT __op, "Id", "V", __changed FROM shop.{name.lower()} ORDER BY __lsn, __command_id, __seq, __op'
+    updates = [(4, i, v, ["V"]) for v in (1, 2) for i in range(10)]
+    loaded, logged = pipeline.rows(log)[:10], pipeline.rows(log)[10:]
+    assert loaded == [(0, i, 0, None) for i in range(10)]
+    assert (logged[:20], sorted(logged[20:])) == (updates, [(1, 8, 2, None), (1, 9, 2, None)])
 
 
 @pytest.mark.parametrize("temporal", list(TemporalPolicy))

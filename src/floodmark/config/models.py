@@ -66,9 +66,11 @@ from floodmark.core.settings import (
     OnGap,
     PipelineSettings,
     Rule,
+    Style,
     TableDefaults,
     TableOptions,
     TableSettings,
+    why_no_log,
 )
 from floodmark.sources.kind import KindName, find_kind
 
@@ -280,6 +282,12 @@ class TableConfig(_Defaults, TableOptions):
     capture_instance: str | None = Field(default=None, min_length=1, max_length=100)
     rules: tuple[RuleConfig, ...] = ()
     expectations: Annotated[tuple[ExpectationConfig, ...], BeforeValidator(read_suites)] = ()
+
+    @model_validator(mode="after")
+    def _check_style(self) -> Self:
+        if self.style is Style.LOG and (why := why_no_log(self.deletes, self.net)):
+            raise ValueError(f"style: log, but {why}")
+        return self
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

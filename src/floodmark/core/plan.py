@@ -14,8 +14,8 @@ from typing import Any
 from floodmark.core.errors import ConfigError, command_line
 from floodmark.core.naming import with_names
 from floodmark.core.position import Interval, Position, parse_position
-from floodmark.core.schema import STAGING_SCHEMA, MappedColumn, SourceColumn, SourceTable, TableName
-from floodmark.core.settings import KeySpelling, NetSource, Rule, TableSettings, TemporalPolicy
+from floodmark.core.schema import LOG_KEY, STAGING_SCHEMA, MappedColumn, SourceColumn, SourceTable, TableName
+from floodmark.core.settings import KeySpelling, NetSource, Rule, Style, TableSettings, TemporalPolicy
 from floodmark.core.snapshot import Feed, LogEntry, MemberMark, Verdict
 from floodmark.core.types import WarehouseType, warehouse_type
 
@@ -160,6 +160,16 @@ class TablePlan:
         ``feed.table``.
         """
         return with_names(self.feed.table, self.target_names)
+
+    @property
+    def is_log(self) -> bool:
+        """Return whether the target is a log, which keeps every change."""
+        return self.settings.style is Style.LOG
+
+    @property
+    def target_key(self) -> tuple[str, ...]:
+        """Return the primary key of the target: that of the source, or the place of a change in a log."""
+        return LOG_KEY if self.is_log else self.in_target.key
 
     def with_rules(self, rules: tuple[Rule, ...]) -> TablePlan:
         """Return the plan with other rules."""

@@ -23,7 +23,16 @@ from floodmark.core.naming import map_columns, rename_columns
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, check_net
 from floodmark.core.position import Interval, Position
 from floodmark.core.schema import MappedColumn, TableName
-from floodmark.core.settings import Naming, NetSource, OnGap, PipelineSettings, SecurityFiltered, TableSettings
+from floodmark.core.settings import (
+    Naming,
+    NetSource,
+    OnGap,
+    PipelineSettings,
+    SecurityFiltered,
+    Style,
+    TableSettings,
+    why_no_log,
+)
 from floodmark.core.snapshot import (
     Feed,
     FeedIdentity,
@@ -278,6 +287,7 @@ def plan_table(
     accepts_filters = settings.security_filtered is SecurityFiltered.ACCEPT
     check_readers_view(table_snapshot, accepts_filters=accepts_filters)
     feed = with_key(settings, table_snapshot.feed)
+    _refuse_style(settings, feed)
     check_net(settings, feed, table_snapshot.feed.table.key)
     for column in feed.table.stored_columns:
         warehouse_type(feed.table, column, settings.temporal)
@@ -302,6 +312,17 @@ def plan_table(
         rows_at=table_snapshot.rows_at,
         columns=map_columns(settings.naming, _names(feed), known, feed.member_column),
     )
+
+
+def _refuse_style(settings: TableSettings, feed: Feed) -> None:
+    """Raise ConfigError where a table cannot have the style that its settings choose."""
+    if settings.style is not Style.LOG:
+        return
+    why = why_no_log(settings.deletes, settings.net)
+    if not why and (feed.delivers_net or feed.has_members):
+        why = "only changes that change data capture has recorded become a log so far: use style: current"
+    if why:
+        raise ConfigError(str(settings.source), f"style: log, but {why}.", "Correct the table in pipelines.yaml.")
 
 
 def _names(feed: Feed) -> list[str]:
@@ -355,6 +376,12 @@ def plan_reload(
         return validity
     if where:
         _refuse_other_naming(settings, state)
+        if settings.style is Style.LOG:
+            raise ConfigError(
+                str(settings.source),
+                "its target is a log of changes, which has no row to correct.",
+                "Reload the whole table: its rows are added to the log.",
+            )
     known = state.columns if state else ()
     plan = plan_table(settings, table_snapshot, snapshot, None, known)
     is_other = as_loaded(settings, state).naming is not settings.naming

@@ -152,8 +152,10 @@ class SourceTable:
 
 
 class Operation(IntEnum):
-    """The values of ``__$operation``, and ``MOVED``."""
+    """The values of ``__$operation``, ``LOADED`` and ``MOVED``."""
 
+    LOADED = 0
+    """Floodmark's own, in a log: a row of a load of the whole table, which is no change."""
     DELETE = 1
     INSERT = 2
     BEFORE_UPDATE = 3
@@ -269,7 +271,16 @@ PART_COLUMN = "__part"
 UNSTORABLE_COLUMN = "__unstorable"
 """A column of staging only: a JSON object with the reason for each column whose text the warehouse cannot store."""
 
+LOAD_COLUMN = "__load"
+"""A column of a log: the window of the newest load of the whole table when the row came."""
+COMMAND_COLUMN = "__command_id"
+SEQUENCE_COLUMN = "__seq"
+CHANGED_COLUMN = "__changed"
+
 TARGET_COLUMNS = (POSITION_COLUMN, OPERATION_COLUMN, WINDOW_COLUMN, LOADED_AT_COLUMN, DELETED_COLUMN)
+LOG_KEY = (LOAD_COLUMN, POSITION_COLUMN, COMMAND_COLUMN, SEQUENCE_COLUMN, OPERATION_COLUMN)
+"""The primary key of a log: behind the load, that of the change table. A restore of the source lowers its positions."""
+LOG_COLUMNS = (*LOG_KEY, CHANGED_COLUMN, WINDOW_COLUMN, LOADED_AT_COLUMN)
 IDENTIFIER_MAX_BYTES = 63
 KEEP_PREFIX = "__keep_"
 """A prefix of columns of staging only: see ``keep_column``."""

@@ -21,6 +21,15 @@ class Deletes(Enum):
     """The row is deleted; its key and LSN stay in the tombstone table."""
 
 
+class Style(Enum):
+    """The kind of table that a target is."""
+
+    CURRENT = "current"
+    """The newest row of each key."""
+    LOG = "log"
+    """A row for each change, and for each row of a load of the whole table. Nothing of it is updated or deleted."""
+
+
 class NetSource(Enum):
     """The place where net changes are computed."""
 
@@ -28,6 +37,15 @@ class NetSource(Enum):
     """Spark computes them from all changes."""
     SERVER = "server"
     """The server's net function computes them."""
+
+
+def why_no_log(deletes: Deletes, net: NetSource) -> str:
+    """Return why a table with these settings cannot be a log, as a clause; "" where it can."""
+    if deletes is Deletes.HARD:
+        return "deletes: hard deletes rows of the target, and a log keeps every change: use deletes: soft"
+    if net is NetSource.SERVER:
+        return "net: server leaves out changes, and a log needs all of them: use net: spark"
+    return ""
 
 
 class TemporalPolicy(Enum):
@@ -247,6 +265,8 @@ class FirstLoad:
 class TableDefaults:
     """The settings that a table takes from its pipeline, where it does not set them itself. Sizes are in bytes."""
 
+    style: Style = Style.CURRENT
+    """Whether the target has the newest rows, or all changes."""
     deletes: Deletes = Deletes.SOFT
     net: NetSource = NetSource.SPARK
     temporal: TemporalPolicy = TemporalPolicy.TRUNCATE

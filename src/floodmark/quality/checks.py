@@ -159,6 +159,13 @@ def select_rows_of_window(plan: WindowPlan, table: TablePlan, staged: TableName 
     return f"EXISTS ({_staged_duplicate(table, staged)})" if staged else f"{quote(WINDOW_COLUMN)} = {plan.window_id}"
 
 
+def is_no_delete(table: TablePlan, alias: str = "") -> str:
+    """Return the condition on a row of the target that the source has not deleted it, or that it is no delete."""
+    prefix = f"{alias}." if alias else ""
+    is_alive = f"NOT {prefix}{quote(DELETED_COLUMN)}"
+    return f"{prefix}{quote(OPERATION_COLUMN)} <> {_DELETE}" if table.is_log else is_alive
+
+
 def build_batches(
     plan: WindowPlan, index: int, counts: TableCounts, freshness_seconds: float, opened: CheckedRows
 ) -> list[Batch]:
@@ -204,16 +211,17 @@ def _staged_checks(table: TablePlan, counts: TableCounts) -> list[Check]:
 
 
 def _unmerged_rows(table: TablePlan) -> str:
-    """Return the query of staged rows that are not in the target. A staged delete needs no row there."""
-    key = table.in_target.key
+    """Return the query of staged rows that are not in the target. A staged delete needs no row there, but in a log."""
+    key = table.target_key
     on = " AND ".join(f"target.{quote(column)} = staged.{quote(column)}" for column in key)
     missing = f"target.{quote(key[0])} IS NULL"
     older = f"target.{quote(POSITION_COLUMN)} < staged.{quote(POSITION_COLUMN)}"
     is_delete = f"staged.{quote(OPERATION_COLUMN)} = {_DELETE}"
+    needed = "" if table.is_log else f" AND NOT {is_delete}{_unless_deleted_later(table)}"
     return (
         f"SELECT {_list('staged', key)} FROM (SELECT * FROM {BATCH}) AS staged "
         f"LEFT JOIN {quote_table(table.target)} AS target ON {on} "
-        f"WHERE {older} OR ({missing} AND NOT {is_delete}{_unless_deleted_later(table)})"
+        f"WHERE {older} OR ({missing}{needed})"
     )
 
 
@@ -232,13 +240,13 @@ def _unless_deleted_later(table: TablePlan) -> str:
 
 
 def _staged_duplicate(table: TablePlan, staged: TableName) -> str:
-    key = table.in_target.key
+    key = table.target_key
     same_key = " AND ".join(f"staged.{quote(column)} = target.{quote(column)}" for column in key)
     return f"SELECT 1 FROM {quote_table(staged)} AS staged WHERE {same_key}"
 
 
 def _key_checks(table: TablePlan) -> list[Check]:
-    key = table.in_target.key
+    key = table.target_key
     checks = [Check("key_not_null", NotNull(column), f"key column {column} is never NULL") for column in key]
     return [*checks, Check("key_unique", Unique(key), f"no two rows share the key ({', '.join(key)})")]
 
@@ -248,9 +256,9 @@ def _rule_checks(plan: WindowPlan, table: TablePlan) -> list[Check]:
         Check(
             rule.name,
             NoneMeets(
-                f"{quote(WINDOW_COLUMN)} = {plan.window_id} AND NOT {quote(DELETED_COLUMN)} "
+                f"{quote(WINDOW_COLUMN)} = {plan.window_id} AND {is_no_delete(table)} "
                 f"AND ({_condition(table, rule)}) IS FALSE",
-                table.in_target.key,
+                table.target_key,
             ),
             f"no row of this window breaks {rule.sql} (rule {rule.name}, on failure {rule.on_failure.value})",
             Severity.WARNING if rule.on_failure is OnFailure.WARN else Severity.CRITICAL,
@@ -276,7 +284,7 @@ def _freshness_check(plan: WindowPlan, table: TablePlan, freshness_seconds: floa
             f"{quote(WINDOW_COLUMN)} = {plan.window_id} AND {quote(LOADED_AT_COLUMN)} > "
             f"(SELECT opened_at + interval '{freshness_seconds:.0f} seconds' FROM {LEDGER_SCHEMA}.windows "
             f"WHERE window_id = {plan.window_id})",
-            table.in_target.key,
+            table.target_key,
         ),
         f"rows are in the warehouse within {freshness_seconds:.0f} seconds of the moment the window was opened",
         Severity.WARNING,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.core.errors import ConfigError, FloodmarkError, TargetRefusedError
 from floodmark.core.plan import WindowPlan
-from floodmark.core.schema import DELETED_COLUMN, quote, quote_table
+from floodmark.core.schema import quote_table
 from floodmark.core.settings import Expectation
 from floodmark.quality.checks import (
     BATCH,
@@ -23,6 +23,7 @@ from floodmark.quality.checks import (
     NoRows,
     Severity,
     UnansweredCheck,
+    is_no_delete,
     render_window,
     select_rows_of_window,
 )
@@ -52,7 +53,7 @@ def batch_of_expectations(plan: WindowPlan, index: int, opened: CheckedRows, row
     chosen = select_rows_of_window(plan, table, opened.staged) if rows == "window" else "TRUE"
     sql = (
         f"SELECT target.* FROM {quote_table(opened.target)} AS target "
-        f"WHERE NOT target.{quote(DELETED_COLUMN)} AND {chosen}"
+        f"WHERE {is_no_delete(table, 'target')} AND {chosen}"
     )
     name = f"{plan.pipeline}.{table.target.schema}.{table.target.name}.expectations.{rows}"
     return Batch(name, table.source, str(table.target), sql, (), opened.staged if rows == "window" else None)

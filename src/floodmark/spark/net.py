@@ -14,7 +14,16 @@ from pyspark.sql import DataFrame
 
 from floodmark.core.plan import ValueColumn
 from floodmark.core.position import POSITION_BYTES
-from floodmark.core.schema import OPERATION_COLUMN, POSITION_COLUMN, Operation, keep_column
+from floodmark.core.schema import (
+    CHANGED_COLUMN,
+    COMMAND_COLUMN,
+    OPERATION_COLUMN,
+    POSITION_COLUMN,
+    SEQUENCE_COLUMN,
+    Operation,
+    is_changed,
+    keep_column,
+)
 from floodmark.sync.ports import RowShape
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -264,6 +273,77 @@ def adapt_net_changes(batches: Batches, shape: RowShape) -> Iterator[pa.RecordBa
 
 def _operations(operation: Operation, rows: int) -> pa.Array:
     return pa.repeat(pa.scalar(operation.value, pa.int16()), rows)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The rows of a log: every change, and the rows of a load, each with its place.
+#
+# An update that gave a row another key in place is two rows, as the server captures it for a primary key: a delete of
+# the old key and an insert of the new one. They have one sequence value and differ in the operation.
+
+
+_LOGGED = {
+    Operation.DELETE: Operation.DELETE,
+    Operation.INSERT: Operation.INSERT,
+    Operation.BEFORE_UPDATE: Operation.DELETE,
+    Operation.UPDATE: Operation.UPDATE,
+    Operation.MOVED: Operation.INSERT,
+}
+_LOGGED_NUMBERS = np.array([_LOGGED.get(Operation(number), 0) for number in range(len(Operation))], np.int16)
+_ROW_BYTES = 6
+"""The bytes of the number of a row in its chunk; those before them have the number of the chunk."""
+
+
+def list_changes(batches: Batches, shape: RowShape) -> Iterator[pa.RecordBatch]:
+    """Yield all changes, in no order: stored columns, ``__lsn``, ``__op``, ``__command_id``, ``__seq``, ``__changed``.
+
+    ``__changed`` has the names of the columns that an update changed, and is NULL for any other operation.
+    """
+    for batch in batches:
+        columns = {column.name: batch.column(column.name) for column in shape.values}
+        columns[POSITION_COLUMN] = batch.column(shape.position)
+        columns[OPERATION_COLUMN] = pa.array(_LOGGED_NUMBERS[_numpy(batch.column(shape.operation))])
+        command = batch.column(shape.command) if shape.command else _zeros(batch.num_rows)
+        columns |= {COMMAND_COLUMN: command, SEQUENCE_COLUMN: batch.column(shape.sequence)}
+        columns[CHANGED_COLUMN] = _changed_columns(batch, shape)
+        yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def stamp_loaded(batches: Batches, rows_at: bytes, chunk: int) -> Iterator[pa.RecordBatch]:
+    """Yield rows of a chunk of the table itself, as rows of a log at a position."""
+    rows = 0
+    for batch in batches:
+        numbers = np.arange(rows, rows + batch.num_rows, dtype=">u8")
+        rows += batch.num_rows
+        octets = np.empty((batch.num_rows, POSITION_BYTES), np.uint8)
+        octets[:, :-_ROW_BYTES] = np.frombuffer(chunk.to_bytes(POSITION_BYTES - _ROW_BYTES), np.uint8)
+        octets[:, -_ROW_BYTES:] = numbers.view(np.uint8).reshape(-1, 8)[:, -_ROW_BYTES:]
+        buffers = [None, pa.py_buffer(octets)]
+        places = pa.FixedSizeBinaryArray.from_buffers(pa.binary(POSITION_BYTES), batch.num_rows, buffers)
+        own = {
+            POSITION_COLUMN: pa.repeat(rows_at, batch.num_rows),
+            OPERATION_COLUMN: _operations(Operation.LOADED, batch.num_rows),
+            COMMAND_COLUMN: _zeros(batch.num_rows),
+            SEQUENCE_COLUMN: places.cast(pa.binary()),
+            CHANGED_COLUMN: pa.nulls(batch.num_rows, pa.list_(pa.string())),
+        }
+        names = [*batch.schema.names, *own]
+        yield pa.RecordBatch.from_arrays([*batch.columns, *own.values()], names=names)
+
+
+def _zeros(rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(0, pa.int32()), rows)
+
+
+def _changed_columns(batch: pa.RecordBatch, shape: RowShape) -> pa.Array:
+    """Return the names for each row. Few masks differ, so that each is read once."""
+    masks = batch.column(shape.mask).dictionary_encode()
+    named = [
+        [column.name for column in shape.values if is_changed(mask, column.ordinal)]
+        for mask in masks.dictionary.to_pylist()
+    ]
+    is_update = pc.equal(batch.column(shape.operation), Operation.UPDATE.value)
+    return pa.array(named, pa.list_(pa.string())).take(pc.if_else(is_update, masks.indices, None))
 
 
 # --------------------------------------------------------------------------------------------------------------------

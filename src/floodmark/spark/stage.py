@@ -35,9 +35,11 @@ from floodmark.spark.net import (
     drop_superseded_changes,
     entries,
     gather_changes,
+    list_changes,
     pack,
     pack_note,
     stamp_first_load,
+    stamp_loaded,
     unpack,
 )
 from floodmark.sync.arrow import rename_values
@@ -93,16 +95,25 @@ class StageWriter:
         own = {name for name, _ in self.source_shape.own}
         return rename_values(batch, {name: to for name, to in self.table.target_names.items() if name not in own})
 
-    def net_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Return the rows to be staged: stored columns, ``__lsn``, ``__op``, keep flags."""
+    def net_rows(self, batches: Iterable[pa.RecordBatch], part: int = 0) -> Iterator[pa.RecordBatch]:
+        """Return the rows to be staged: stored columns, ``__lsn``, ``__op``, and keep flags or the columns of a log.
+
+        part: its number, which is that of a chunk in a first load.
+        """
         if self.table.kind is LoadKind.FIRST_LOAD:
+            if self.table.is_log:
+                return stamp_loaded(batches, self.rows_at, part)
             return stamp_first_load(batches, self.shape, self.rows_at)
+        if self.table.is_log:
+            return list_changes(batches, self.shape)
         if self.table.settings.net is NetSource.SERVER:
             return adapt_net_changes(batches, self.shape)
         return collapse_changes(batches, self.shape)
 
     def drop_superseded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch without the changes that no net change needs."""
+        """Return a batch without the changes that no net change needs. A log needs all of them."""
+        if self.table.is_log:
+            return batch
         return drop_superseded_changes(batch, self.shape)
 
 
@@ -202,7 +213,7 @@ def _stage(
     """Write a part of a table. Return the result, which may be the error about this table alone."""
     staged = None
     with _noted_in(held, writer):
-        staged = writer.sink.write(part, writer.net_rows(held.checked(batches)))
+        staged = writer.sink.write(part, writer.net_rows(held.checked(batches), part))
     return _result(index, held, staged)
 
 
@@ -275,7 +286,7 @@ def write_chunks(
     """Read and write chunks of the table itself, each as the part of its number. Raises the first error."""
     for chunk in chunks:
         rows = (writer.rename(batch) for batch in reader.read_chunk(chunk) if batch.num_rows)
-        staged = writer.sink.write(chunk.number, writer.net_rows(rows))
+        staged = writer.sink.write(chunk.number, writer.net_rows(rows, chunk.number))
         yield _result(index, _Held(read_rows=staged.rows), staged)
 
 

@@ -77,9 +77,10 @@ class SparkStager:
 
     def _stage(self, plan: WindowPlan, writers: Writers, tasks: Sequence[ReadTask]) -> _Results:
         direct = [(number, task) for number, task in enumerate(tasks) if task.is_net or task.changes is not None]
-        alone = [index for _, task in direct for index in task.tables]
-        # The result of a table would hide that another task of it had none.
-        assert len(set(alone)) == len(alone), "two tasks stage a table directly"  # noqa: S101  (planned by the source)
+        alone = [index for _, task in direct if not task.is_net for index in task.tables]
+        streamed = {index for _, task in direct if task.is_net for index in task.tables}
+        # The result of a table would hide that another task of it, in memory, had none.
+        assert len(set(alone)) == len(alone) and streamed.isdisjoint(alone), "two tasks stage a table directly"  # noqa: S101  (planned by the source)
         slots, results = self._slots_of(plan), _Results()
         if direct:
             with slots.taken(min(len(direct), self._cores())) as groups:

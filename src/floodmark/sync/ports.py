@@ -49,6 +49,10 @@ class RowShape:
     mask: str
     """The column whose bits, by ``ValueColumn.ordinal``, show which values a change row has."""
 
+    command: str = ""
+    """The column of the number of a statement in its commit; "" where a change has none."""
+    sequence: str = ""
+    """The column of the place of a change in its statement; "" where a change has none."""
     remark: str = ""
     """A remark about the order for the log; "" for none."""
 
@@ -105,7 +109,8 @@ class ReadTask(Protocol):
 
     @property
     def is_net(self) -> bool:
-        """Return whether each batch has all changes of its keys, and the batches of a table follow each other.
+        """Return whether no change has to be netted with those of another task, and the batches of a table follow each
+        other: each batch has all changes of its keys, or the table keeps every change.
 
         They stream to staging. All others are netted, in memory where ``changes`` is known, or behind a shuffle.
         """

@@ -82,6 +82,7 @@ class RunPreview:
 _ROWS_STAY = "Rows of earlier windows stay as they are."
 EFFECTS: Mapping[str, str] = {
     "target": "Only the name changes: rename the table in the warehouse too, then floodmark rename-target.",
+    "style": "One target has one style for good: rename or drop the target, and reload the table.",
     "deletes": f"It applies to deletes from the next window on. {_ROWS_STAY}",
     "temporal": f"It applies to new columns, and to all with the next target. {_ROWS_STAY}",
     "unstorable": "It applies to rows from the next window on, and to a release from quarantine.",

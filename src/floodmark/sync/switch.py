@@ -34,7 +34,7 @@ from floodmark.core.plan import TablePlan, finishing_command
 from floodmark.core.planning import as_loaded, pinned_feeds, plan_table
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
-from floodmark.core.settings import Backfill, DriftClass, DriftPolicy, PipelineSettings, TableSettings
+from floodmark.core.settings import Backfill, DriftClass, DriftPolicy, PipelineSettings, Style, TableSettings
 from floodmark.core.shapes import stored, unsupported_reason
 from floodmark.core.snapshot import Feed, FeedIdentity, SourceSnapshot, TableSnapshot, TableState
 from floodmark.sync.drift_watch import WatchedSource, alert_key
@@ -507,6 +507,8 @@ class Switches:
 
     def _fill(self, settings: PipelineSettings, table: TableSettings, second: SecondInstance) -> str:
         """Load the values of the new columns that no window of the second instance brings. Return what to wait for."""
+        if table.style is Style.LOG:  # the rows before the switch stay as they were
+            return ""
         switch = second.switch
         current = next(
             each for each in self.source.ledger.list_switches(switch.source) if each.switch_id == switch.switch_id

@@ -22,13 +22,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from floodmark.core.errors import FloodmarkError, NotCapturedYetError
+from floodmark.core.errors import FloodmarkError, NotCapturedYetError, OperatorError
 from floodmark.core.plan import LoadChunk, TablePlan, plan_chunks
 from floodmark.core.planning import as_loaded, classify_tables, known_positions, pinned_feeds, plan_table
 from floodmark.core.position import Interval, Position, format_duration
 from floodmark.core.progress import ReadKind, ReadProgress, StepProgress
 from floodmark.core.schema import TableName
-from floodmark.core.settings import NetSource, PipelineSettings
+from floodmark.core.settings import NetSource, PipelineSettings, Style
 from floodmark.core.snapshot import LogEntry, SourceSnapshot, TableState, Verdict
 from floodmark.core.status import TableVerification
 from floodmark.core.verdicts import incident
@@ -137,6 +137,7 @@ def _plan(
     ledger.ensure_schema()
     if only:
         settings = replace(settings, tables=tuple(each for each in settings.tables if each.source in only))
+    settings = _without_logs(settings)
     states = ledger.read_tables(settings.name)
     snapshot = source.read_snapshot(settings.sources, pinned_feeds(settings, states))
     require_origin(settings, snapshot, states)
@@ -156,6 +157,24 @@ def _plan(
         known = state.columns if state else ()
         plans.append(plan_table(as_loaded(table, state), found[table.source], snapshot, None, known))
     return LogEntry(snapshot.newest, snapshot.newest_at), states, plans
+
+
+def _without_logs(settings: PipelineSettings) -> PipelineSettings:
+    """Return the settings with the tables whose targets have rows to compare. Raises OperatorError where none has."""
+    compared = tuple(each for each in settings.tables if each.style is not Style.LOG)
+    logs = [str(each.source) for each in settings.tables if each.style is Style.LOG]
+    if settings.tables and not compared:
+        what = "the target is a log of changes" if len(logs) == 1 else "the targets are logs of changes"
+        raise OperatorError(
+            ", ".join(logs),
+            f"{what}, and the source has only the newest rows: there is nothing to compare.",
+            "The checks of each window prove that every change of it is in the log.",
+        )
+    for name in logs:
+        _LOG.warning(
+            "%s is not compared: its target is a log of changes, and the source has only the newest rows.", name
+        )
+    return replace(settings, tables=compared)
 
 
 @dataclass

@@ -84,6 +84,8 @@ def _check(session: psycopg.Connection, plan: TablePlan) -> None:
             "Name the table that has the rows (target in pipelines.yaml). Where there is none, run the pipeline: it "
             "loads the table.",
         )
+    if plan.is_log:
+        raise _not_adopted(plan, "has rows and no changes, so it cannot be adopted as a log", "Use style: current.")
     named = {"schema": plan.target.schema, "name": plan.target.name}
     (relation,) = query(session, "read_relation", **named)
     if not relation["is_table"]:
@@ -119,7 +121,7 @@ def _list_problems(plan: TablePlan, found: Mapping[str, TargetColumn]) -> Iterat
         its = f"({', '.join(sorted(key))})" if key else "missing"
         yield f"the primary key is {its}, expected ({', '.join(plan.in_target.key)})"
     for name, column in found.items():
-        if name not in wanted and name not in OWN_TYPES and not column.filled_by_itself:
+        if name not in wanted and name not in TARGET_COLUMNS and not column.filled_by_itself:
             yield f"column {name} is NOT NULL, has no default, and does not come from the source"
 
 

@@ -61,6 +61,8 @@ def key_rules(planned: TablePlan) -> tuple[Rule, ...]:
 
 def _nullable_key(planned: TablePlan) -> list[str]:
     table = planned.in_target
+    if planned.is_log:
+        return []
     return [name for name in table.key if table.column(name).nullable]
 
 
@@ -75,8 +77,10 @@ def text_rules(planned: TablePlan) -> tuple[Rule, ...]:
 def drop_keyless_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> int:
     """Remove from staging the deletes of rows whose key was NULL or cannot be stored: no target has them.
 
-    Return their number.
+    Return their number. A log keeps them.
     """
+    if merge.is_log:
+        return 0
     unknown = [f"{quote(name)} IS NULL" for name in _nullable_key(planned)]
     unknown += [f"{quote(UNSTORABLE_COLUMN)} IS NOT NULL"] if text_rules(planned) else []
     if not unknown:

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import psycopg
 from sqlglot import exp
 
 from floodmark.core.plan import WindowPlan, staging_table
 from floodmark.core.schema import (
+    CHANGED_COLUMN,
     DELETED_COLUMN,
     LEDGER_SCHEMA,
     LOADED_AT_COLUMN,
+    LOG_KEY,
     OPERATION_COLUMN,
     POSITION_COLUMN,
     WINDOW_COLUMN,
     SourceTable,
     TableName,
     keep_column,
-    optional_columns,
     quote,
     quote_table,
 )
 from floodmark.core.settings import Deletes
 from floodmark.postgres.sql import read_sql
+from floodmark.postgres.warehouse.staging import kept_columns
 from floodmark.postgres.warehouse.targets import MERGE_LOCK_SECONDS
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -63,6 +65,8 @@ class Merge:
     """Every staged row wins (see ``warehouse.warehouse``)."""
     deletes_have_keys_only: bool = False
     """A staged delete has no values: a row that is marked as deleted keeps its last ones."""
+    is_log: bool = False
+    """The target keeps every staged row, and the key is the place of a change in the log."""
     not_null: tuple[str, ...] = ()
     """The columns of which NULL in a delete is not the last value: a row that is marked as deleted keeps its own."""
 
@@ -74,9 +78,10 @@ def merge_of(plan: WindowPlan, index: int, has_tombstones: bool) -> Merge:
     return Merge(
         target=table.target,
         staging=staging_table(plan, index),
-        key=source.key,
+        key=table.target_key,
         columns=tuple(column.name for column in source.stored_columns),
-        optional=optional_columns(source),
+        optional=kept_columns(table),
+        is_log=table.is_log,
         deletes=table.settings.deletes,
         deletes_have_keys_only=table.feed.delivers_net,
         not_null=_not_null(source) if table.settings.deletes is Deletes.SOFT else (),
@@ -112,6 +117,17 @@ def build_insert(merge: Merge) -> exp.Insert:
     values = _inserted(merge)
     rows = exp.select(*values.values()).from_(table(merge.staging, _STAGED)).where(_is_kept(merge))
     return exp.insert(rows, table(merge.target, ""), columns=[exp.to_identifier(name, quoted=True) for name in values])
+
+
+def build_append(merge: Merge) -> exp.Insert:
+    """Return the statement that adds the staged rows of a log, but those that the target has.
+
+    The rows of a log are a set: the order and the repetition of windows do not matter.
+    """
+    insert = build_insert(merge)
+    key = [exp.to_identifier(name, quoted=True) for name in merge.key]
+    insert.set("conflict", exp.OnConflict(conflict_keys=key, action=exp.var("DO NOTHING")))
+    return insert
 
 
 def staged(column: str) -> exp.Column:
@@ -244,6 +260,9 @@ def _inserted(merge: Merge) -> dict[str, exp.Expression]:
 
 
 def _own_columns(merge: Merge) -> dict[str, exp.Expression]:
+    if merge.is_log:
+        written = {WINDOW_COLUMN: exp.Literal.number(merge.window_id), LOADED_AT_COLUMN: exp.CurrentTimestamp()}
+        return {name: staged(name) for name in (*LOG_KEY, CHANGED_COLUMN)} | written
     return {
         POSITION_COLUMN: staged(POSITION_COLUMN),
         OPERATION_COLUMN: staged(OPERATION_COLUMN),
@@ -277,7 +296,7 @@ class MergeCounts:
 
 
 def count_merge(session: psycopg.Connection, merge: Merge) -> MergeCounts:
-    """Return the effect that a merge will have."""
+    """Return the effect that a merge will have; for a log only the number of staged rows, before its insert counts."""
     row = session.execute(build_count(merge).sql(dialect="postgres")).fetchone()
     return MergeCounts(*row) if row else MergeCounts(0, 0, 0, 0)
 
@@ -294,6 +313,9 @@ def list_incomplete(session: psycopg.Connection, merge: Merge, limit: int) -> li
 
 def build_count(merge: Merge) -> exp.Select:
     """Return the query for the counts, in the order of ``MergeCounts`` and by the rules of ``TableCounts``."""
+    if merge.is_log:
+        zeros = [exp.Literal.number(0)] * (len(fields(MergeCounts)) - 1)
+        return exp.select(exp.Count(this=exp.Star()), *zeros).from_(table(merge.staging, "s"))
     # __lsn is NOT NULL in a target, so NULL means that no row matched.
     absent = target(POSITION_COLUMN).is_(exp.null())
     alive = exp.and_(exp.not_(absent.copy()), exp.not_(target(DELETED_COLUMN)))

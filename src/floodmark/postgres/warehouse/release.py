@@ -110,7 +110,9 @@ class _Release:
         gate = apply_rules(self.session, self.plan, self.planned, self.merge)
         self._drop_incomplete()
         counted = count_merge(self.session, self.merge)
-        run_merge(self.session, self.planned, self.merge, counted.staged)
+        written = run_merge(self.session, self.planned, self.merge, counted.staged)
+        if self.merge.is_log:
+            counted = replace(counted, inserted=written, written=written)
         try:
             self.session.execute("SET CONSTRAINTS ALL IMMEDIATE")
         except psycopg.IntegrityError as error:
@@ -143,9 +145,10 @@ class _Release:
         source = self.planned.source
         whole = query(self.session, "list_whole_loads", pipeline=self.plan.pipeline)
         loads = {TableName(row["source_schema"], row["source_name"]): row["window_id"] for row in whole}
-        named = self._target() | {"by": self.by, "load_window_id": loads.get(source, 0)}
+        load_id = loads.get(source, 0)
+        named = self._target() | {"by": self.by, "load_window_id": load_id}
         self.session.execute(read_sql("settle_older"), named)
-        self.session.execute(create_staging(self.plan, 0))
+        self.session.execute(create_staging(self.plan, 0, load_id))
         values = {
             "key": list(self.merge.key),
             "columns": list(column_types(self.planned)),

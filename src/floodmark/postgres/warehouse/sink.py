@@ -28,14 +28,16 @@ from floodmark.core.errors import (
 )
 from floodmark.core.plan import TablePlan, ValueColumn, WindowPlan, value_columns
 from floodmark.core.schema import (
+    CHANGED_COLUMN,
+    COMMAND_COLUMN,
     OPERATION_COLUMN,
     PART_COLUMN,
     POSITION_COLUMN,
+    SEQUENCE_COLUMN,
     UNSTORABLE_COLUMN,
     Operation,
     TableName,
     keep_column,
-    optional_columns,
     quote_table,
 )
 from floodmark.core.settings import UnstorablePolicy
@@ -43,7 +45,7 @@ from floodmark.core.types import Kind
 from floodmark.postgres.ledger.steps import refuse_stale
 from floodmark.postgres.session import SESSION_SETTINGS, WarehouseConnection, by_sqlstate
 from floodmark.postgres.sql import read_sql
-from floodmark.postgres.warehouse.staging import staging_type, to_staging
+from floodmark.postgres.warehouse.staging import STAGED_LOG_COLUMNS, kept_columns, staging_type, to_staging
 from floodmark.sync.ports import StagedPart
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -263,13 +265,16 @@ class PostgresChunkSink:
         return bool(session.fetch(self.stage_sql.format(**values)))
 
 
+_LOG_TYPES = {COMMAND_COLUMN: pa.int32(), SEQUENCE_COLUMN: pa.binary(), CHANGED_COLUMN: pa.list_(pa.string())}
+
+
 def copy_part(
     session: ArrowSession, table: TablePlan, staging: TableName, part: int, batches: Iterator[pa.RecordBatch]
 ) -> int:
     """Send the rows of a part to a staging table. Return their number."""
     columns = value_columns(table.in_target, table.settings.temporal)
     check = TextCheck(table, columns)
-    numbered = (staging_batch(*check.apply(batch), columns, part) for batch in batches)
+    numbered = (staging_batch(*check.apply(batch), columns, part, is_log=table.is_log) for batch in batches)
     return session.copy(staging, staging_schema(table, columns), numbered)
 
 
@@ -277,14 +282,15 @@ def staging_schema(table: TablePlan, columns: tuple[ValueColumn, ...]) -> pa.Sch
     """Return the schema that COPY sends; the staging table has the same columns under the same names, in any order."""
     own = [(POSITION_COLUMN, pa.binary()), (OPERATION_COLUMN, pa.int16()), (PART_COLUMN, pa.int32())]
     own.append((UNSTORABLE_COLUMN, pa.string()))
-    keep = [(keep_column(name), pa.bool_()) for name in optional_columns(table.in_target)]
+    own += [(name, _LOG_TYPES[name]) for name in (STAGED_LOG_COLUMNS if table.is_log else ())]
+    keep = [(keep_column(name), pa.bool_()) for name in kept_columns(table)]
     return pa.schema([*((column.name, staging_type(column.type)) for column in columns), *own, *keep])
 
 
 def staging_batch(
-    batch: pa.RecordBatch, notes: pa.Array, columns: tuple[ValueColumn, ...], part: int
+    batch: pa.RecordBatch, notes: pa.Array, columns: tuple[ValueColumn, ...], part: int, *, is_log: bool = False
 ) -> pa.RecordBatch:
-    """Return a netted batch as COPY sends it. notes: of ``TextCheck``."""
+    """Return a netted batch, or one of a log, as COPY sends it. notes: of ``TextCheck``."""
     arrays = [to_staging(batch.column(column.name), column.type) for column in columns]
     own = [
         batch.column(POSITION_COLUMN).cast(pa.binary()),
@@ -292,7 +298,8 @@ def staging_batch(
         pa.repeat(pa.scalar(part, pa.int32()), batch.num_rows),
         notes,
     ]
-    kept = [keep_column(column.name) for column in columns if column.is_optional]
+    kept = [keep_column(column.name) for column in columns if column.is_optional and not is_log]
+    kept += STAGED_LOG_COLUMNS if is_log else ()
     written = (POSITION_COLUMN, OPERATION_COLUMN, PART_COLUMN, UNSTORABLE_COLUMN)
     names = [*(column.name for column in columns), *written, *kept]
     return pa.RecordBatch.from_arrays([*arrays, *own, *(batch.column(name) for name in kept)], names=names)

@@ -9,11 +9,15 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from floodmark.core.plan import LoadKind, WindowPlan, staging_prefix, staging_table
+from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, staging_prefix, staging_table
 from floodmark.core.schema import (
+    CHANGED_COLUMN,
+    COMMAND_COLUMN,
+    LOAD_COLUMN,
     OPERATION_COLUMN,
     PART_COLUMN,
     POSITION_COLUMN,
+    SEQUENCE_COLUMN,
     STAGING_SCHEMA,
     UNSTORABLE_COLUMN,
     TableName,
@@ -23,6 +27,7 @@ from floodmark.core.schema import (
     quote_table,
 )
 from floodmark.core.types import Kind, WarehouseType
+from floodmark.postgres.session import query
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.targets import OWN_TYPES, column_types
 from floodmark.sync.arrow import arrow_type
@@ -34,10 +39,20 @@ from floodmark.sync.ports import StagedPart
 # They are dropped when the window is finished.
 
 
-def create_staging(plan: WindowPlan, index: int) -> str:
+STAGED_LOG_COLUMNS = (COMMAND_COLUMN, SEQUENCE_COLUMN, CHANGED_COLUMN)
+"""The columns of a log that workers write, in addition to position and operation."""
+
+
+def kept_columns(table: TablePlan) -> tuple[str, ...]:
+    """Return the columns of which staging says that a change left them out; none of a log, which keeps no value."""
+    return () if table.is_log else optional_columns(table.in_target)
+
+
+def create_staging(plan: WindowPlan, index: int, load_id: int = 0) -> str:
     """Return the CREATE TABLE statement: the target's columns in its order, all nullable, then Floodmark's own.
 
-    UNLOGGED halves the amount of writing; a count before the merge detects rows that a crash of the warehouse removed.
+    load_id: the window of the newest load of the whole table, for a log. UNLOGGED halves the amount of writing; a count
+    before the merge detects rows that a crash of the warehouse removed.
     """
     table = plan.tables[index]
     types = column_types(table) | {
@@ -45,12 +60,28 @@ def create_staging(plan: WindowPlan, index: int) -> str:
         OPERATION_COLUMN: OWN_TYPES[OPERATION_COLUMN],
         PART_COLUMN: "integer",
         UNSTORABLE_COLUMN: "text",
-        **{keep_column(name): "boolean" for name in optional_columns(table.in_target)},
+        **{keep_column(name): "boolean" for name in kept_columns(table)},
     }
+    if table.is_log:
+        types |= {name: OWN_TYPES[name] for name in STAGED_LOG_COLUMNS}
+        types[LOAD_COLUMN] = f"{OWN_TYPES[LOAD_COLUMN]} DEFAULT {load_id:d}"
     columns = ",\n  ".join(f"{quote(name)} {type_name}" for name, type_name in types.items())
     keyword = "TABLE IF NOT EXISTS" if table.kind is LoadKind.FIRST_LOAD else "TABLE"
     name = quote_table(staging_table(plan, index))
     return f"CREATE UNLOGGED {keyword} {name} (\n  {columns}\n) WITH (autovacuum_enabled = false)"
+
+
+def read_load_ids(session: psycopg.Connection, plan: WindowPlan) -> Mapping[TableName, int]:
+    """Return the window of the newest load of the whole table, for the tables of a plan that are logs.
+
+    It is the same at the merge: no other load of a table is merged while a window that can be merged has it.
+    """
+    if not any(table.is_log for table in plan.tables):
+        return {}
+    whole = query(session, "list_whole_loads", pipeline=plan.pipeline)
+    loads = {TableName(row["source_schema"], row["source_name"]): row["window_id"] for row in whole}
+    own = {table.source: plan.window_id for table in plan.tables if table.kind is LoadKind.FIRST_LOAD}
+    return loads | own
 
 
 def lasting_staging(plan: WindowPlan) -> set[TableName]:

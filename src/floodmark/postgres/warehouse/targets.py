@@ -27,16 +27,22 @@ from floodmark.core.errors import (
 from floodmark.core.naming import why_not_named
 from floodmark.core.plan import MAIN_LANE, LoadKind, TablePlan
 from floodmark.core.schema import (
+    CHANGED_COLUMN,
+    COMMAND_COLUMN,
     DELETED_COLUMN,
+    LOAD_COLUMN,
     LOADED_AT_COLUMN,
+    LOG_COLUMNS,
     OPERATION_COLUMN,
     POSITION_COLUMN,
+    SEQUENCE_COLUMN,
     TARGET_COLUMNS,
     WINDOW_COLUMN,
     TableName,
     quote,
     quote_table,
 )
+from floodmark.core.settings import Style
 from floodmark.core.types import Kind, WarehouseType, warehouse_type
 from floodmark.postgres.session import (
     CANCELED_HINT,
@@ -132,7 +138,12 @@ OWN_TYPES = {
     WINDOW_COLUMN: "bigint",
     LOADED_AT_COLUMN: "timestamp with time zone",
     DELETED_COLUMN: "boolean",
+    LOAD_COLUMN: "bigint",
+    COMMAND_COLUMN: "integer",
+    SEQUENCE_COLUMN: "bytea",
+    CHANGED_COLUMN: "text[]",
 }
+_NULLABLE = frozenset({CHANGED_COLUMN})
 FILLED = 80
 """The share of a page of a new target that inserts fill, in percent.
 
@@ -251,6 +262,8 @@ def column_types(table: TablePlan) -> dict[str, str]:
     for column in source.stored_columns:
         if why := why_not_named(column.name):
             raise _refused(table, column.name, why)
+        if table.is_log and column.name in LOG_COLUMNS:
+            raise _refused(table, column.name, "has a name that is reserved in a log")
         types[column.name] = postgres_type(warehouse_type(source, column, table.settings.temporal))
     return types
 
@@ -258,11 +271,18 @@ def column_types(table: TablePlan) -> dict[str, str]:
 def create_target(table: TablePlan) -> str:
     """Return the CREATE TABLE statement of a target."""
     columns = [f"{quote(name)} {type_name}" for name, type_name in column_types(table).items()]
-    columns += [f"{quote(name)} {type_name} NOT NULL" for name, type_name in OWN_TYPES.items()]
-    columns.append(f"PRIMARY KEY ({', '.join(quote(name) for name in table.in_target.key)})")
-    return (
-        f"CREATE TABLE {quote_table(table.target)} (\n  " + ",\n  ".join(columns) + f"\n) WITH (fillfactor = {FILLED})"
-    )
+    columns += [
+        f"{quote(name)} {OWN_TYPES[name]}{'' if name in _NULLABLE else ' NOT NULL'}"
+        for name in floodmark_columns(table)
+    ]
+    columns.append(f"PRIMARY KEY ({', '.join(quote(name) for name in table.target_key)})")
+    filled = "" if table.is_log else f" WITH (fillfactor = {FILLED})"
+    return f"CREATE TABLE {quote_table(table.target)} (\n  " + ",\n  ".join(columns) + f"\n){filled}"
+
+
+def floodmark_columns(table: TablePlan) -> tuple[str, ...]:
+    """Return Floodmark's columns of the target."""
+    return LOG_COLUMNS if table.is_log else TARGET_COLUMNS
 
 
 def _ensure_schema(session: psycopg.Connection, schema: str) -> None:
@@ -292,28 +312,43 @@ def check_shape(table: TablePlan, wanted: dict[str, str], found: Mapping[str, Ta
 
     wanted: PostgreSQL's types by name, as ``column_types`` returns them. found: the columns that the target has.
     """
-    for name in TARGET_COLUMNS:
+    _check_style(table, found)
+    own = floodmark_columns(table)
+    for name in own:
         if name not in found or found[name].type_name != OWN_TYPES[name]:
             raise _other_shape(
                 table, name, f"is missing or not {OWN_TYPES[name]}, so Floodmark did not create the table"
             )
-    key = {name for name, column in found.items() if column.in_key}
-    if key != set(table.in_target.key):
+    key, expected = {name for name, column in found.items() if column.in_key}, set(table.target_key)
+    if key != expected:
         raise _other_shape(
             table,
-            ", ".join(sorted(key ^ set(table.in_target.key))),
+            ", ".join(sorted(key ^ expected)),
             f"is not in both keys: the table's is ({', '.join(sorted(key))}), "
-            f"the source's ({', '.join(sorted(table.in_target.key))})",
+            f"{'a log' if table.is_log else 'the source'}'s ({', '.join(sorted(expected))})",
         )
-    if cut := [name for name in sorted(key) if wanted[name] == "text" and is_moment(found[name].type_name)]:
+    if cut := [name for name in sorted(key) if wanted.get(name) == "text" and is_moment(found[name].type_name)]:
         raise _cut_key(table, cut)
     for name, column in found.items():
-        if name not in wanted and name not in OWN_TYPES and not column.filled_by_itself:
+        if name not in wanted and name not in own and not column.filled_by_itself:
             raise _other_shape(table, name, "is NOT NULL, has no default, and does not come from the source")
         if name in wanted and not (
             type_holds(column.type_name, wanted[name]) or type_holds(wanted[name], column.type_name)
         ):
             raise _other_shape(table, name, f"has type {column.type_name}, which cannot become {wanted[name]}")
+
+
+def _check_style(table: TablePlan, found: Mapping[str, TargetColumn]) -> None:
+    """Raise ConfigError for a target of another style: one target has one style for good."""
+    made_for = Style.LOG if LOAD_COLUMN in found else Style.CURRENT if DELETED_COLUMN in found else table.settings.style
+    if made_for is not table.settings.style:
+        style = table.settings.style.value
+        raise ConfigError(
+            str(table.source),
+            f"the target {table.target} was made with style: {made_for.value}, and pipelines.yaml has style: {style}.",
+            f"Restore style: {made_for.value}. Or rename or drop the target, and reload the table, which creates it "
+            f"with style: {style}: {command_line('reload', 'PIPELINE', table.source)}.",
+        )
 
 
 def _cut_key(table: TablePlan, columns: list[str]) -> ConfigError:

@@ -50,6 +50,7 @@ from floodmark.postgres.warehouse.gate import (
 from floodmark.postgres.warehouse.merge import (
     BULK_ROWS,
     Merge,
+    build_append,
     build_merge,
     count_merge,
     has_any_row,
@@ -71,6 +72,7 @@ from floodmark.postgres.warehouse.staging import (
     keep_reported,
     lasting_staging,
     list_staging,
+    read_load_ids,
 )
 from floodmark.postgres.warehouse.targets import (
     LOCK_SECONDS,
@@ -97,8 +99,8 @@ _NAMES_KEYS = (psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolatio
 """The detail of these errors shows the columns concerned; that of the others shows the whole row."""
 
 
-def run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge, rows: int) -> None:
-    """Merge ``rows`` staged rows into the target.
+def run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge, rows: int) -> int:
+    """Merge ``rows`` staged rows into the target. Return how many of its rows were written.
 
     Raises DuplicateKeyError for a duplicate key in staging, TargetRefusedError for a constraint that Floodmark did not
     create, DataQualityError for a key that is NULL.
@@ -106,8 +108,10 @@ def run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge, row
     try:
         with session.transaction():  # a savepoint: the catalogue is queried after an error
             is_bulk = planned.kind is LoadKind.FIRST_LOAD and rows >= BULK_ROWS
-            if not (is_bulk and insert_into_empty(session, merge)):
-                session.execute(build_merge(merge).sql(dialect="postgres"))
+            if is_bulk and insert_into_empty(session, merge):
+                return rows
+            statement = build_append(merge) if merge.is_log else build_merge(merge)
+            return session.execute(statement.sql(dialect="postgres")).rowcount
     except psycopg.errors.CardinalityViolation as error:
         raise _duplicate_key(planned, error) from error
     except psycopg.errors.NotNullViolation as error:
@@ -268,9 +272,10 @@ class PostgresWarehouse:
         # In a separate transaction: a load that was considered dead may still hold one of the tables.
         self._drop_staging(plan.window_id, kept=lasting_staging(plan))
         with open_transaction(self._at, plan.pipeline) as session:
+            loads = read_load_ids(session, plan)
             for index, planned in enumerate(plan.tables):
                 with translated(str(planned.source)):
-                    session.execute(create_staging(plan, index))
+                    session.execute(create_staging(plan, index, loads.get(planned.source, 0)))
 
     def sink(self, plan: WindowPlan, index: int) -> StagingSink:
         # pyarrow, numpy and ADBC take half a second to import, and only a load needs them.
@@ -391,7 +396,7 @@ def _refuse_overtaken_replay(session: psycopg.Connection, plan: WindowPlan) -> N
 def _as_reload(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) -> TablePlan:
     """Return a reload in place of a first load whose target has rows, as after the loss of the ledger.
 
-    Rows that the source no longer has are swept.
+    Rows that the source no longer has are swept. Raises TargetRefusedError for a log.
     """
     if (
         table.kind is not LoadKind.FIRST_LOAD
@@ -401,6 +406,13 @@ def _as_reload(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) 
         or is_of_this_ledger(session, plan.pipeline, table)
     ):
         return table
+    if table.is_log:
+        raise TargetRefusedError(
+            str(table.source),
+            f"the log {table.target} has rows that no window of the ledger brought, so that the numbers of its windows "
+            "would not grow.",
+            "Rename or drop the target, and run the pipeline, which creates it again.",
+        )
     _LOG.warning(
         "%s: the target %s has rows that no window of the ledger brought: the first load sweeps those that the source "
         "does not have.",
@@ -454,7 +466,7 @@ def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, rows
         view = read_views(session, [planned.target]).get(planned.target)
         _log_all(ensure_with_view(session, plan, planned, columns, view))
     plan = dataclasses.replace(plan, tables=(*plan.tables[:index], planned, *plan.tables[index + 1 :]))
-    if planned.is_reload:
+    if planned.is_reload and not planned.is_log:
         lower_positions(session, plan, planned)
     merge = merge_of(plan, index, _has_tombstones(session, plan, planned))
     return _merge_staged(session, plan, planned, merge, rows)
@@ -512,8 +524,10 @@ def _merge_staged(
         _report_incomplete(session, plan, planned, merge, counted.incomplete)
     if planned.settings.deletes is Deletes.HARD:
         _write_tombstones(session, planned, merge)
-    run_merge(session, planned, merge, counted.staged)
-    swept = sweep_target(session, plan, planned, merge) if planned.is_reload else 0
+    written = run_merge(session, planned, merge, counted.staged)
+    if merge.is_log:
+        counted = dataclasses.replace(counted, inserted=written, written=written)
+    swept = sweep_target(session, plan, planned, merge) if planned.is_reload and not merge.is_log else 0
     if whole := [read.member for read in (rows.members if rows else ()) if read.is_whole]:
         swept += sweep_members(session, plan, planned, merge, whole)
     settle_quarantine(session, plan, planned, merge)

@@ -53,7 +53,8 @@ def own_columns(plan: TablePlan) -> tuple[str, ...]:
     """Return the metadata columns of the change table that this plan reads; none for a first load."""
     if plan.kind is LoadKind.FIRST_LOAD:
         return ()
-    mask = (UPDATE_MASK,) if any(column.is_lob for column in plan.feed.table.stored_columns) else ()
+    has_mask = plan.is_log or any(column.is_lob for column in plan.feed.table.stored_columns)
+    mask = (UPDATE_MASK,) if has_mask else ()
     if plan.settings.net is NetSource.SERVER:
         return (START_LSN, OPERATION, *mask)
     return (*order_columns(plan), *mask)
@@ -195,6 +196,8 @@ class CdcReader(SqlServerReader):
             position=START_LSN,
             operation=OPERATION,
             mask=UPDATE_MASK,
+            command=COMMAND_ID if self.plan.feed.has_command_id else "",
+            sequence=SEQVAL,
             remark="" if self.plan.feed.has_command_id else _NO_COMMAND_ID,
         )
 
@@ -241,7 +244,8 @@ def plan_reads(plan: WindowPlan, most: int, source: SqlServerConnection) -> Wind
     reads = []
     for index, table in tables.items():
         assert table.interval is not None  # noqa: S101  (they are the tables that have one)
-        reader, is_net = CdcReader(table, source, plan.end), table.settings.net is NetSource.SERVER
+        reader = CdcReader(table, source, plan.end)
+        is_net = table.is_log or table.settings.net is NetSource.SERVER
         parts = intervals.get(table.source, [table.interval])
         # What is read in parts is brought together by key.
         known = changes.get(table.source) if len(parts) == 1 else None

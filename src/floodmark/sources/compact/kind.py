@@ -11,7 +11,7 @@ from floodmark.airflow_connections import read_connection, read_extras, read_fla
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import Dataset, file_dataset
 from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
-from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_STREAM, KindRules, LoadAdapters, SourceKind
+from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_LOG, NO_STREAM, KindRules, LoadAdapters, SourceKind
 
 if TYPE_CHECKING:
     from floodmark.core.capture import HeartbeatSettings
@@ -46,6 +46,7 @@ class CompactKind(SourceKind):
             "retention": "there is no cleanup job; set purge_after_days in the connection's extra",
         },
         pipeline={
+            "style": NO_LOG,
             "net": "each device always computes net changes",
             "partitions": "each device is read by itself",
             "lag_limit": NO_JOB,

@@ -54,6 +54,8 @@ def problems(path: Path) -> list[str]:
         ("pipeline", "\n    backfill: touched", "pipelines.shop.backfill"),
         ("pipeline", "\n    drift: {unknown: hold}", "pipelines.shop.drift.unknown"),
         ("pipeline", "\n    drift: {column_added: propose}", "pipelines.shop.drift.column_added"),
+        ("pipeline", "\n    style: log", "pipelines.shop.style"),
+        ("table", ", style: log", "pipelines.shop.tables[0].style"),
         ("table", ", net: server", "pipelines.shop.tables[0].net"),
         ("table", ", partitions: 2", "pipelines.shop.tables[0].partitions"),
         ("table", ", backfill: all", "pipelines.shop.tables[0].backfill"),

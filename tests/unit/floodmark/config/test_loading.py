@@ -15,6 +15,7 @@ from floodmark.core.settings import (
     OnFailure,
     OnGap,
     Rule,
+    Style,
     TableSettings,
     TemporalPolicy,
     WhenAdded,
@@ -143,6 +144,18 @@ def test_tables_take_what_they_do_not_say_from_their_pipeline(write: Write) -> N
     )
     assert config.settings("shop").tables == (orders, log)
     assert config.settings("shop").lag_limit_seconds == 900
+
+
+@pytest.mark.parametrize(
+    ("table", "cause"),
+    [("deletes: hard", "deletes: hard deletes rows"), ("deletes: soft, net: server", "net: server leaves out changes")],
+)
+def test_settings_that_lose_changes_are_refused_with_a_log(write: Write, table: str, cause: str) -> None:
+    text = GOOD.replace("deletes: hard", "style: log").replace("deletes: soft, net: server", table)
+    with pytest.raises(ConfigError, match=rf"tables\[1\]: style: log, but {cause}"):
+        load_config(write(text))
+    orders, log = load_config(write(text.replace(table, "style: current"))).settings("shop").tables
+    assert (orders.style, log.style) == (Style.LOG, Style.CURRENT)
 
 
 def test_dumped_configuration_loads_to_the_same_settings(write: Write) -> None:

@@ -18,9 +18,11 @@ from floodmark.spark.net import (
     collapse_changes,
     drop_superseded_changes,
     entries,
+    list_changes,
     mask_bits,
     net_operations,
     pack,
+    stamp_loaded,
     unpack,
 )
 from floodmark.sync.ports import RowShape
@@ -145,3 +147,25 @@ def test_mask_bits_of_an_array_are_those_of_each_mask(masks: list[bytes | None])
     for ordinal in (1, 2, 8, 9, 17, 160, 161):
         expected = [mask is not None and is_changed(mask, ordinal) for mask in masks]
         assert mask_bits(array, ordinal).tolist() == expected
+
+
+def test_log_has_each_change_with_its_place_and_the_columns_of_an_update() -> None:
+    """An update that gave a row another key is a delete and an insert, as the server captures it for a primary key."""
+    changes = [
+        replace(CHANGE, operation=operation, mask=bytes([mask]), command_id=number)
+        for number, (operation, mask) in enumerate([(1, 0x1F), (2, 0x1F), (3, 0x06), (4, 0x06), (4, 0x0C), (4, 0x10)])
+    ]
+    [listed] = list_changes([change_batch(changes)], histories_shape())
+    found = [(row["__command_id"], row["__op"], row["__changed"]) for row in listed.to_pylist()]
+    assert found == [(0, 1, None), (1, 2, None), (2, 1, None), (3, 2, None), (4, 4, ["a", "lob"]), (5, 4, ["old"])]
+    [without_commands] = list_changes([change_batch(changes)], replace(histories_shape(), command=""))
+    assert without_commands.column("__command_id").to_pylist() == [0] * 6
+
+
+def test_rows_of_a_chunk_are_numbered_through_its_batches() -> None:
+    batches = [pa.RecordBatch.from_pydict({"id": [1] * rows}) for rows in (2, 0, 300)]
+    found = [row for batch in stamp_loaded(batches, b"\x07" * 10, 258) for row in batch.to_pylist()]
+    assert [row["__seq"] for row in found] == [(258).to_bytes(4) + number.to_bytes(6) for number in range(302)]
+    assert {(row["__op"], row["__lsn"], row["__command_id"], row["__changed"]) for row in found} == {
+        (0, b"\x07" * 10, 0, None)
+    }
