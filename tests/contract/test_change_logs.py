@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from switch_rig import ORDERS, SwitchRig
 
 from cdc_database import cdc_database
-from emulator_process import Emulator
+from emulator_process import Emulator, running_emulator
 from floodmark.core.errors import ConfigError, OperatorError
 from floodmark.core.schema import TableName
 from floodmark.core.settings import (
@@ -73,6 +74,46 @@ def test_log_has_the_rows_of_the_load_and_every_change_after_it(rig: SwitchRig) 
         (1, 2, 20, "b", None),
     ]
     assert rig.rows("SELECT DISTINCT __load, __window_id FROM shop.orders_log ORDER BY 2") == [(1, 1), (1, 2)]
+
+
+def test_changes_have_the_time_of_their_commit(rig: SwitchRig) -> None:
+    rig.run()
+    began = datetime.now(UTC)
+    rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1", "DELETE dbo.Orders WHERE Id = 2")
+    rig.run()
+    loaded, first, second = rig.rows(
+        "SELECT DISTINCT __committed_at FROM shop.orders_log ORDER BY __committed_at NULLS FIRST"
+    )
+    assert loaded == (None,)
+    assert began - timedelta(seconds=1) < first[0] < second[0] < datetime.now(UTC) + timedelta(seconds=1)
+
+
+def test_times_of_commits_are_in_utc_and_unknown_in_the_hour_that_comes_twice(
+    open_dir: Path, database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    with running_emulator(open_dir / "autumn") as emulator, cdc_database(emulator) as source:
+        source.run("CREATE TABLE dbo.Orders (Id int NOT NULL PRIMARY KEY, Amount int, Note nvarchar(max))")
+        source.enable("Orders")
+        source.run("EXEC emulator.set_clock @now = '2027-10-30T12:00:00'")
+        rig = SwitchRig(emulator, source, database)
+        configure(rig)
+        source.run("INSERT INTO dbo.Orders VALUES (0, 0, NULL)")
+        source.scan()
+        rig.run()
+        utc = []
+        for number, at in enumerate(("2027-10-30T23:30", "2027-10-31T02:30", "2027-10-31T05:30"), 1):
+            rig.change(
+                f"EXEC emulator.set_clock @now = '{at}:00'", f"INSERT INTO dbo.Orders VALUES ({number}, 0, NULL)"
+            )
+            utc += [row["at"].replace(tzinfo=UTC) for row in source.query("SELECT GETUTCDATE() AS at")]
+        rig.run()
+        (before,), twice, (after,) = rig.rows(
+            'SELECT __committed_at FROM shop.orders_log WHERE "Id" > 0 ORDER BY __lsn'
+        )
+    assert twice == (None,)
+    assert abs(before - utc[0]) < timedelta(minutes=5)
+    assert abs(after - utc[2]) < timedelta(minutes=5)
 
 
 def test_key_that_is_updated_in_place_is_a_delete_and_an_insert(emulator: Emulator, rig: SwitchRig) -> None:

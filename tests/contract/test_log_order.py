@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
 
 import psycopg
@@ -35,7 +36,10 @@ END = 100
 _names = count(1)
 _NAMES = {0x02: "id", 0x04: "a", 0x08: "lob", 0x10: "old"}
 _KINDS = {1: 1, 2: 2, 3: 1, 4: 4}
-LOGGED = "encode(__lsn, 'hex'), __command_id, encode(__seq, 'hex'), __op, history, id, a, lob, old, __changed"
+LOGGED = (
+    "encode(__lsn, 'hex'), __command_id, encode(__seq, 'hex'), __op, history, id, a, lob, old, __changed,"
+    " __committed_at"
+)
 Event = tuple[object, ...]
 
 
@@ -48,13 +52,26 @@ def make_history(seed: int) -> History:
     return history
 
 
+def committed_at(position: bytes) -> datetime:
+    return datetime(2026, 5, 1, tzinfo=UTC) + timedelta(seconds=number_of(read_position(position)))
+
+
 def event_of(change: Change) -> Event:
     """Return the row of the log for a change, by the definition of the log."""
     moves = change.operation in (3, 4) and is_changed(change.mask, 2)
     kind = 2 if change.operation == 4 and moves else _KINDS[change.operation]
     changed = [name for bit, name in _NAMES.items() if change.mask[-1] & bit] if kind == 4 else None
     place = (change.start_lsn.hex(), change.command_id, change.seqval.hex(), kind)
-    return (*place, change.history, change.id, change.a, change.lob, change.old, changed)
+    return (
+        *place,
+        change.history,
+        change.id,
+        change.a,
+        change.lob,
+        change.old,
+        changed,
+        committed_at(change.start_lsn),
+    )
 
 
 def events_of(history: History) -> list[Event]:
@@ -122,6 +139,8 @@ class LogRig:
         """Return the changes of an interval in no order, in up to three parts."""
         chosen = [each for each in self.history.changes if after < number_of(read_position(each.start_lsn)) <= to]
         rows = change_batch(chosen)
+        moments = [committed_at(position).replace(tzinfo=None) for position in rows.column(0).to_pylist()]
+        rows = rows.append_column("__$committed_at", pa.array(moments, pa.timestamp("us")))
         rows = rows.take(pa.array(self.rng.sample(range(rows.num_rows), rows.num_rows), pa.int64()))
         cuts = sorted(self.rng.randrange(rows.num_rows + 1) for _ in range(2))
         return [rows.slice(begin, end - begin) for begin, end in pairwise([0, *cuts, rows.num_rows])]

@@ -276,11 +276,12 @@ LOAD_COLUMN = "__load"
 COMMAND_COLUMN = "__command_id"
 SEQUENCE_COLUMN = "__seq"
 CHANGED_COLUMN = "__changed"
+COMMITTED_COLUMN = "__committed_at"
 
 TARGET_COLUMNS = (POSITION_COLUMN, OPERATION_COLUMN, WINDOW_COLUMN, LOADED_AT_COLUMN, DELETED_COLUMN)
 LOG_KEY = (LOAD_COLUMN, POSITION_COLUMN, COMMAND_COLUMN, SEQUENCE_COLUMN, OPERATION_COLUMN)
 """The primary key of a log: behind the load, that of the change table. A restore of the source lowers its positions."""
-LOG_COLUMNS = (*LOG_KEY, CHANGED_COLUMN, WINDOW_COLUMN, LOADED_AT_COLUMN)
+LOG_COLUMNS = (*LOG_KEY, CHANGED_COLUMN, COMMITTED_COLUMN, WINDOW_COLUMN, LOADED_AT_COLUMN)
 IDENTIFIER_MAX_BYTES = 63
 KEEP_PREFIX = "__keep_"
 """A prefix of columns of staging only: see ``keep_column``."""

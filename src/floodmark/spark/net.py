@@ -17,6 +17,7 @@ from floodmark.core.position import POSITION_BYTES
 from floodmark.core.schema import (
     CHANGED_COLUMN,
     COMMAND_COLUMN,
+    COMMITTED_COLUMN,
     OPERATION_COLUMN,
     POSITION_COLUMN,
     SEQUENCE_COLUMN,
@@ -290,14 +291,16 @@ _LOGGED = {
     Operation.MOVED: Operation.INSERT,
 }
 _LOGGED_NUMBERS = np.array([_LOGGED.get(Operation(number), 0) for number in range(len(Operation))], np.int16)
+_MOMENT = pa.timestamp("us", tz="UTC")
 _ROW_BYTES = 6
 """The bytes of the number of a row in its chunk; those before them have the number of the chunk."""
 
 
 def list_changes(batches: Batches, shape: RowShape) -> Iterator[pa.RecordBatch]:
-    """Yield all changes, in no order: stored columns, ``__lsn``, ``__op``, ``__command_id``, ``__seq``, ``__changed``.
+    """Yield all changes, in no order: stored columns, ``__lsn``, ``__op``, and those that only a log has.
 
     ``__changed`` has the names of the columns that an update changed, and is NULL for any other operation.
+    ``__committed_at`` is NULL where the source does not show it.
     """
     for batch in batches:
         columns = {column.name: batch.column(column.name) for column in shape.values}
@@ -306,6 +309,8 @@ def list_changes(batches: Batches, shape: RowShape) -> Iterator[pa.RecordBatch]:
         command = batch.column(shape.command) if shape.command else _zeros(batch.num_rows)
         columns |= {COMMAND_COLUMN: command, SEQUENCE_COLUMN: batch.column(shape.sequence)}
         columns[CHANGED_COLUMN] = _changed_columns(batch, shape)
+        at = batch.column(shape.committed_at) if shape.committed_at else pa.nulls(batch.num_rows)
+        columns[COMMITTED_COLUMN] = at.cast(_MOMENT)
         yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
@@ -326,6 +331,7 @@ def stamp_loaded(batches: Batches, rows_at: bytes, chunk: int) -> Iterator[pa.Re
             COMMAND_COLUMN: _zeros(batch.num_rows),
             SEQUENCE_COLUMN: places.cast(pa.binary()),
             CHANGED_COLUMN: pa.nulls(batch.num_rows, pa.list_(pa.string())),
+            COMMITTED_COLUMN: pa.nulls(batch.num_rows, _MOMENT),
         }
         names = [*batch.schema.names, *own]
         yield pa.RecordBatch.from_arrays([*batch.columns, *own.values()], names=names)

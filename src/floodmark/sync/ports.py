@@ -38,7 +38,7 @@ class RowShape:
 
     key: tuple[str, ...]
     own: tuple[tuple[str, str], ...]
-    """Name and type (binary or int) of each column of the change; none for rows of the table itself."""
+    """Name and type (binary, int or moment) of each column of the change; none for rows of the table itself."""
     values: tuple[ValueColumn, ...]
     order: tuple[str, ...]
     """The columns that order the changes of a key."""
@@ -53,6 +53,8 @@ class RowShape:
     """The column of the number of a statement in its commit; "" where a change has none."""
     sequence: str = ""
     """The column of the place of a change in its statement; "" where a change has none."""
+    committed_at: str = ""
+    """The column of the time of the commit in UTC; "" where a change has none."""
     remark: str = ""
     """A remark about the order for the log; "" for none."""
 

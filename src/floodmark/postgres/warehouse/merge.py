@@ -11,6 +11,7 @@ from sqlglot import exp
 from floodmark.core.plan import WindowPlan, staging_table
 from floodmark.core.schema import (
     CHANGED_COLUMN,
+    COMMITTED_COLUMN,
     DELETED_COLUMN,
     LEDGER_SCHEMA,
     LOADED_AT_COLUMN,
@@ -262,7 +263,7 @@ def _inserted(merge: Merge) -> dict[str, exp.Expression]:
 def _own_columns(merge: Merge) -> dict[str, exp.Expression]:
     if merge.is_log:
         written = {WINDOW_COLUMN: exp.Literal.number(merge.window_id), LOADED_AT_COLUMN: exp.CurrentTimestamp()}
-        return {name: staged(name) for name in (*LOG_KEY, CHANGED_COLUMN)} | written
+        return {name: staged(name) for name in (*LOG_KEY, CHANGED_COLUMN, COMMITTED_COLUMN)} | written
     return {
         POSITION_COLUMN: staged(POSITION_COLUMN),
         OPERATION_COLUMN: staged(OPERATION_COLUMN),

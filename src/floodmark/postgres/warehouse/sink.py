@@ -30,6 +30,7 @@ from floodmark.core.plan import TablePlan, ValueColumn, WindowPlan, value_column
 from floodmark.core.schema import (
     CHANGED_COLUMN,
     COMMAND_COLUMN,
+    COMMITTED_COLUMN,
     OPERATION_COLUMN,
     PART_COLUMN,
     POSITION_COLUMN,
@@ -265,7 +266,12 @@ class PostgresChunkSink:
         return bool(session.fetch(self.stage_sql.format(**values)))
 
 
-_LOG_TYPES = {COMMAND_COLUMN: pa.int32(), SEQUENCE_COLUMN: pa.binary(), CHANGED_COLUMN: pa.list_(pa.string())}
+_LOG_TYPES = {
+    COMMAND_COLUMN: pa.int32(),
+    SEQUENCE_COLUMN: pa.binary(),
+    CHANGED_COLUMN: pa.list_(pa.string()),
+    COMMITTED_COLUMN: pa.timestamp("us", tz="UTC"),
+}
 
 
 def copy_part(

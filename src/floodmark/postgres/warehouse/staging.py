@@ -13,6 +13,7 @@ from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, staging_prefix,
 from floodmark.core.schema import (
     CHANGED_COLUMN,
     COMMAND_COLUMN,
+    COMMITTED_COLUMN,
     LOAD_COLUMN,
     OPERATION_COLUMN,
     PART_COLUMN,
@@ -39,7 +40,7 @@ from floodmark.sync.ports import StagedPart
 # They are dropped when the window is finished.
 
 
-STAGED_LOG_COLUMNS = (COMMAND_COLUMN, SEQUENCE_COLUMN, CHANGED_COLUMN)
+STAGED_LOG_COLUMNS = (COMMAND_COLUMN, SEQUENCE_COLUMN, CHANGED_COLUMN, COMMITTED_COLUMN)
 """The columns of a log that workers write, in addition to position and operation."""
 
 

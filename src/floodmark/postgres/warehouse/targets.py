@@ -29,6 +29,7 @@ from floodmark.core.plan import MAIN_LANE, LoadKind, TablePlan
 from floodmark.core.schema import (
     CHANGED_COLUMN,
     COMMAND_COLUMN,
+    COMMITTED_COLUMN,
     DELETED_COLUMN,
     LOAD_COLUMN,
     LOADED_AT_COLUMN,
@@ -142,8 +143,9 @@ OWN_TYPES = {
     COMMAND_COLUMN: "integer",
     SEQUENCE_COLUMN: "bytea",
     CHANGED_COLUMN: "text[]",
+    COMMITTED_COLUMN: "timestamp with time zone",
 }
-_NULLABLE = frozenset({CHANGED_COLUMN})
+_NULLABLE = frozenset({CHANGED_COLUMN, COMMITTED_COLUMN})
 FILLED = 80
 """The share of a page of a new target that inserts fill, in percent.
 

@@ -38,8 +38,17 @@ COMMAND_ID = "__$command_id"
 SEQVAL = "__$seqval"
 OPERATION = "__$operation"
 UPDATE_MASK = "__$update_mask"
+COMMITTED_AT = "__$committed_at"
+"""The name of the time of the commit, which the change table does not have."""
 
-OWN_TYPES = {START_LSN: "binary", COMMAND_ID: "int", SEQVAL: "binary", OPERATION: "int", UPDATE_MASK: "binary"}
+OWN_TYPES = {
+    START_LSN: "binary",
+    COMMAND_ID: "int",
+    SEQVAL: "binary",
+    OPERATION: "int",
+    UPDATE_MASK: "binary",
+    COMMITTED_AT: "moment",
+}
 
 
 def order_columns(plan: TablePlan) -> tuple[str, ...]:
@@ -57,11 +66,42 @@ def own_columns(plan: TablePlan) -> tuple[str, ...]:
     mask = (UPDATE_MASK,) if has_mask else ()
     if plan.settings.net is NetSource.SERVER:
         return (START_LSN, OPERATION, *mask)
-    return (*order_columns(plan), *mask)
+    committed_at = (COMMITTED_AT,) if plan.is_log else ()
+    return (*order_columns(plan), *mask, *committed_at)
 
 
-def select_changes(plan: TablePlan) -> str:
-    """Return the SELECT of changes. Parameters: after_lsn (excluded), to_lsn (included).
+def select_clock() -> str:
+    """Return the SELECT of the time zone of the server's clock, NULL before SQL Server 2022, and of its offset now."""
+    return (
+        "SET NOCOUNT ON; DECLARE @zone nvarchar(128);"
+        " BEGIN TRY EXEC sys.sp_executesql N'SELECT @zone = CURRENT_TIMEZONE_ID()', N'@zone nvarchar(128) OUTPUT',"
+        " @zone = @zone OUTPUT; END TRY BEGIN CATCH SELECT @zone = NULL; END CATCH;"
+        " SELECT @zone AS zone, DATEDIFF(minute, GETUTCDATE(), GETDATE()) AS offset_minutes"
+    )
+
+
+def select_committed_at(*, has_zone: bool) -> str:
+    """Return the expression for the time of a commit in UTC.
+
+    Parameters: the time zone, three times; without it the offset in minutes, negative east of Greenwich. The mapping
+    table has local time. It is NULL where the clock has shown a time twice, because it was set back by an hour: nothing
+    in the row shows which of the two it was.
+    """
+    mapped = f"FROM cdc.lsn_time_mapping AS m WHERE m.start_lsn = {bracket(START_LSN)}"
+    local = f"SELECT CAST(m.tran_end_time AS datetime2(3)) AS at {mapped}"
+    if not has_zone:
+        return f"(SELECT DATEADD(minute, ?, l.at) FROM ({local}) AS l)"  # noqa: S608  (constants)
+    utc = f"SELECT l.at, CAST(l.at AT TIME ZONE ? AT TIME ZONE N'UTC' AS datetime2(3)) AS utc FROM ({local}) AS l"  # noqa: S608
+    again = " OR ".join(
+        f"CAST(DATEADD(hour, {hours}, u.utc) AT TIME ZONE N'UTC' AT TIME ZONE ? AS datetime2(3)) = u.at"
+        for hours in (-1, 1)
+    )
+    return f"(SELECT CASE WHEN {again} THEN NULL ELSE u.utc END FROM ({utc}) AS u)"  # noqa: S608
+
+
+def select_changes(plan: TablePlan, *, has_zone: bool = False) -> str:
+    """Return the SELECT of changes. Parameters: after_lsn (excluded), to_lsn (included); for a log, those of
+    ``select_committed_at`` before them.
 
     The image before an update is read where the update gave the row another key: nothing else shows that the old key no
     longer exists. A change of a primary key is captured as a delete and an insert, but not under trace flag 8207, and
@@ -71,8 +111,9 @@ def select_changes(plan: TablePlan) -> str:
     operation = bracket(OPERATION)
     is_update = f"{operation} = {Operation.UPDATE.value}"
     kind = f"CASE WHEN {is_update} AND {moved} THEN {Operation.MOVED.value} ELSE {operation} END"
+    columns = _select_list(plan, f"{kind} AS {operation}", has_zone=has_zone)
     return (
-        f"SELECT {_select_list(plan, f'{kind} AS {operation}')} FROM {change_table(plan.feed.identity.name)}"  # noqa: S608
+        f"SELECT {columns} FROM {change_table(plan.feed.identity.name)}"  # noqa: S608
         f" WHERE {bracket(START_LSN)} > ? AND {bracket(START_LSN)} <= ?"
         f" AND ({operation} <> {Operation.BEFORE_UPDATE.value} OR {moved}){ONE_WORKER}"
     )
@@ -119,9 +160,12 @@ def _has_new_key(table: SourceTable) -> str:
     return "(" + " OR ".join(tests) + ")"
 
 
-def _select_list(plan: TablePlan, operation: str = bracket(OPERATION)) -> str:
+def _select_list(plan: TablePlan, operation: str = bracket(OPERATION), *, has_zone: bool = False) -> str:
     """Return the SELECT list. operation: the expression for the column of that name."""
-    own = (operation if name == OPERATION else bracket(name) for name in own_columns(plan))
+    computed = {OPERATION: operation}
+    if plan.is_log:
+        computed[COMMITTED_AT] = f"{select_committed_at(has_zone=has_zone)} AS {bracket(COMMITTED_AT)}"
+    own = (computed.get(name, bracket(name)) for name in own_columns(plan))
     return ", ".join([*own, *select_expressions(plan.feed.table, plan.settings.temporal)])
 
 
@@ -198,16 +242,27 @@ class CdcReader(SqlServerReader):
             mask=UPDATE_MASK,
             command=COMMAND_ID if self.plan.feed.has_command_id else "",
             sequence=SEQVAL,
+            committed_at=COMMITTED_AT if self.plan.is_log else "",
             remark="" if self.plan.feed.has_command_id else _NO_COMMAND_ID,
         )
 
     def read(self, interval: Interval) -> Iterator[pa.RecordBatch]:
+        if self.plan.is_log:
+            return self._read_log((interval.after.value, interval.to.value))
         if self.plan.settings.net is NetSource.SERVER:
             require_server_net(self.plan)
             text, first = select_net_changes(self.plan), interval.first
         else:
             text, first = select_changes(self.plan), interval.after
         return self.read_text(text, (first.value, interval.to.value))
+
+    def _read_log(self, interval: tuple[bytes, bytes]) -> Iterator[pa.RecordBatch]:
+        """Yield the changes with the times of their commits, by the clock of the server that answers."""
+        with self.connected() as session:
+            [(zone, offset_minutes)] = session.fetch(select_clock())
+            clock = (zone,) * 3 if zone else (-offset_minutes,)
+            text = select_changes(self.plan, has_zone=bool(zone))
+            yield from self.read_over(session, text, (*clock, *interval))
 
     def require_end(self, session: SourceSession) -> None:
         require_entry(session, self.end, str(self.plan.source))

@@ -502,7 +502,7 @@ def _too_long(subject: str, found: str, limit: int) -> DataQualityError:
 
 
 BATCH_ROWS = 8192
-_OWN_ARROW_TYPES = {"binary": pa.binary(), "int": pa.int32()}
+_OWN_ARROW_TYPES = {"binary": pa.binary(), "int": pa.int32(), "moment": pa.timestamp("us")}
 
 
 @dataclass(frozen=True)

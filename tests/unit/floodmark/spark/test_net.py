@@ -165,6 +165,7 @@ def test_log_has_each_change_with_its_place_and_the_columns_of_an_update() -> No
 def test_rows_of_a_chunk_are_numbered_through_its_batches() -> None:
     batches = [pa.RecordBatch.from_pydict({"id": [1] * rows}) for rows in (2, 0, 300)]
     found = [row for batch in stamp_loaded(batches, b"\x07" * 10, 258) for row in batch.to_pylist()]
+    assert {row["__committed_at"] for row in found} == {None}
     assert [row["__seq"] for row in found] == [(258).to_bytes(4) + number.to_bytes(6) for number in range(302)]
     assert {(row["__op"], row["__lsn"], row["__command_id"], row["__changed"]) for row in found} == {
         (0, b"\x07" * 10, 0, None)
