@@ -183,6 +183,30 @@ def test_target_of_another_style_is_refused_until_it_is_renamed_and_reloaded(
     assert found == ([(0, 2), (0, 3), (1, 2)] if after is Style.LOG else [(2, 3), (1, 2)])
 
 
+def test_log_goes_on_with_a_second_capture_instance_and_loads_no_row_for_it(rig: SwitchRig) -> None:
+    """A change of the new column alone is one since the switch, when the pipeline began to read the column."""
+    rig.run()
+    rig.change("ALTER TABLE dbo.Orders ADD Place nvarchar(9)", "UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
+    rig.run()
+    rig.change("UPDATE dbo.Orders SET Place = N'x', Amount = 12 WHERE Id = 1")
+    rig.approve()
+    rig.switches.take()
+    rig.change("UPDATE dbo.Orders SET Place = N'y' WHERE Id = 2")
+    rig.run()
+    said = rig.switches.take()
+    assert said[-1].endswith("done; dbo_Orders was dropped.")
+    rig.change("UPDATE dbo.Orders SET Place = N'z' WHERE Id = 3")
+    rig.run()
+    assert rig.rows(
+        'SELECT "Id", "Amount", "Place", __changed FROM shop.orders_log WHERE __op > 0'
+        " ORDER BY __lsn, __command_id, __seq"
+    ) == [
+        (1, 11, None, ["Amount"]),
+        (1, 12, None, ["Amount"]),
+        (3, 30, "z", ["Place"]),
+    ]
+
+
 def test_log_is_not_compared_with_its_source(rig: SwitchRig) -> None:
     rig.run()
     with pytest.raises(OperatorError, match="a log of changes, and the source has only the newest rows"):
@@ -239,3 +263,9 @@ def test_cursor_of_the_documents_waits_for_a_window_that_a_release_overtakes(rig
     assert read_after(rig, 1) == []
     rig.finish(opened)
     assert read_after(rig, 1) == [(4, 4, -1), (3, 4, 2)]
+    # In another file, the target is known by its highest window.
+    with psycopg.connect(rig.connection.conninfo(), autocommit=True) as session:
+        session.execute("VACUUM FULL shop.orders_log")
+    rig.change("DELETE dbo.Orders WHERE Id = 3")
+    rig.run()
+    assert read_after(rig, 4) == [(5, 1, 30)]

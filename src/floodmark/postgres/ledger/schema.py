@@ -257,6 +257,7 @@ def record_target(session: psycopg.Connection, plan: WindowPlan, table: TablePla
         window_id=plan.window_id,
         columns=[*(column.name for column in table.in_target.stored_columns), WINDOW_COLUMN],
         has_written=has_written,
+        only_adds=table.is_log,
         names=Jsonb(table.target_names) if table.settings.naming is Naming.SNAKE_CASE else None,
         is_whole=table.kind is LoadKind.FIRST_LOAD and not table.where,
     )
