@@ -114,6 +114,14 @@ def test_tables_of_a_pattern_have_an_alias_and_ask_no_server(tmp_path: Path) -> 
     assert "| dbo.* | all.* |" in (dag.doc_md or "")
 
 
+def test_page_of_the_dag_says_of_a_log_that_it_has_every_change(tmp_path: Path) -> None:
+    path = tmp_path / "pipelines.yaml"
+    log = "  logs: {source: shop, tables: [{source: dbo.Orders, target: logs.orders, style: log}]}\n"
+    path.write_text(CONFIG + log, encoding="utf-8")
+    page = build_dag(App(load_config(path)).pipeline("logs"), path).doc_md or ""
+    assert "| dbo.Orders | logs.orders | rows of the log | none: it has every change |  |" in page
+
+
 def test_load_is_called_with_window_and_config_and_nothing_else(dag: DAG, config_file: Path) -> None:
     load = dag.get_task("load")
     assert isinstance(load, LoadWindow)

@@ -33,7 +33,7 @@ from floodmark.core.alerts import LOAD_RUN_FAILED, RUN_FAILED
 from floodmark.core.errors import ConfigError
 from floodmark.core.patterns import TablePattern
 from floodmark.core.schema import TableName
-from floodmark.core.settings import TableSettings
+from floodmark.core.settings import Style, TableSettings
 from floodmark.orchestration import tasks
 from floodmark.orchestration.load_operator import LoadWindow
 from floodmark.orchestration.pools import require_pools
@@ -263,7 +263,10 @@ def _count_tables(pipeline: Pipeline) -> str:
 
 def _table_row(table: TableSettings, source: object, target: object) -> str:
     rules = "<br>".join(f"{rule.name}: `{_cell(rule.sql)}`, else {rule.on_failure.value}" for rule in table.rules)
-    cells = (str(source), str(target), _DELETES[table.deletes.value], f"by {table.net.value}", rules)
+    changes = (_DELETES[table.deletes.value], f"by {table.net.value}")
+    if table.style is Style.LOG:
+        changes = ("rows of the log", "none: it has every change")
+    cells = (str(source), str(target), *changes, rules)
     return f"| {' | '.join(map(_cell, cells[:2]))} | {' | '.join(cells[2:])} |"
 
 
