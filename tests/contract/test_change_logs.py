@@ -153,7 +153,12 @@ def test_some_rows_of_a_log_cannot_be_reloaded(rig: SwitchRig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "cause"), [({"deletes": Deletes.HARD}, "deletes: hard"), ({"net": NetSource.SERVER}, "net: server")]
+    ("settings", "cause"),
+    [
+        ({"deletes": Deletes.HARD}, "deletes: hard"),
+        ({"net": NetSource.SERVER}, "net: server"),
+        ({"live_view": True}, "live_view: true"),
+    ],
 )
 def test_settings_that_lose_changes_are_refused_with_a_log(
     rig: SwitchRig, settings: dict[str, Any], cause: str

@@ -285,7 +285,7 @@ class TableConfig(_Defaults, TableOptions):
 
     @model_validator(mode="after")
     def _check_style(self) -> Self:
-        if self.style is Style.LOG and (why := why_no_log(self.deletes, self.net)):
+        if self.style is Style.LOG and (why := why_no_log(self)):
             raise ValueError(f"style: log, but {why}")
         return self
 

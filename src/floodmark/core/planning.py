@@ -318,7 +318,7 @@ def _refuse_style(settings: TableSettings, feed: Feed) -> None:
     """Raise ConfigError where a table cannot have the style that its settings choose."""
     if settings.style is not Style.LOG:
         return
-    why = why_no_log(settings.deletes, settings.net)
+    why = why_no_log(settings)
     if not why and (feed.delivers_net or feed.has_members):
         why = "only changes that change data capture has recorded become a log so far: use style: current"
     if why:

@@ -39,12 +39,14 @@ class NetSource(Enum):
     """The server's net function computes them."""
 
 
-def why_no_log(deletes: Deletes, net: NetSource) -> str:
+def why_no_log(settings: TableDefaults) -> str:
     """Return why a table with these settings cannot be a log, as a clause; "" where it can."""
-    if deletes is Deletes.HARD:
+    if settings.deletes is Deletes.HARD:
         return "deletes: hard deletes rows of the target, and a log keeps every change: use deletes: soft"
-    if net is NetSource.SERVER:
+    if settings.net is NetSource.SERVER:
         return "net: server leaves out changes, and a log needs all of them: use net: spark"
+    if settings.live_view:
+        return "live_view: true shows the rows that are not deleted, and a log has changes: use live_view: false"
     return ""
 
 

@@ -48,7 +48,6 @@ from floodmark.core.types import Kind, WarehouseType, warehouse_type
 from floodmark.postgres.session import (
     CANCELED_HINT,
     open_session,
-    open_transaction,
     translated,
 )
 from floodmark.postgres.sql import read_sql

@@ -148,7 +148,11 @@ def test_tables_take_what_they_do_not_say_from_their_pipeline(write: Write) -> N
 
 @pytest.mark.parametrize(
     ("table", "cause"),
-    [("deletes: hard", "deletes: hard deletes rows"), ("deletes: soft, net: server", "net: server leaves out changes")],
+    [
+        ("deletes: hard", "deletes: hard deletes rows"),
+        ("deletes: soft, net: server", "net: server leaves out changes"),
+        ("deletes: soft, live_view: true", "live_view: true shows the rows that are not deleted"),
+    ],
 )
 def test_settings_that_lose_changes_are_refused_with_a_log(write: Write, table: str, cause: str) -> None:
     text = GOOD.replace("deletes: hard", "style: log").replace("deletes: soft, net: server", table)
