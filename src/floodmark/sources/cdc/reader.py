@@ -38,8 +38,8 @@ COMMAND_ID = "__$command_id"
 SEQVAL = "__$seqval"
 OPERATION = "__$operation"
 UPDATE_MASK = "__$update_mask"
-COMMITTED_AT = "__$committed_at"
-"""The name of the time of the commit, which the change table does not have."""
+COMMITTED_AT, COMMIT_LSN = "__$committed_at", "__$commit_lsn"
+"""The names of the time of a commit and of its LSN where the time is from, which no change table has."""
 
 OWN_TYPES = {
     START_LSN: "binary",
@@ -80,28 +80,34 @@ def select_clock() -> str:
     )
 
 
-def select_committed_at(*, has_zone: bool) -> str:
-    """Return the expression for the time of a commit in UTC.
+def select_commits(*, has_zone: bool) -> str:
+    """Return the SELECT of the commits of an interval, with their times in UTC.
 
-    Parameters: the time zone, three times; without it the offset in minutes, negative east of Greenwich. The mapping
-    table has local time. It is NULL where the clock has shown a time twice, because it was set back by an hour: nothing
-    in the row shows which of the two it was.
+    Parameters: the time zone, three times; without it the offset in minutes, negative east of Greenwich; then after_lsn
+    (excluded) and to_lsn (included). The mapping table has local time. A time is NULL where the clock has shown it
+    twice, because it was set back by an hour: nothing in the row shows which of the two it was.
     """
-    mapped = f"FROM cdc.lsn_time_mapping AS m WHERE m.start_lsn = {bracket(START_LSN)}"
-    local = f"SELECT CAST(m.tran_end_time AS datetime2(3)) AS at {mapped}"
+    columns = f"{bracket(COMMIT_LSN)}, %s AS {bracket(COMMITTED_AT)}"
+    local = (
+        f"SELECT m.start_lsn AS {bracket(COMMIT_LSN)}, CAST(m.tran_end_time AS datetime2(3)) AS at"  # noqa: S608
+        " FROM cdc.lsn_time_mapping AS m WHERE m.start_lsn > ? AND m.start_lsn <= ?"
+    )
     if not has_zone:
-        return f"(SELECT DATEADD(minute, ?, l.at) FROM ({local}) AS l)"  # noqa: S608  (constants)
-    utc = f"SELECT l.at, CAST(l.at AT TIME ZONE ? AT TIME ZONE N'UTC' AS datetime2(3)) AS utc FROM ({local}) AS l"  # noqa: S608
+        return f"SELECT {columns % 'DATEADD(minute, ?, l.at)'} FROM ({local}) AS l"  # noqa: S608
+    utc = (
+        f"SELECT {bracket(COMMIT_LSN)}, l.at, CAST(l.at AT TIME ZONE ? AT TIME ZONE N'UTC' AS datetime2(3)) AS utc"  # noqa: S608
+        f" FROM ({local}) AS l"
+    )
     again = " OR ".join(
         f"CAST(DATEADD(hour, {hours}, u.utc) AT TIME ZONE N'UTC' AT TIME ZONE ? AS datetime2(3)) = u.at"
         for hours in (-1, 1)
     )
-    return f"(SELECT CASE WHEN {again} THEN NULL ELSE u.utc END FROM ({utc}) AS u)"  # noqa: S608
+    return f"SELECT {columns % f'CASE WHEN {again} THEN NULL ELSE u.utc END'} FROM ({utc}) AS u"  # noqa: S608
 
 
 def select_changes(plan: TablePlan, *, has_zone: bool = False) -> str:
     """Return the SELECT of changes. Parameters: after_lsn (excluded), to_lsn (included); for a log, those of
-    ``select_committed_at`` before them.
+    ``select_commits`` before them. Its times are joined, so that the server converts one for each commit.
 
     The image before an update is read where the update gave the row another key: nothing else shows that the old key no
     longer exists. A change of a primary key is captured as a delete and an insert, but not under trace flag 8207, and
@@ -111,9 +117,12 @@ def select_changes(plan: TablePlan, *, has_zone: bool = False) -> str:
     operation = bracket(OPERATION)
     is_update = f"{operation} = {Operation.UPDATE.value}"
     kind = f"CASE WHEN {is_update} AND {moved} THEN {Operation.MOVED.value} ELSE {operation} END"
-    columns = _select_list(plan, f"{kind} AS {operation}", has_zone=has_zone)
+    join = ""
+    if plan.is_log:
+        commits = f"({select_commits(has_zone=has_zone)}) AS commits"
+        join = f" LEFT JOIN {commits} ON commits.{bracket(COMMIT_LSN)} = {bracket(START_LSN)}"
     return (
-        f"SELECT {columns} FROM {change_table(plan.feed.identity.name)}"  # noqa: S608
+        f"SELECT {_select_list(plan, f'{kind} AS {operation}')} FROM {change_table(plan.feed.identity.name)}{join}"  # noqa: S608
         f" WHERE {bracket(START_LSN)} > ? AND {bracket(START_LSN)} <= ?"
         f" AND ({operation} <> {Operation.BEFORE_UPDATE.value} OR {moved}){ONE_WORKER}"
     )
@@ -160,12 +169,9 @@ def _has_new_key(table: SourceTable) -> str:
     return "(" + " OR ".join(tests) + ")"
 
 
-def _select_list(plan: TablePlan, operation: str = bracket(OPERATION), *, has_zone: bool = False) -> str:
+def _select_list(plan: TablePlan, operation: str = bracket(OPERATION)) -> str:
     """Return the SELECT list. operation: the expression for the column of that name."""
-    computed = {OPERATION: operation}
-    if plan.is_log:
-        computed[COMMITTED_AT] = f"{select_committed_at(has_zone=has_zone)} AS {bracket(COMMITTED_AT)}"
-    own = (computed.get(name, bracket(name)) for name in own_columns(plan))
+    own = (operation if name == OPERATION else bracket(name) for name in own_columns(plan))
     return ", ".join([*own, *select_expressions(plan.feed.table, plan.settings.temporal)])
 
 
@@ -262,7 +268,7 @@ class CdcReader(SqlServerReader):
             [(zone, offset_minutes)] = session.fetch(select_clock())
             clock = (zone,) * 3 if zone else (-offset_minutes,)
             text = select_changes(self.plan, has_zone=bool(zone))
-            yield from self.read_over(session, text, (*clock, *interval))
+            yield from self.read_over(session, text, (*clock, *interval, *interval))
 
     def require_end(self, session: SourceSession) -> None:
         require_entry(session, self.end, str(self.plan.source))
