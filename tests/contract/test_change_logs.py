@@ -268,7 +268,7 @@ def test_cursor_of_the_documents_waits_for_a_window_that_a_release_overtakes(rig
     assert read_after(rig, 1) == []
     rig.finish(opened)
     assert read_after(rig, 1) == [(4, 4, -1), (3, 4, 2)]
-    # In another file, the target is known by its highest window.
+    # In another file, the target is the same also where the last window that wrote is not the highest.
     with psycopg.connect(rig.connection.conninfo(), autocommit=True) as session:
         session.execute("VACUUM FULL shop.orders_log")
     rig.change("DELETE dbo.Orders WHERE Id = 3")

@@ -109,6 +109,27 @@ def test_target_in_another_file_is_compared_once_and_goes_on(rig: TrackingRig) -
         assert rig.differing() == []
 
 
+def test_target_in_another_file_is_the_same_where_a_release_has_overtaken_a_window(rig: TrackingRig) -> None:
+    orders, lines = rig.settings.tables
+    rule = Rule("small", '"Amount" < 100', OnFailure.QUARANTINE)
+    rig.settings = replace(rig.settings, tables=(replace(orders, rules=(rule,)), lines))
+    rig.sync()
+    rig.run("INSERT dbo.Orders VALUES (7, 700)")
+    rig.sync()
+    rig.run("UPDATE dbo.Orders SET Amount = 20 WHERE Id = 2")
+    opened = rig.open()
+    assert PostgresQuarantine(rig.warehouse).release(PIPELINE, orders, "operator").released == 1
+    rig.finish(opened)
+    assert rig.rows("SELECT max(__window_id) FROM shop.orders") == [(4,)]
+    assert rig.rows("SELECT target_window_id FROM floodmark.tables WHERE source_name = 'Orders'") == [(3,)]
+    rig.change_warehouse("VACUUM FULL shop.orders")
+    assert rig.verdicts()["Orders"] is Verdict.CAUGHT_UP
+    # A number that no window of the ledger merged is still a sign of another table.
+    rig.change_warehouse('UPDATE shop.orders SET __window_id = 5 WHERE "Id" = 7')
+    rig.change_warehouse("VACUUM FULL shop.orders")
+    assert rig.verdicts()["Orders"] is Verdict.TARGET_LOST
+
+
 def test_target_that_is_lost_between_plan_and_merge_gets_no_rows(rig: TrackingRig) -> None:
     rig.sync()
     _write(rig)

@@ -257,7 +257,6 @@ def record_target(session: psycopg.Connection, plan: WindowPlan, table: TablePla
         window_id=plan.window_id,
         columns=[*(column.name for column in table.in_target.stored_columns), WINDOW_COLUMN],
         has_written=has_written,
-        only_adds=table.is_log,
         names=Jsonb(table.target_names) if table.settings.naming is Naming.SNAKE_CASE else None,
         is_whole=table.kind is LoadKind.FIRST_LOAD and not table.where,
     )
@@ -343,12 +342,17 @@ def _compare_rows(session: psycopg.Connection, pipeline: str, row: Mapping[str, 
     """Return the sign in the rows of a target that it is another one than the ledger means; "" where there is none."""
     newest = session.execute(f"SELECT max({quote(WINDOW_COLUMN)}) FROM {quote_table(target)}").fetchone()  # noqa: S608
     found, known = newest[0] if newest else None, row["target_window_id"]
-    if found != known:
+    source = TableName(row["source_schema"], row["source_name"])
+    named = {"pipeline": pipeline, **source_parameters(source)}
+    # A replay or a release may be merged before an older window, which then wrote last.
+    is_overtaken = (
+        None not in {found, known} and found > known and query(session, "has_merged", window_id=found, **named)
+    )
+    if found != known and not is_overtaken:
         return (
             f"the target {target} was made again, emptied or restored, or the ledger was: {_difference(found, known)}"
         )
-    source = TableName(row["source_schema"], row["source_name"])
-    for plan in query(session, "newest_plan", pipeline=pipeline, **source_parameters(source)):
+    for plan in query(session, "newest_plan", **named):
         planned = next(table for table in opened_window(plan).plan.tables if table.source == source)
         if _has_deleted_row(session, target, planned.in_target.key):
             return f"the target {target} was restored, or the ledger was: it has rows that a later window deleted."

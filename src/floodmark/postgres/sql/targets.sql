@@ -26,6 +26,13 @@ SELECT EXISTS (
     WHERE d.target_schema = %(target_schema)s AND d.target_name = %(target_name)s AND d.lsn > t.__lsn
 )
 
+-- name: has_merged
+-- Whether a window of a pipeline has merged rows of a table.
+SELECT w.window_id FROM floodmark.windows AS w
+JOIN floodmark.window_tables AS t USING (window_id)
+WHERE w.window_id = %(window_id)s AND w.pipeline = %(pipeline)s AND w.state IN ('merged', 'checked', 'advanced')
+  AND t.source_schema = %(source_schema)s AND t.source_name = %(source_name)s
+
 -- name: has_written_target
 SELECT target_window_id FROM floodmark.tables
 WHERE pipeline = %(pipeline)s AND source_schema = %(source_schema)s AND source_name = %(source_name)s
@@ -115,17 +122,14 @@ JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s AND c.relname = %(name)s
 
 -- name: record_target
--- In the transaction of a merge. has_written: some row of the target has the window's number now. only_adds: no row loses
--- its number, so that the highest stays, also where a window with a lower one is merged later. names: of columns,
+-- In the transaction of a merge. has_written: some row of the target has the window's number now. names: of columns,
 -- by those of the source; NULL for the same. is_whole: a load of the whole table, which may give all columns others.
 -- Any other window adds names: its plan may be older than that of the last one which was merged.
 UPDATE floodmark.tables AS t
 SET target_mark = m.mark, target_columns = %(columns)s::text[],
     column_names = CASE WHEN %(is_whole)s THEN %(names)s::jsonb
         ELSE coalesce(t.column_names || %(names)s::jsonb, %(names)s::jsonb, t.column_names) END,
-    target_window_id = CASE
-        WHEN NOT %(has_written)s OR (%(only_adds)s AND t.target_window_id > %(window_id)s) THEN t.target_window_id
-        ELSE %(window_id)s::bigint END
+    target_window_id = CASE WHEN %(has_written)s THEN %(window_id)s::bigint ELSE t.target_window_id END
 FROM floodmark.target_marks AS m
 WHERE m.pipeline = t.pipeline AND m.source_schema = t.source_schema AND m.source_name = t.source_name
   AND t.pipeline = %(pipeline)s AND t.source_schema = %(source_schema)s AND t.source_name = %(source_name)s
