@@ -235,6 +235,14 @@ def test_changes_that_break_a_rule_wait_each_by_itself_and_are_released_each(rig
     assert rig.rows('SELECT __load, __window_id FROM shop.orders_log WHERE "Amount" < 0') == [(1, 3), (1, 3)]
 
 
+def test_delete_of_a_text_that_cannot_be_stored_is_in_the_log_without_the_rest(rig: SwitchRig) -> None:
+    rig.run()
+    rig.change("INSERT INTO dbo.Orders VALUES (7, 70, N'a' + NCHAR(0) + N'b')", "DELETE dbo.Orders WHERE Id = 7")
+    rig.run()
+    assert rig.rows(EVENTS)[3:] == [(1, 7, 70, "a\ufffdb", None)]
+    assert rig.rows("SELECT rule, (row_data ->> '__op')::int FROM floodmark.quarantine") == [("text_can_be_stored", 2)]
+
+
 def test_column_with_a_name_of_the_log_is_refused(rig: SwitchRig) -> None:
     rig.database.run("CREATE TABLE dbo.Odd (Id int NOT NULL PRIMARY KEY, __seq int)")
     rig.database.enable("Odd")
