@@ -147,27 +147,23 @@ class Patterns:
         """Return the entry that takes a table, the first in the file; None where there is none."""
         return next((each for each in self.entries if each.takes(table)), None)
 
-    def is_named(self, table: TableName, others: Collection[TableName]) -> bool:
-        """Return whether a table has an entry of its own.
+    def named_among(self, tables: Collection[TableName]) -> set[TableName]:
+        """Return the tables that have an entry of their own.
 
-        others: all tables that the patterns match. An entry that spells none of them means the one whose name differs
-        in case alone; where the server has both, each entry means its own.
+        tables: all that the patterns match. An entry that spells none of them means the one whose name differs in case
+        alone; where the server has both, each entry means its own.
         """
-        return table in self.named or any(each.folded == table.folded and each not in others for each in self.named)
+        others = {each.folded for each in self.named.difference(tables)}
+        return {each for each in tables if each in self.named or each.folded in others}
 
     def list_taken(self, recorded: Collection[ListedTable]) -> list[TableName]:
         """Return the tables that are the pipeline's, by the configuration as it is now.
 
         recorded: what was recorded at the last run.
         """
-        matched = {each.table for each in recorded}
-        return [
-            each.table
-            for each in recorded
-            if each.state is Listed.TAKEN
-            and not self.is_named(each.table, matched)
-            and self.entry_of(each.table) is not None
-        ]
+        named = self.named_among([each.table for each in recorded])
+        taken = (each.table for each in recorded if each.state is Listed.TAKEN)
+        return [each for each in taken if each not in named and self.entry_of(each) is not None]
 
 
 def select_tables(
@@ -184,7 +180,7 @@ def select_tables(
     filled = dict(patterns.filled)
     # Those that have their target already keep it.
     order = sorted({*found, *kept}, key=lambda table: (table not in kept, table))
-    named = {table for table in order if patterns.is_named(table, order)}
+    named = patterns.named_among(order)
     listed = (_list_table(patterns, table, before.get(table), met, filled, is_named=table in named) for table in order)
     return tuple(sorted((each for each in listed if each is not None), key=lambda each: each.table))
 
