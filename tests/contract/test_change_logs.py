@@ -236,11 +236,31 @@ def test_changes_that_break_a_rule_wait_each_by_itself_and_are_released_each(rig
 
 
 def test_delete_of_a_text_that_cannot_be_stored_is_in_the_log_without_the_rest(rig: SwitchRig) -> None:
+    """Also where it is a text of the key, by which other targets could find no row."""
+    rig.database.run("CREATE TABLE dbo.Odd (Code nvarchar(9) NOT NULL PRIMARY KEY, Note nvarchar(9))")
+    rig.database.enable("Odd")
+    odd = TableSettings(TableName("dbo", "Odd"), TableName("shop", "odd"), style=Style.LOG)
+    rig.pipelines = [PipelineSettings("shop", (odd,))]
     rig.run()
-    rig.change("INSERT INTO dbo.Orders VALUES (7, 70, N'a' + NCHAR(0) + N'b')", "DELETE dbo.Orders WHERE Id = 7")
+    rig.change("INSERT INTO dbo.Odd VALUES (N'a' + NCHAR(0), N'b'), (N'c', N'd' + NCHAR(0))", "DELETE dbo.Odd")
     rig.run()
-    assert rig.rows(EVENTS)[3:] == [(1, 7, 70, "a\ufffdb", None)]
-    assert rig.rows("SELECT rule, (row_data ->> '__op')::int FROM floodmark.quarantine") == [("text_can_be_stored", 2)]
+    deletes = rig.rows('SELECT __op, "Code", "Note" FROM shop.odd ORDER BY "Code" COLLATE "C"')
+    assert deletes == [(1, "a\ufffd", "b"), (1, "c", "d\ufffd")]
+    waiting = rig.rows("SELECT rule, (row_data ->> '__op')::int FROM floodmark.quarantine")
+    assert waiting == [("text_can_be_stored", 2)] * 2
+
+
+def test_reload_leaves_the_place_of_a_change_that_was_set_aside(rig: SwitchRig) -> None:
+    """A load after a restore lowers the positions of other targets, whose rows would win for ever."""
+    configure(rig, rules=(Rule("positive", '"Amount" > 0', OnFailure.QUARANTINE),))
+    rig.run()
+    rig.change("UPDATE dbo.Orders SET Amount = -1 WHERE Id = 1", "UPDATE dbo.Orders SET Amount = 1 WHERE Id = 1")
+    rig.run()
+    highest = b"\xfe" * 10
+    with psycopg.connect(rig.connection.conninfo(), autocommit=True) as session:
+        session.execute("UPDATE floodmark.quarantine SET lsn = %s", [highest])
+    rig.finish(rig.load_planner().open_reload(ORDERS))
+    assert rig.rows("SELECT lsn, outcome FROM floodmark.quarantine") == [(highest, "overtaken")]
 
 
 def test_column_with_a_name_of_the_log_is_refused(rig: SwitchRig) -> None:

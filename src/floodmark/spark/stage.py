@@ -111,9 +111,7 @@ class StageWriter:
         return collapse_changes(batches, self.shape)
 
     def drop_superseded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch without the changes that no net change needs. A log needs all of them."""
-        if self.table.is_log:
-            return batch
+        """Return a batch without the changes that no net change needs. No batch of a log comes here: it streams."""
         return drop_superseded_changes(batch, self.shape)
 
 
