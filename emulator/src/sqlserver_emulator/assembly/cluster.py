@@ -84,7 +84,8 @@ def _bootstrap(postgres: EmbeddedPostgres, databases: Sequence[str], release: Re
             return cursor.fetchall() if cursor.description else []
 
         install_controls(connection)
-        if run("SELECT to_regclass('emulator.settings') IS NULL", ())[0][0]:
+        is_new = run("SELECT to_regclass('emulator.settings') IS NULL", ())[0][0]
+        if is_new:
             install_catalog(connection)
             run("INSERT INTO emulator.settings VALUES ('schema_version', $1)", [SCHEMA_VERSION])
             run("INSERT INTO emulator.logins (principal_id, name, is_sysadmin) VALUES (1, 'sa', true)")
@@ -100,6 +101,9 @@ def _bootstrap(postgres: EmbeddedPostgres, databases: Sequence[str], release: Re
         install_library(connection, run)
         _create_databases(connection, run, databases)
         install_cluster(connection)
+        if is_new:
+            # Without statistics, plans scan the catalog of all columns for those of one table.
+            run("ANALYZE emulator.objects, emulator.columns")
 
 
 def _show_release(run: Fetch, postgres: EmbeddedPostgres, release: Release) -> None:

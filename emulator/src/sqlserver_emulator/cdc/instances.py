@@ -162,7 +162,8 @@ JOIN emulator.cdc_instances i USING (object_id)
 JOIN pg_class c ON c.oid = t.object_id::oid
 ORDER BY i.enabled_at
 """
-# The captured columns follow the five of CHANGE_TABLE_START, hence the ordinal + 5.
+# The captured columns follow the five of CHANGE_TABLE_START, hence the ordinal + 5. OFFSET 0 makes PostgreSQL find each
+# by its key; without it, it reads the columns of all tables.
 _COLUMNS = """
 SELECT k.object_id, k.column_name::text, k.column_id, k.column_ordinal, k.column_type::text, k.is_computed = 1,
        d.column_id IS NOT NULL, own.length = -1, coalesce(source.postgres_name, own.postgres_name),
@@ -171,7 +172,8 @@ SELECT k.object_id, k.column_name::text, k.column_id, k.column_ordinal, k.column
        a.attname::text, a.attnum, a.atttypid::bigint, a.atttypmod
 FROM :cdc.captured_columns k
 JOIN :cdc.change_tables t USING (object_id)
-JOIN emulator.columns own ON own.object_id = k.object_id AND own.column_id = k.column_ordinal + 5
+CROSS JOIN LATERAL (SELECT * FROM emulator.columns c
+                    WHERE c.object_id = k.object_id AND c.column_id = k.column_ordinal + 5 OFFSET 0) own
 JOIN pg_attribute a ON a.attrelid = k.object_id::oid AND a.attnum = own.attnum
 LEFT JOIN emulator.columns source ON source.object_id = t.source_object_id AND source.column_id = k.column_id
 LEFT JOIN emulator.cdc_dropped_columns d ON d.object_id = k.object_id AND d.column_id = k.column_id

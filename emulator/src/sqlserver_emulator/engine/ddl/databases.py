@@ -38,10 +38,10 @@ _VIEW_SCHEMAS = ("sys", "INFORMATION_SCHEMA")
 _MOST_SPARES = 20
 """Databases that end while later ones live leave spares that nobody takes."""
 _MAY_BE_SPARE = """
-WITH made AS (SELECT relname, relkind, relacl::text FROM pg_class WHERE relnamespace = to_regnamespace($1)),
-    base AS (SELECT relname, relkind FROM pg_class WHERE relnamespace = to_regnamespace($2) AND relkind = 'v')
+WITH made AS (SELECT relname, relkind, relacl::text FROM pg_class WHERE relnamespace = (SELECT to_regnamespace($1))),
+    base AS (SELECT relname, relkind FROM pg_class WHERE relnamespace = (SELECT to_regnamespace($2)) AND relkind = 'v')
 SELECT (SELECT count(*) FROM pg_namespace WHERE nspname ~ '^emulator_spare_') < $3::int
-   AND NOT EXISTS (SELECT FROM pg_proc WHERE pronamespace = to_regnamespace($1))
+   AND NOT EXISTS (SELECT FROM pg_proc WHERE pronamespace = (SELECT to_regnamespace($1)))
    AND NOT EXISTS (
        SELECT FROM made FULL JOIN base USING (relname, relkind)
        WHERE relacl IS DISTINCT FROM '{postgres=arwdDxtm/postgres,=r/postgres}' OR base.relname IS NULL)
@@ -197,7 +197,7 @@ def _leave_views(fetch: Fetch, script: Callable[[str], None], postgres_name: str
     It may not with anything else in it, or with rights that users have given; and there are enough spares.
     """
     routines = fetch(
-        "SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = to_regnamespace($1)",
+        "SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = (SELECT to_regnamespace($1))",
         [quote(postgres_name)],
     )
     for (routine,) in routines:

@@ -743,8 +743,9 @@ BEGIN
                 WHERE s.database_id = wanted AND s.name IN ('sys', 'INFORMATION_SCHEMA') LOOP
         -- The views of a dropped database that had the same number may be there already.
         SELECT coalesce(array_agg(c.oid), '{}') INTO made FROM pg_class c JOIN pg_class b USING (relname, relkind)
-        WHERE c.relnamespace = to_regnamespace(format('%I', home.postgres_name)) AND c.relkind = 'v' AND b.relnamespace =
-            to_regnamespace(CASE home.name WHEN 'sys' THEN 'emulator_sys' ELSE 'emulator_information_schema' END);
+        WHERE c.relnamespace = (SELECT to_regnamespace(format('%I', home.postgres_name))) AND c.relkind = 'v'
+            AND b.relnamespace = (SELECT to_regnamespace(
+                CASE home.name WHEN 'sys' THEN 'emulator_sys' ELSE 'emulator_information_schema' END));
         is_spare := made <> '{}';
         FOR base IN SELECT c.oid, c.relname, n.nspname,
                         (SELECT string_agg(format('b.%I', a.attname), ', ' ORDER BY a.attnum) FROM pg_attribute a

@@ -43,9 +43,20 @@ def _metadata(function: str, kinds: str, result: TypeOrThunk, *, database: bool 
         arguments += ["NULL"] * (len(letters) - len(nodes))
         if database:
             arguments.append(quote_text(self.emission.database))
-        return Value(f"{function}({', '.join(arguments)})", result)
+        call = f"{function}({', '.join(arguments)})"
+        return Value(f"(SELECT {call})" if _is_one_value_of_a_filter(nodes) else call, result)
 
     return Function(handle, len(required), len(letters))
+
+
+def _is_one_value_of_a_filter(nodes: list[exp.Expression]) -> bool:
+    """Return whether a call with these arguments has one value for all rows that a WHERE clause filters.
+
+    PostgreSQL calls a stable function for each row of a filter, and a subquery of its own once.
+    """
+    if not nodes or nodes[0].find_ancestor(exp.Where) is None:
+        return False
+    return not any(node.find(exp.Column, exp.Query, exp.Func) for node in nodes)
 
 
 _MASK = TsqlType("varbinary", 128)
