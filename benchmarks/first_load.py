@@ -96,7 +96,7 @@ def _copy_seconds(stack: Stack, plan: WindowPlan, reader: CdcReader, chunks: Seq
     check, schema = TextCheck(table, columns), staging_schema(table, columns)
     held: list[pa.RecordBatch] = []
     for batch in stamp_first_load(chain.from_iterable(map(reader.read_chunk, chunks)), reader.shape, plan.to.value):
-        held.append(staging_batch(*check.apply(batch), columns, 0))
+        held.append(staging_batch(*check.apply(batch), columns, 0, schema))
         if sum(each.num_rows for each in held) >= _COPIED_ROWS:
             break
     with stack.connect_warehouse() as connection:

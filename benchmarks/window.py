@@ -174,8 +174,8 @@ def measure_floor(stack: Stack, plan: WindowPlan, database: str, *, shift: int =
     reader = CdcReader(table, source, plan.end)
     check = TextCheck(table, columns)
     changes = collapse_changes(reader.read(interval), reader.shape)
-    batches = [staging_batch(*check.apply(batch), columns, 0) for batch in changes]
     schema = staging_schema(table, columns)
+    batches = [staging_batch(*check.apply(batch), columns, 0, schema) for batch in changes]
     with stack.connect_warehouse() as connection:
         create_staged(connection, table.target, schema)
         if not shift:

@@ -56,6 +56,7 @@ from floodmark.config.sections import (
 )
 from floodmark.core.capture import HeartbeatSettings
 from floodmark.core.errors import ConfigError
+from floodmark.core.naming import why_no_versions
 from floodmark.core.patterns import ANY, PatternEntry, Patterns, TablePattern, fill_target, is_pattern
 from floodmark.core.schema import TableName
 from floodmark.core.settings import (
@@ -70,7 +71,7 @@ from floodmark.core.settings import (
     TableDefaults,
     TableOptions,
     TableSettings,
-    why_no_log,
+    why_no_style,
 )
 from floodmark.sources.kind import KindName, find_kind
 
@@ -285,8 +286,9 @@ class TableConfig(_Defaults, TableOptions):
 
     @model_validator(mode="after")
     def _check_style(self) -> Self:
-        if self.style is Style.LOG and (why := why_no_log(self)):
-            raise ValueError(f"style: log, but {why}")
+        why = why_no_style(self) or (why_no_versions(self.target) if self.style is Style.HISTORY else "")
+        if why:
+            raise ValueError(f"style: {self.style.value}, but {why}")
         return self
 
 

@@ -9,8 +9,8 @@ from enum import IntEnum
 
 from floodmark.core.capture import PlannedStop, bracket, literal
 from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
+from floodmark.core.net import check_net
 from floodmark.core.patterns import Listed, ListedTable
-from floodmark.core.plan import check_net
 from floodmark.core.planning import grant_unmask, list_masked, with_key
 from floodmark.core.settings import PipelineSettings, SecurityFiltered, TableSettings
 from floodmark.core.snapshot import Feed, SourceSnapshot, TableSnapshot, Validity, Verdict

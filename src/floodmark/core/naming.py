@@ -156,6 +156,24 @@ def live_view_name(target: TableName) -> TableName:
     return TableName(target.schema, name)
 
 
+def versions_name(target: TableName) -> TableName:
+    """Return the name of the table with the ended versions of a history."""
+    return TableName(target.schema, f"{target.name}_versions")
+
+
+def history_view_name(target: TableName) -> TableName:
+    """Return the name of the view with all versions of a history."""
+    return TableName(target.schema, f"{target.name}_history")
+
+
+def why_no_versions(target: TableName) -> str:
+    """Return why a target cannot have a history, as a clause; "" where it can."""
+    longest = max((versions_name(target), history_view_name(target)), key=lambda each: len(each.name.encode()))
+    if len(longest.name.encode()) > IDENTIFIER_MAX_BYTES:
+        return f"{longest.name} has more than the {IDENTIFIER_MAX_BYTES} bytes of a name: use a shorter target"
+    return ""
+
+
 def strictest_naming(tables: Iterable[TableSettings]) -> Naming:
     """Return how columns are named where pipelines of one table differ: ``keep`` cannot name every column."""
     return Naming.KEEP if any(table.naming is Naming.KEEP for table in tables) else Naming.SNAKE_CASE

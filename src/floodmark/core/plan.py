@@ -11,11 +11,20 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from floodmark.core.errors import ConfigError, command_line
-from floodmark.core.naming import with_names
+from floodmark.core.errors import command_line
+from floodmark.core.naming import versions_name, with_names
 from floodmark.core.position import Interval, Position, parse_position
-from floodmark.core.schema import LOG_KEY, STAGING_SCHEMA, MappedColumn, SourceColumn, SourceTable, TableName
-from floodmark.core.settings import KeySpelling, NetSource, Rule, Style, TableSettings, TemporalPolicy
+from floodmark.core.schema import (
+    LOAD_COLUMN,
+    LOG_KEY,
+    POSITION_COLUMN,
+    STAGING_SCHEMA,
+    MappedColumn,
+    SourceColumn,
+    SourceTable,
+    TableName,
+)
+from floodmark.core.settings import Rule, Style, TableSettings, TemporalPolicy
 from floodmark.core.snapshot import Feed, LogEntry, MemberMark, Verdict
 from floodmark.core.types import WarehouseType, warehouse_type
 
@@ -131,6 +140,8 @@ class TablePlan:
     """The columns with their names in the target, also those that the source no longer has; none: the source's."""
     marks: tuple[MemberMark, ...] = ()
     """The marks of a feed's members. The ledger adds them when a load begins; they are no part of the stored plan."""
+    has_ended: bool = False
+    """The target of this plan is the table of the ended versions of a history (``ended_versions``)."""
 
     @property
     def source(self) -> TableName:
@@ -167,9 +178,32 @@ class TablePlan:
         return self.settings.style is Style.LOG
 
     @property
+    def is_history(self) -> bool:
+        """Return whether the target has the newest versions of rows, and another table those before them."""
+        return self.settings.style is Style.HISTORY
+
+    @property
+    def keeps_changes(self) -> bool:
+        """Return whether all changes come to the target, with the times of their commits."""
+        return self.is_log or self.is_history
+
+    @property
     def target_key(self) -> tuple[str, ...]:
         """Return the primary key of the target: that of the source, or the place of a change in a log."""
-        return LOG_KEY if self.is_log else self.in_target.key
+        return self.row_key if self.is_log or self.has_ended else self.in_target.key
+
+    @property
+    def row_key(self) -> tuple[str, ...]:
+        """Return the columns that identify a staged row: behind the key, the commit for a history."""
+        if self.is_log:
+            return LOG_KEY
+        return (*self.in_target.key, *((LOAD_COLUMN, POSITION_COLUMN) if self.is_history else ()))
+
+    @property
+    def ended_versions(self) -> TablePlan:
+        """Return the plan as if its target were the table of ended versions, which has the same columns and more."""
+        settings = replace(self.settings, target=versions_name(self.target))
+        return replace(self, settings=settings, has_ended=True)
 
     def with_rules(self, rules: tuple[Rule, ...]) -> TablePlan:
         """Return the plan with other rules."""
@@ -345,80 +379,6 @@ class MemberRead:
 def member_name(table: TableName, member: str) -> TableName:
     """Return the name under which a member of a table has verdicts and alerts."""
     return TableName(f"{table.schema}.{table.name}", member)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The check of net changes that the source computes: whether they are those that Floodmark would compute.
-#
-# A pipeline chooses them with ``net: server``, or its kind of source has no others.
-
-
-def check_net(settings: TableSettings, feed: Feed, server_key: tuple[str, ...]) -> None:
-    """Raise ConfigError where the source's net changes cannot be merged.
-
-    server_key: the key by which the source computes net changes, and so the only one by which they can be merged.
-    """
-    if feed.delivers_net:
-        _check_delivered(settings, feed, server_key)
-    elif settings.net is NetSource.SERVER:
-        _check_chosen(settings, feed, server_key)
-
-
-def _check_delivered(settings: TableSettings, feed: Feed, server_key: tuple[str, ...]) -> None:
-    """Raise ConfigError for a table of a source that has one change for each key, and no other changes."""
-    if set(feed.table.key) != set(server_key):
-        raise ConfigError(
-            str(settings.source),
-            f"the key is ({', '.join(feed.table.key)}), and the source has changes by the primary key, "
-            f"({', '.join(server_key)}).",
-            "Remove key from the table in pipelines.yaml.",
-        )
-    if (named := _unlike(settings, feed)) and settings.key_spelling is not KeySpelling.FIXED:
-        raise ConfigError(
-            str(settings.source),
-            f"the server may take two values of the key ({named}) for one, because it ignores case, an offset, or what "
-            "pads the end. An update from one to the other is reported as one key: in the warehouse, the row with the "
-            "old spelling would stay.",
-            "Where no key is ever updated to another spelling, set key_spelling: fixed for the table.",
-        )
-
-
-def _check_chosen(settings: TableSettings, feed: Feed, server_key: tuple[str, ...]) -> None:
-    if not feed.supports_net_changes:
-        raise ConfigError(
-            str(settings.source),
-            f"net: server, but capture instance {feed.identity.name} has no net changes.",
-            "Use net: spark, or enable the instance with @supports_net_changes = 1.",
-        )
-    if set(feed.table.key) != set(server_key):
-        raise ConfigError(
-            str(settings.source),
-            f"net: server, but the key is ({', '.join(feed.table.key)}), and capture "
-            f"instance {feed.identity.name} has net changes by ({', '.join(server_key)}).",
-            "Use net: spark, or enable an instance whose @index_name is an index of the key.",
-        )
-    # Of two such keys in one window, the net function returns the last: the row of the other would stay alive.
-    if named := _unlike(settings, feed):
-        raise ConfigError(
-            str(settings.source),
-            f"net: server, but the server may take two values of the key ({named}) for one, because it ignores case, "
-            "an offset, or what pads the end; in the warehouse they are two.",
-            "Use net: spark. The server's net changes need a key of numbers, times, uniqueidentifier, binary(n), or of "
-            "char(n) and nchar(n) with a binary collation (_BIN, _BIN2).",
-        )
-
-
-def _unlike(settings: TableSettings, feed: Feed) -> str:
-    """Return the columns of the key of which the server may take two values for one that are two in a warehouse."""
-    columns = [feed.table.column(name) for name in feed.table.key]
-    # As text, a moment has its offset; for the server, two offsets of one moment are one key.
-    is_text = settings.temporal is TemporalPolicy.TEXT
-    unlike = [
-        column
-        for column in columns
-        if not column.is_compared_by_bytes or (is_text and column.type_name == "datetimeoffset")
-    ]
-    return ", ".join(f"{each.name} {' '.join(filter(None, (each.declared_type, each.collation)))}" for each in unlike)
 
 
 # --------------------------------------------------------------------------------------------------------------------

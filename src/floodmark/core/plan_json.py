@@ -68,7 +68,7 @@ _NAMES = {
     "to_at": "to_lsn_at",
 }
 """The stored names of fields, where they differ."""
-_NOT_STORED = frozenset({"marks"})
+_NOT_STORED = frozenset({"marks", "has_ended"})
 _DEFAULTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     # A plan of an earlier version has members only where its rows name them.
     "has_members": lambda document: bool(document.get("member_column")),

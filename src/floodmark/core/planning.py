@@ -19,8 +19,9 @@ from floodmark.core.errors import (
     TableNotPlannableError,
     command_line,
 )
-from floodmark.core.naming import map_columns, rename_columns
-from floodmark.core.plan import LoadKind, TableCounts, TablePlan, check_net
+from floodmark.core.naming import map_columns, rename_columns, why_no_versions
+from floodmark.core.net import check_net
+from floodmark.core.plan import LoadKind, TableCounts, TablePlan
 from floodmark.core.position import Interval, Position
 from floodmark.core.schema import MappedColumn, TableName
 from floodmark.core.settings import (
@@ -31,7 +32,7 @@ from floodmark.core.settings import (
     SecurityFiltered,
     Style,
     TableSettings,
-    why_no_log,
+    why_no_style,
 )
 from floodmark.core.snapshot import (
     Feed,
@@ -316,13 +317,14 @@ def plan_table(
 
 def _refuse_style(settings: TableSettings, feed: Feed) -> None:
     """Raise ConfigError where a table cannot have the style that its settings choose."""
-    if settings.style is not Style.LOG:
-        return
-    why = why_no_log(settings)
-    if not why and (feed.delivers_net or feed.has_members):
-        why = "only changes that change data capture has recorded become a log so far: use style: current"
+    style = settings.style
+    why = why_no_style(settings) or (why_no_versions(settings.target) if style is Style.HISTORY else "")
+    if style is not Style.CURRENT and not why and (feed.delivers_net or feed.has_members):
+        why = f"only changes that change data capture has recorded become a {style.value} so far: use style: current"
     if why:
-        raise ConfigError(str(settings.source), f"style: log, but {why}.", "Correct the table in pipelines.yaml.")
+        raise ConfigError(
+            str(settings.source), f"style: {style.value}, but {why}.", "Correct the table in pipelines.yaml."
+        )
 
 
 def _names(feed: Feed) -> list[str]:
@@ -381,6 +383,12 @@ def plan_reload(
                 str(settings.source),
                 "its target is a log of changes, which has no row to correct.",
                 "Reload the whole table: its rows are added to the log.",
+            )
+        if settings.style is Style.HISTORY:
+            raise ConfigError(
+                str(settings.source),
+                "its target is a history, in which a load of some rows has no place.",
+                "Reload the whole table: rows that differ get a version.",
             )
     known = state.columns if state else ()
     plan = plan_table(settings, table_snapshot, snapshot, None, known)

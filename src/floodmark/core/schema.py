@@ -272,16 +272,33 @@ UNSTORABLE_COLUMN = "__unstorable"
 """A column of staging only: a JSON object with the reason for each column whose text the warehouse cannot store."""
 
 LOAD_COLUMN = "__load"
-"""A column of a log: the window of the newest load of the whole table when the row came."""
+"""A column of logs and histories: the window of the newest load of the whole table when the row came."""
 COMMAND_COLUMN = "__command_id"
 SEQUENCE_COLUMN = "__seq"
 CHANGED_COLUMN = "__changed"
 COMMITTED_COLUMN = "__committed_at"
+KEPT_COLUMN = "__kept"
+"""A column of a history: the columns that a change left out, whose values are those of the version before it."""
+VALID_FROM_COLUMN, VALID_TO_COLUMN = "__valid_from", "__valid_to"
+NEXT_LOAD_COLUMN, NEXT_POSITION_COLUMN = "__next_load", "__next_lsn"
 
 TARGET_COLUMNS = (POSITION_COLUMN, OPERATION_COLUMN, WINDOW_COLUMN, LOADED_AT_COLUMN, DELETED_COLUMN)
 LOG_KEY = (LOAD_COLUMN, POSITION_COLUMN, COMMAND_COLUMN, SEQUENCE_COLUMN, OPERATION_COLUMN)
 """The primary key of a log: behind the load, that of the change table. A restore of the source lowers its positions."""
 LOG_COLUMNS = (*LOG_KEY, CHANGED_COLUMN, COMMITTED_COLUMN, WINDOW_COLUMN, LOADED_AT_COLUMN)
+HISTORY_COLUMNS = (
+    LOAD_COLUMN,
+    POSITION_COLUMN,
+    OPERATION_COLUMN,
+    DELETED_COLUMN,
+    COMMITTED_COLUMN,
+    KEPT_COLUMN,
+    VALID_FROM_COLUMN,
+    WINDOW_COLUMN,
+    LOADED_AT_COLUMN,
+)
+ENDED_COLUMNS = (NEXT_LOAD_COLUMN, NEXT_POSITION_COLUMN, VALID_TO_COLUMN)
+"""The columns that only versions with a later one have: the version that follows, and when it begins."""
 IDENTIFIER_MAX_BYTES = 63
 KEEP_PREFIX = "__keep_"
 """A prefix of columns of staging only: see ``keep_column``."""

@@ -28,6 +28,8 @@ class Style(Enum):
     """The newest row of each key."""
     LOG = "log"
     """A row for each change, and for each row of a load of the whole table. Nothing of it is updated or deleted."""
+    HISTORY = "history"
+    """The newest version of each key, and a table of the versions before it."""
 
 
 class NetSource(Enum):
@@ -39,14 +41,18 @@ class NetSource(Enum):
     """The server's net function computes them."""
 
 
-def why_no_log(settings: TableDefaults) -> str:
-    """Return why a table with these settings cannot be a log, as a clause; "" where it can."""
+def why_no_style(settings: TableDefaults) -> str:
+    """Return why a table with these settings cannot have their style, as a clause; "" where it can."""
+    if settings.style is Style.CURRENT:
+        return ""
+    style = f"a {settings.style.value}"
     if settings.deletes is Deletes.HARD:
-        return "deletes: hard deletes rows of the target, and a log keeps every change: use deletes: soft"
+        return f"deletes: hard deletes rows of the target, and {style} keeps every change: use deletes: soft"
     if settings.net is NetSource.SERVER:
-        return "net: server leaves out changes, and a log needs all of them: use net: spark"
+        return f"net: server leaves out changes, and {style} needs all of them: use net: spark"
     if settings.live_view:
-        return "live_view: true shows the rows that are not deleted, and a log has changes: use live_view: false"
+        rows = "changes" if settings.style is Style.LOG else "a view of its own"
+        return f"live_view: true shows the rows that are not deleted, and {style} has {rows}: use live_view: false"
     return ""
 
 
@@ -268,7 +274,7 @@ class TableDefaults:
     """The settings that a table takes from its pipeline, where it does not set them itself. Sizes are in bytes."""
 
     style: Style = Style.CURRENT
-    """Whether the target has the newest rows, or all changes."""
+    """Whether the target has the newest rows, these with all versions before them, or all changes."""
     deletes: Deletes = Deletes.SOFT
     net: NetSource = NetSource.SPARK
     temporal: TemporalPolicy = TemporalPolicy.TRUNCATE

@@ -28,13 +28,13 @@ from floodmark.core.schema import (
     LEDGER_SCHEMA,
     LOADED_AT_COLUMN,
     OPERATION_COLUMN,
-    POSITION_COLUMN,
     WINDOW_COLUMN,
     TableName,
     quote,
     quote_table,
 )
-from floodmark.core.settings import Deletes, OnFailure, Rule
+from floodmark.core.settings import OnFailure, Rule
+from floodmark.quality.unmerged import select_gaps, select_unmerged
 from floodmark.sync.ports import CheckedRows
 from floodmark.sync.rules import DIALECT, bind_rule
 
@@ -195,7 +195,8 @@ def build_batches(
 def _staged_checks(table: TablePlan, counts: TableCounts) -> list[Check]:
     # Rows that broke a rule were moved from staging to quarantine.
     rows = counts.staged_rows - counts.quarantined_rows
-    return [
+    staged = f"SELECT * FROM {BATCH}"
+    checks = [
         Check(
             "staged_row_count",
             RowCount(rows),
@@ -204,39 +205,14 @@ def _staged_checks(table: TablePlan, counts: TableCounts) -> list[Check]:
         ),
         Check(
             "every_staged_row_merged",
-            NoRows(_unmerged_rows(table)),
+            NoRows(select_unmerged(table, staged)),
             "every staged row is in the target at its log position or a later one",
         ),
     ]
-
-
-def _unmerged_rows(table: TablePlan) -> str:
-    """Return the query of staged rows that are not in the target. A staged delete needs no row there, but in a log."""
-    key = table.target_key
-    on = " AND ".join(f"target.{quote(column)} = staged.{quote(column)}" for column in key)
-    missing = f"target.{quote(key[0])} IS NULL"
-    older = f"target.{quote(POSITION_COLUMN)} < staged.{quote(POSITION_COLUMN)}"
-    is_delete = f"staged.{quote(OPERATION_COLUMN)} = {_DELETE}"
-    needed = "" if table.is_log else f" AND NOT {is_delete}{_unless_deleted_later(table)}"
-    return (
-        f"SELECT {_list('staged', key)} FROM (SELECT * FROM {BATCH}) AS staged "
-        f"LEFT JOIN {quote_table(table.target)} AS target ON {on} "
-        f"WHERE {older} OR ({missing}{needed})"
-    )
-
-
-def _unless_deleted_later(table: TablePlan) -> str:
-    """Return the condition for hard deletes that no later delete has removed the row and written a tombstone."""
-    if table.settings.deletes is not Deletes.HARD:
-        return ""
-    key = _list("staged", table.in_target.key)
-    return (
-        f" AND NOT EXISTS (SELECT 1 FROM {LEDGER_SCHEMA}.tombstones AS tombstone "
-        f"WHERE tombstone.target_schema = '{_literal(table.target.schema)}' "
-        f"AND tombstone.target_name = '{_literal(table.target.name)}' "
-        f"AND tombstone.key = jsonb_build_array({key}) "
-        f"AND tombstone.lsn >= staged.{quote(POSITION_COLUMN)})"
-    )
+    if table.is_history:
+        gaps = NoRows(select_gaps(table, staged))
+        checks.append(Check("every_ended_version_has_its_next", gaps, "no version is missing between two"))
+    return checks
 
 
 def _staged_duplicate(table: TablePlan, staged: TableName) -> str:
@@ -294,10 +270,6 @@ def _freshness_check(plan: WindowPlan, table: TablePlan, freshness_seconds: floa
 def _list(alias: str, columns: tuple[str, ...]) -> str:
     prefix = f"{alias}." if alias else ""
     return ", ".join(prefix + quote(column) for column in columns)
-
-
-def _literal(text: str) -> str:
-    return text.replace("'", "''")
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -61,10 +61,11 @@ def gather_changes(packed: DataFrame) -> DataFrame:
 
 
 def collapse_changes(batches: Iterable[pa.RecordBatch], shape: RowShape) -> Iterator[pa.RecordBatch]:
-    """Yield one row per key: the stored columns, ``__lsn``, ``__op``, keep flags.
+    """Yield one row per key: the stored columns, ``__lsn``, ``__op``, keep flags; ``__committed_at`` where it is read.
 
     Each batch contains all changes of its keys. The values are those of the last change; the value of a LOB is that of
-    the last change that has it.
+    the last change that has it. A shape with the position in its key has a row per key and commit, and none for a row
+    that was inserted and deleted in one commit.
     """
     collapse = _Collapse.of(shape)
     for batch in batches:
@@ -117,8 +118,13 @@ class _Collapse:
             values[column.name] = rows.column(column.name).take(pa.array(where, mask=~found))
             keep[keep_column(column.name)] = pa.array(~found)
         own = {POSITION_COLUMN: last.column(self.shape.position), OPERATION_COLUMN: pa.array(net)}
+        if self.shape.committed_at:
+            own[COMMITTED_COLUMN] = last.column(self.shape.committed_at).cast(_MOMENT)
         columns = values | own | keep
-        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        found = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        if self.shape.position not in self.shape.key:
+            return found
+        return found.filter(pa.array((net != Operation.DELETE) | _existed_before(rows, starts, self.shape)))
 
     def drop_superseded(self, changes: pa.RecordBatch) -> pa.RecordBatch:
         rows, starts, ends = self._runs(changes)
@@ -186,6 +192,18 @@ def net_operations(first: npt.NDArray[np.int32], last: npt.NDArray[np.int32]) ->
     return np.where(is_gone, np.int16(Operation.DELETE), came).astype(np.int16)
 
 
+def _existed_before(rows: pa.RecordBatch, starts: _Positions, shape: RowShape) -> _Flags:
+    """Return for each run that ends without its row whether the row was there before the commit.
+
+    The first change does not show it: a statement that passes keys on may give the key to a row before another one
+    leaves it. So the changes that bring and those that take the key are counted.
+    """
+    operations = _numpy(rows.column(shape.operation))
+    balance = np.isin(operations, _TAKES).astype(np.int64) - np.isin(operations, _BRINGS)
+    flags: _Flags = np.add.reduceat(balance, starts) > 0
+    return flags
+
+
 def has_value(batch: pa.RecordBatch, column: ValueColumn, shape: RowShape) -> _Flags:
     """Return for each change row whether it has the LOB's value, which may be NULL, or leaves it out.
 
@@ -248,16 +266,14 @@ Batches = Iterable[pa.RecordBatch]
 
 def stamp_first_load(batches: Batches, shape: RowShape, rows_at: bytes) -> Iterator[pa.RecordBatch]:
     """Yield rows of the table itself as inserts at a position."""
-    optional = [column.name for column in shape.optional]
     for batch in batches:
-        arrays = [
-            *batch.columns,
-            pa.repeat(rows_at, batch.num_rows),
-            _operations(Operation.INSERT, batch.num_rows),
-        ]
-        arrays += [pa.repeat(False, batch.num_rows)] * len(optional)
-        names = [*batch.schema.names, POSITION_COLUMN, OPERATION_COLUMN, *(keep_column(name) for name in optional)]
-        yield pa.RecordBatch.from_arrays(arrays, names=names)
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        if shape.committed_at:
+            columns[COMMITTED_COLUMN] = columns.pop(shape.committed_at).cast(_MOMENT)
+        columns[POSITION_COLUMN] = pa.repeat(rows_at, batch.num_rows)
+        columns[OPERATION_COLUMN] = _operations(Operation.INSERT, batch.num_rows)
+        columns |= {keep_column(column.name): pa.repeat(False, batch.num_rows) for column in shape.optional}
+        yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
 def adapt_net_changes(batches: Batches, shape: RowShape) -> Iterator[pa.RecordBatch]:

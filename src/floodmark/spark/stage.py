@@ -87,8 +87,9 @@ class StageWriter:
 
     @cached_property
     def shape(self) -> RowShape:
-        """Return the columns of batches that have the target's names."""
-        return self.source_shape.with_names(self.table.target_names)
+        """Return the columns of batches that have the target's names. The commit is part of the key of a history."""
+        shape = self.source_shape.with_names(self.table.target_names)
+        return replace(shape, key=(*shape.key, shape.position)) if self.table.is_history else shape
 
     def rename(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch of the reader with the target's names. Nothing behind it knows those of the source."""
@@ -96,7 +97,7 @@ class StageWriter:
         return rename_values(batch, {name: to for name, to in self.table.target_names.items() if name not in own})
 
     def net_rows(self, batches: Iterable[pa.RecordBatch], part: int = 0) -> Iterator[pa.RecordBatch]:
-        """Return the rows to be staged: stored columns, ``__lsn``, ``__op``, and keep flags or the columns of a log.
+        """Return the rows to be staged: stored columns, ``__lsn``, ``__op``, keep flags, and the columns of the style.
 
         part: its number, which is that of a chunk in a first load.
         """
@@ -111,8 +112,11 @@ class StageWriter:
         return collapse_changes(batches, self.shape)
 
     def drop_superseded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch without the changes that no net change needs. No batch of a log comes here: it streams."""
-        return drop_superseded_changes(batch, self.shape)
+        """Return a batch without the changes that no net change needs. No batch of a log comes here: it streams.
+
+        A history counts the changes of a key in a commit.
+        """
+        return batch if self.table.is_history else drop_superseded_changes(batch, self.shape)
 
 
 Writers = Mapping[int, StageWriter]

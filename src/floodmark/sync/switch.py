@@ -507,7 +507,7 @@ class Switches:
 
     def _fill(self, settings: PipelineSettings, table: TableSettings, second: SecondInstance) -> str:
         """Load the values of the new columns that no window of the second instance brings. Return what to wait for."""
-        if table.style is Style.LOG:  # the rows before the switch stay as they were
+        if table.style is not Style.CURRENT:  # the rows before the switch stay as they were
             return ""
         switch = second.switch
         current = next(

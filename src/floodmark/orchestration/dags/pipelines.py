@@ -266,6 +266,8 @@ def _table_row(table: TableSettings, source: object, target: object) -> str:
     changes = (_DELETES[table.deletes.value], f"by {table.net.value}")
     if table.style is Style.LOG:
         changes = ("rows of the log", "none: it has every change")
+    if table.style is Style.HISTORY:
+        changes = ("versions", "one for each commit")
     cells = (str(source), str(target), *changes, rules)
     return f"| {' | '.join(map(_cell, cells[:2]))} | {' | '.join(cells[2:])} |"
 

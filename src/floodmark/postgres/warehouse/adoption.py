@@ -84,8 +84,9 @@ def _check(session: psycopg.Connection, plan: TablePlan) -> None:
             "Name the table that has the rows (target in pipelines.yaml). Where there is none, run the pipeline: it "
             "loads the table.",
         )
-    if plan.is_log:
-        raise _not_adopted(plan, "has rows and no changes, so it cannot be adopted as a log", "Use style: current.")
+    if plan.keeps_changes:
+        problem = f"has rows and no changes, so it cannot be adopted as a {plan.settings.style.value}"
+        raise _not_adopted(plan, problem, "Use style: current.")
     named = {"schema": plan.target.schema, "name": plan.target.name}
     (relation,) = query(session, "read_relation", **named)
     if not relation["is_table"]:

@@ -68,6 +68,10 @@ class Merge:
     """A staged delete has no values: a row that is marked as deleted keeps its last ones."""
     is_log: bool = False
     """The target keeps every staged row, and the key is the place of a change in the log."""
+    is_history: bool = False
+    """Every staged row is a version, the key has its commit, and ``warehouse.history`` merges it."""
+    rows_at: bytes = b""
+    """The position of the rows of a load of the whole table."""
     not_null: tuple[str, ...] = ()
     """The columns of which NULL in a delete is not the last value: a row that is marked as deleted keeps its own."""
 
@@ -79,10 +83,13 @@ def merge_of(plan: WindowPlan, index: int, has_tombstones: bool) -> Merge:
     return Merge(
         target=table.target,
         staging=staging_table(plan, index),
-        key=table.target_key,
+        key=table.row_key,
         columns=tuple(column.name for column in source.stored_columns),
-        optional=kept_columns(table),
+        # The values that a change of a history leaves out are those of the version before it, not of the target's row.
+        optional=() if table.is_history else kept_columns(table),
         is_log=table.is_log,
+        is_history=table.is_history,
+        rows_at=plan.rows_at(table),
         deletes=table.settings.deletes,
         deletes_have_keys_only=table.feed.delivers_net,
         not_null=_not_null(source) if table.settings.deletes is Deletes.SOFT else (),
@@ -294,10 +301,12 @@ class MergeCounts:
     """Deletes with NULL in a column of the key."""
     written: int = 0
     """Rows of the target that get the number of the window, also where nothing else of them changes."""
+    swept: int = 0
+    """Rows that are deleted because a load of the whole table did not find them."""
 
 
 def count_merge(session: psycopg.Connection, merge: Merge) -> MergeCounts:
-    """Return the effect that a merge will have; for a log only the number of staged rows, before its insert counts."""
+    """Return the effect that a merge will have. Where all changes are kept it has only the staged rows."""
     row = session.execute(build_count(merge).sql(dialect="postgres")).fetchone()
     return MergeCounts(*row) if row else MergeCounts(0, 0, 0, 0)
 
@@ -314,7 +323,7 @@ def list_incomplete(session: psycopg.Connection, merge: Merge, limit: int) -> li
 
 def build_count(merge: Merge) -> exp.Select:
     """Return the query for the counts, in the order of ``MergeCounts`` and by the rules of ``TableCounts``."""
-    if merge.is_log:
+    if merge.is_log or merge.is_history:
         zeros = [exp.Literal.number(0)] * (len(fields(MergeCounts)) - 1)
         return exp.select(exp.Count(this=exp.Star()), *zeros).from_(table(merge.staging, "s"))
     # __lsn is NOT NULL in a target, so NULL means that no row matched.

@@ -110,9 +110,7 @@ class _Release:
         gate = apply_rules(self.session, self.plan, self.planned, self.merge)
         self._drop_incomplete()
         counted = count_merge(self.session, self.merge)
-        written = run_merge(self.session, self.planned, self.merge, counted.staged)
-        if self.merge.is_log:
-            counted = replace(counted, inserted=written, written=written)
+        counted = run_merge(self.session, self.planned, self.merge, counted)
         try:
             self.session.execute("SET CONSTRAINTS ALL IMMEDIATE")
         except psycopg.IntegrityError as error:

@@ -46,7 +46,7 @@ from floodmark.core.types import Kind
 from floodmark.postgres.ledger.steps import refuse_stale
 from floodmark.postgres.session import SESSION_SETTINGS, WarehouseConnection, by_sqlstate
 from floodmark.postgres.sql import read_sql
-from floodmark.postgres.warehouse.staging import STAGED_LOG_COLUMNS, kept_columns, staging_type, to_staging
+from floodmark.postgres.warehouse.staging import kept_columns, staged_columns, staging_type, to_staging
 from floodmark.sync.ports import StagedPart
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class PostgresChunkSink:
         return bool(session.fetch(self.stage_sql.format(**values)))
 
 
-_LOG_TYPES = {
+_STYLE_TYPES = {
     COMMAND_COLUMN: pa.int32(),
     SEQUENCE_COLUMN: pa.binary(),
     CHANGED_COLUMN: pa.list_(pa.string()),
@@ -280,23 +280,24 @@ def copy_part(
     """Send the rows of a part to a staging table. Return their number."""
     columns = value_columns(table.in_target, table.settings.temporal)
     check = TextCheck(table, columns)
-    numbered = (staging_batch(*check.apply(batch), columns, part, is_log=table.is_log) for batch in batches)
-    return session.copy(staging, staging_schema(table, columns), numbered)
+    schema = staging_schema(table, columns)
+    numbered = (staging_batch(*check.apply(batch), columns, part, schema) for batch in batches)
+    return session.copy(staging, schema, numbered)
 
 
 def staging_schema(table: TablePlan, columns: tuple[ValueColumn, ...]) -> pa.Schema:
     """Return the schema that COPY sends; the staging table has the same columns under the same names, in any order."""
     own = [(POSITION_COLUMN, pa.binary()), (OPERATION_COLUMN, pa.int16()), (PART_COLUMN, pa.int32())]
     own.append((UNSTORABLE_COLUMN, pa.string()))
-    own += [(name, _LOG_TYPES[name]) for name in (STAGED_LOG_COLUMNS if table.is_log else ())]
-    keep = [(keep_column(name), pa.bool_()) for name in kept_columns(table)]
-    return pa.schema([*((column.name, staging_type(column.type)) for column in columns), *own, *keep])
+    own += [(name, _STYLE_TYPES[name]) for name in staged_columns(table)]
+    own += [(keep_column(name), pa.bool_()) for name in kept_columns(table)]
+    return pa.schema([*((column.name, staging_type(column.type)) for column in columns), *own])
 
 
 def staging_batch(
-    batch: pa.RecordBatch, notes: pa.Array, columns: tuple[ValueColumn, ...], part: int, *, is_log: bool = False
+    batch: pa.RecordBatch, notes: pa.Array, columns: tuple[ValueColumn, ...], part: int, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Return a netted batch, or one of a log, as COPY sends it. notes: of ``TextCheck``."""
+    """Return a netted batch, or one of a log, as COPY sends it. notes: of ``TextCheck``. schema: that of COPY."""
     arrays = [to_staging(batch.column(column.name), column.type) for column in columns]
     own = [
         batch.column(POSITION_COLUMN).cast(pa.binary()),
@@ -304,11 +305,8 @@ def staging_batch(
         pa.repeat(pa.scalar(part, pa.int32()), batch.num_rows),
         notes,
     ]
-    kept = [keep_column(column.name) for column in columns if column.is_optional and not is_log]
-    kept += STAGED_LOG_COLUMNS if is_log else ()
-    written = (POSITION_COLUMN, OPERATION_COLUMN, PART_COLUMN, UNSTORABLE_COLUMN)
-    names = [*(column.name for column in columns), *written, *kept]
-    return pa.RecordBatch.from_arrays([*arrays, *own, *(batch.column(name) for name in kept)], names=names)
+    others = (batch.column(name) for name in schema.names[len(arrays) + len(own) :])
+    return pa.RecordBatch.from_arrays([*arrays, *own, *others], names=schema.names)
 
 
 def _fence(session: ArrowSession, fence_sql: str, table: TablePlan, window: WindowPlan) -> None:

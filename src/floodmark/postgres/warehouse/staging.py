@@ -41,7 +41,11 @@ from floodmark.sync.ports import StagedPart
 
 
 STAGED_LOG_COLUMNS = (COMMAND_COLUMN, SEQUENCE_COLUMN, CHANGED_COLUMN, COMMITTED_COLUMN)
-"""The columns of a log that workers write, in addition to position and operation."""
+
+
+def staged_columns(table: TablePlan) -> tuple[str, ...]:
+    """Return the columns of its style that workers write, in addition to position and operation."""
+    return STAGED_LOG_COLUMNS if table.is_log else (COMMITTED_COLUMN,) if table.is_history else ()
 
 
 def kept_columns(table: TablePlan) -> tuple[str, ...]:
@@ -52,8 +56,8 @@ def kept_columns(table: TablePlan) -> tuple[str, ...]:
 def create_staging(plan: WindowPlan, index: int, load_id: int = 0) -> str:
     """Return the CREATE TABLE statement: the target's columns in its order, all nullable, then Floodmark's own.
 
-    load_id: the window of the newest load of the whole table, for a log. UNLOGGED halves the amount of writing; a count
-    before the merge detects rows that a crash of the warehouse removed.
+    load_id: the window of the newest load of the whole table, where all changes are kept. UNLOGGED halves the amount of
+    writing; a count before the merge detects rows that a crash of the warehouse removed.
     """
     table = plan.tables[index]
     types = column_types(table) | {
@@ -63,8 +67,8 @@ def create_staging(plan: WindowPlan, index: int, load_id: int = 0) -> str:
         UNSTORABLE_COLUMN: "text",
         **{keep_column(name): "boolean" for name in kept_columns(table)},
     }
-    if table.is_log:
-        types |= {name: OWN_TYPES[name] for name in STAGED_LOG_COLUMNS}
+    types |= {name: OWN_TYPES[name] for name in staged_columns(table)}
+    if table.keeps_changes:
         types[LOAD_COLUMN] = f"{OWN_TYPES[LOAD_COLUMN]} DEFAULT {load_id:d}"
     columns = ",\n  ".join(f"{quote(name)} {type_name}" for name, type_name in types.items())
     keyword = "TABLE IF NOT EXISTS" if table.kind is LoadKind.FIRST_LOAD else "TABLE"
@@ -73,11 +77,11 @@ def create_staging(plan: WindowPlan, index: int, load_id: int = 0) -> str:
 
 
 def read_load_ids(session: psycopg.Connection, plan: WindowPlan) -> Mapping[TableName, int]:
-    """Return the window of the newest load of the whole table, for the tables of a plan that are logs.
+    """Return the window of the newest load of the whole table, for the tables of a plan that keep all changes.
 
     It is the same at the merge: no other load of a table is merged while a window that can be merged has it.
     """
-    if not any(table.is_log for table in plan.tables):
+    if not any(table.keeps_changes for table in plan.tables):
         return {}
     whole = query(session, "list_whole_loads", pipeline=plan.pipeline)
     loads = {TableName(row["source_schema"], row["source_name"]): row["window_id"] for row in whole}

@@ -31,13 +31,20 @@ from floodmark.core.schema import (
     COMMAND_COLUMN,
     COMMITTED_COLUMN,
     DELETED_COLUMN,
+    ENDED_COLUMNS,
+    HISTORY_COLUMNS,
+    KEPT_COLUMN,
     LOAD_COLUMN,
     LOADED_AT_COLUMN,
     LOG_COLUMNS,
+    NEXT_LOAD_COLUMN,
+    NEXT_POSITION_COLUMN,
     OPERATION_COLUMN,
     POSITION_COLUMN,
     SEQUENCE_COLUMN,
     TARGET_COLUMNS,
+    VALID_FROM_COLUMN,
+    VALID_TO_COLUMN,
     WINDOW_COLUMN,
     TableName,
     quote,
@@ -143,8 +150,13 @@ OWN_TYPES = {
     SEQUENCE_COLUMN: "bytea",
     CHANGED_COLUMN: "text[]",
     COMMITTED_COLUMN: "timestamp with time zone",
+    KEPT_COLUMN: "text[]",
+    VALID_FROM_COLUMN: "timestamp with time zone",
+    NEXT_LOAD_COLUMN: "bigint",
+    NEXT_POSITION_COLUMN: "bytea",
+    VALID_TO_COLUMN: "timestamp with time zone",
 }
-_NULLABLE = frozenset({CHANGED_COLUMN, COMMITTED_COLUMN})
+_NULLABLE = frozenset({CHANGED_COLUMN, COMMITTED_COLUMN, VALID_FROM_COLUMN, VALID_TO_COLUMN})
 FILLED = 80
 """The share of a page of a new target that inserts fill, in percent.
 
@@ -189,6 +201,10 @@ def ensure_target(
             )
         _ensure_schema(session, table.target.schema)
         session.execute(create_target(table))
+        if table.has_ended:
+            # A window finds the versions that its changes follow, or come before, by their ends.
+            ends = f"({quote(NEXT_LOAD_COLUMN)}, {quote(NEXT_POSITION_COLUMN)})"
+            session.execute(f"CREATE INDEX ON {quote_table(table.target)} {ends}")
         _comment(session, table, wanted)
         return [f"{table.target} created with {len(wanted)} columns"]
     if table.renames_columns:
@@ -263,8 +279,8 @@ def column_types(table: TablePlan) -> dict[str, str]:
     for column in source.stored_columns:
         if why := why_not_named(column.name):
             raise _refused(table, column.name, why)
-        if table.is_log and column.name in LOG_COLUMNS:
-            raise _refused(table, column.name, "has a name that is reserved in a log")
+        if table.keeps_changes and column.name in {*floodmark_columns(table), *ENDED_COLUMNS}:
+            raise _refused(table, column.name, f"has a name that is reserved in a {table.settings.style.value}")
         types[column.name] = postgres_type(warehouse_type(source, column, table.settings.temporal))
     return types
 
@@ -277,13 +293,21 @@ def create_target(table: TablePlan) -> str:
         for name in floodmark_columns(table)
     ]
     columns.append(f"PRIMARY KEY ({', '.join(quote(name) for name in table.target_key)})")
-    filled = "" if table.is_log else f" WITH (fillfactor = {FILLED})"
+    filled = "" if table.is_log or table.has_ended else f" WITH (fillfactor = {FILLED})"
     return f"CREATE TABLE {quote_table(table.target)} (\n  " + ",\n  ".join(columns) + f"\n){filled}"
 
 
 def floodmark_columns(table: TablePlan) -> tuple[str, ...]:
     """Return Floodmark's columns of the target."""
+    if table.is_history:
+        return (*HISTORY_COLUMNS, *(ENDED_COLUMNS if table.has_ended else ()))
     return LOG_COLUMNS if table.is_log else TARGET_COLUMNS
+
+
+def list_relations(tables: Iterable[TablePlan]) -> list[TableName]:
+    """Return the tables that plans write: their targets, and for a history that of the ended versions."""
+    plans = (plan for table in tables for plan in (table, *([table.ended_versions] if table.is_history else [])))
+    return [plan.target for plan in plans]
 
 
 def _ensure_schema(session: psycopg.Connection, schema: str) -> None:
@@ -341,7 +365,8 @@ def check_shape(table: TablePlan, wanted: dict[str, str], found: Mapping[str, Ta
 
 def _check_style(table: TablePlan, found: Mapping[str, TargetColumn]) -> None:
     """Raise ConfigError for a target of another style: one target has one style for good."""
-    made_for = Style.LOG if LOAD_COLUMN in found else Style.CURRENT if DELETED_COLUMN in found else table.settings.style
+    marks = ((KEPT_COLUMN, Style.HISTORY), (LOAD_COLUMN, Style.LOG), (DELETED_COLUMN, Style.CURRENT))
+    made_for = next((style for column, style in marks if column in found), table.settings.style)
     if made_for is not table.settings.style:
         style = table.settings.style.value
         raise ConfigError(

@@ -16,25 +16,36 @@ import psycopg
 from psycopg import sql
 
 from floodmark.core.errors import ConfigError, TargetRefusedError
-from floodmark.core.naming import live_view_name
+from floodmark.core.naming import history_view_name, live_view_name
 from floodmark.core.plan import TablePlan, WindowPlan, is_replay_lane
-from floodmark.core.schema import DELETED_COLUMN, TARGET_COLUMNS, TableName, quote, quote_table
+from floodmark.core.schema import (
+    DELETED_COLUMN,
+    ENDED_COLUMNS,
+    HISTORY_COLUMNS,
+    TARGET_COLUMNS,
+    TableName,
+    quote,
+    quote_table,
+)
 from floodmark.postgres.session import open_transaction, query
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.targets import (
+    OWN_TYPES,
     TargetColumn,
     check_shape,
     column_types,
     ensure_target,
+    list_relations,
     read_columns,
 )
 
 if TYPE_CHECKING:
     from floodmark.postgres.session import WarehouseConnection
 
-_MARK = "Kept by Floodmark (live_view)."
+_MARK = "Kept by Floodmark ("
 """The part of a comment by which a view is Floodmark's. Users may add to the comment."""
-_COMMENT = f"The rows that the source has not deleted. {_MARK}"
+_LIVE_COMMENT = f"The rows that the source has not deleted. {_MARK}live_view)."
+_HISTORY_COMMENT = f"All versions of the rows. {_MARK}style: history)."
 _VIEW = "v"
 _KINDS = {_VIEW: "a view", "m": "a materialized view", "S": "a sequence", "i": "an index", "c": "a type"}
 """PostgreSQL's kinds of relations in words; all others are tables."""
@@ -72,14 +83,14 @@ class FoundView:
     grants: frozenset[Grant]
 
 
-def read_views(session: psycopg.Connection, targets: Sequence[TableName]) -> Mapping[TableName, FoundView]:
+def read_views(session: psycopg.Connection, tables: Sequence[TablePlan]) -> Mapping[TableName, FoundView]:
     """Return what is found of the views of targets. A relation with the view's name comes before one with another."""
     rows = query(
         session,
         "read_views",
-        schemas=[target.schema for target in targets],
-        names=[target.name for target in targets],
-        views=[live_view_name(target).name for target in targets],
+        schemas=[table.target.schema for table in tables],
+        names=[table.target.name for table in tables],
+        views=[view_name(table).name for table in tables],
         mark=_MARK,
     )
     return {
@@ -96,6 +107,11 @@ def read_views(session: psycopg.Connection, targets: Sequence[TableName]) -> Map
         )
         for row in rows
     }
+
+
+def view_name(table: TablePlan) -> TableName:
+    """Return the name that the view of a target has, or would have."""
+    return history_view_name(table.target) if table.is_history else live_view_name(table.target)
 
 
 def _pairs(found: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
@@ -118,35 +134,51 @@ class PostgresTargets:
         """
         wanted = column_types(plan)
         with open_transaction(self._at, str(plan.source)) as session:
-            found = read_columns(session, [plan.target]).get(plan.target, {})
-            view = read_views(session, [plan.target]).get(plan.target)
-        if found:
-            check_shape(plan, wanted, found)
-        if plan.settings.live_view:
+            found = read_columns(session, list_relations([plan]))
+            view = read_views(session, [plan]).get(plan.target)
+        for each in (plan, plan.ended_versions) if plan.is_history else (plan,):
+            if each.target in found:
+                check_shape(each, wanted, found[each.target])
+        if plan.settings.live_view or plan.is_history:
             _refuse_other(plan, view)
-        return frozenset(found)
+        return frozenset(found.get(plan.target, {}))
 
 
 def ensure_with_view(
     session: psycopg.Connection,
     plan: WindowPlan,
     table: TablePlan,
-    found: Mapping[str, TargetColumn],
+    found: Mapping[TableName, Mapping[str, TargetColumn]],
     view: FoundView | None,
 ) -> list[str]:
     """Create or change the target as the plan of its table needs it, and its view. Return the changes, for the log.
 
-    found, view: the target and its view as they are. Raises as ``ensure_target``; ConfigError where another relation
-    has the name of the view, TargetRefusedError for a view that has to be dropped while other objects use it.
+    found, view: the tables of the target (``list_relations``) and its view as they are. Raises as ``ensure_target``;
+    ConfigError where another relation has the name of the view, TargetRefusedError for a view that has to be dropped
+    while other objects use it.
     """
     keeper = _ViewKeeper(session, table, view)
     # A replay may be older than the setting: it leaves the view where it is.
     is_wanted = keeper.has_own if is_replay_lane(plan.lane) else table.settings.live_view
-    if not is_wanted:
-        return [*keeper.drop(), *ensure_target(session, table, found, _nothing)]
+    columns = found.get(table.target, {})
+    if not (is_wanted or table.is_history):
+        return [*keeper.drop(), *ensure_target(session, table, columns, _nothing)]
     _refuse_other(table, view)
-    done = ensure_target(session, table, found, keeper.prepare)
-    return [*done, *keeper.ensure(read_columns(session, [table.target])[table.target] if done else found)]
+    done = ensure_target(session, table, columns, keeper.prepare)
+    if table.is_history:
+        ended = table.ended_versions
+        done += ensure_target(session, ended, found.get(ended.target, {}), keeper.prepare)
+    found = read_columns(session, list_relations([table])) if done else found
+    return [*done, *keeper.ensure(shared_columns(table, found))]
+
+
+def shared_columns(
+    table: TablePlan, found: Mapping[TableName, Mapping[str, TargetColumn]]
+) -> Mapping[str, TargetColumn]:
+    """Return the columns of a target; of a history those that the table of the ended versions has as well."""
+    columns = found[table.target]
+    others = found[table.ended_versions.target] if table.is_history else columns
+    return {name: column for name, column in columns.items() if name in others}
 
 
 def _nothing(_widens: bool) -> None:
@@ -159,13 +191,19 @@ def _refuse_other(table: TablePlan, view: FoundView | None) -> None:
 
 
 def _name_taken(table: TablePlan, problem: str, may_be_ours: bool = False) -> ConfigError:
-    name = live_view_name(table.target)
-    comment = f" If it is Floodmark's and lost its comment: COMMENT ON VIEW {quote_table(name)} IS '{_COMMENT}';"
+    name = view_name(table)
+    text = _comment_of(table)
+    comment = f" If it is Floodmark's and lost its comment: COMMENT ON VIEW {quote_table(name)} IS '{text}';"
+    instead = "choose another target for" if table.is_history else "remove live_view from"
     return ConfigError(
         str(table.source),
         f"the view {name} cannot be made: {problem} that Floodmark did not make.",
-        f"Rename it or drop it, or remove live_view from the table.{comment if may_be_ours else ''}",
+        f"Rename it or drop it, or {instead} the table.{comment if may_be_ours else ''}",
     )
+
+
+def _comment_of(table: TablePlan) -> str:
+    return _HISTORY_COMMENT if table.is_history else _LIVE_COMMENT
 
 
 @dataclass
@@ -207,36 +245,37 @@ class _ViewKeeper:
 
     def _set_aside(self, view: FoundView) -> None:
         """Drop the view. ``ensure`` makes it again as it was."""
-        if view.reads_target:
+        # Of a history, both tables may have other names only when both have been changed.
+        if view.reads_target and not self.table.is_history:
             columns = read_columns(self.session, [self.table.target])[self.table.target]
-            view = self._with_names(view, _shown(columns))
+            view = self._with_names(view, _shown(self.table, columns))
         again = "run the pipeline, and create them again; no row is lost meanwhile"
         self._drop(view, f"cannot be made again for the new columns of {self.table.target}", again)
         self.view, self.is_aside = view, True
 
     def ensure(self, columns: Mapping[str, TargetColumn]) -> list[str]:
         """Make the view, or bring it in step with the columns of the target. Return what was done."""
-        shown, before = _shown(columns), self.view
+        shown, before = _shown(self.table, columns), self.view
         if before is not None and not self.is_aside:
             done = self._follow_target(before, shown)
             if done is not None:
                 return done
             self._set_aside(before)
-        name = live_view_name(self.table.target)
+        name = view_name(self.table)
         try:
             self._create("CREATE VIEW", shown, self.view.options if self.view else ())
         except (psycopg.errors.DuplicateObject, psycopg.errors.DuplicateTable) as error:
             # A type has no place in pg_class, and another session may be faster.
             raise _name_taken(self.table, "there is a type or relation of this name") from error
         if self.view is None:
-            self._comment("", _COMMENT)
+            self._comment("", _comment_of(self.table))
             return [f"{name} created with {len(shown)} columns"]
         self._give_back(self.view)
         return [f"{name} made again with {len(shown)} columns"]
 
     def _follow_target(self, view: FoundView, shown: Sequence[tuple[str, str]]) -> list[str] | None:
         """Change the view where it is, and return what was done; None where it has to be dropped and made again."""
-        done, name = [], live_view_name(self.table.target)
+        done, name = [], view_name(self.table)
         if view.name != name:
             done.append(f"{view.name} renamed to {name}")
             view = self._renamed(view, name)
@@ -269,32 +308,35 @@ class _ViewKeeper:
             old, new = free[0]
             self.session.execute(f"ALTER VIEW {quote_table(view.name)} RENAME COLUMN {quote(old)} TO {quote(new)}")
             has[has.index(old)] = new
-        return view if has == before else read_views(self.session, [self.table.target])[self.table.target]
+        return view if has == before else read_views(self.session, [self.table])[self.table.target]
 
     def _create(self, create: str, shown: Sequence[tuple[str, str]], options: Sequence[tuple[str, str]]) -> None:
-        name = live_view_name(self.table.target)
         given = ", ".join(f"{quote(option)} = {self._literal(value)}" for option, value in options)
         columns = ", ".join(quote(column) for column, _ in shown)
-        self.session.execute(
-            f"{create} {quote_table(name)}{f' WITH ({given})' if given else ''} AS\n"
-            f"SELECT {columns} FROM {quote_table(self.table.target)} WHERE NOT {quote(DELETED_COLUMN)}"
-        )
+        view = f"{create} {quote_table(view_name(self.table))} ({columns}){f' WITH ({given})' if given else ''}"
+        target = quote_table(self.table.target)
+        select = f"SELECT {columns} FROM {target} WHERE NOT {quote(DELETED_COLUMN)}"  # noqa: S608  (quoted)
+        if self.table.is_history:
+            newest = (f"NULL::{type_name}" if name in ENDED_COLUMNS else quote(name) for name, type_name in shown)
+            ended = quote_table(self.table.ended_versions.target)
+            select = f"SELECT {', '.join(newest)} FROM {target}\nUNION ALL\nSELECT {columns} FROM {ended}"  # noqa: S608
+        self.session.execute(f"{view} AS\n{select}")
 
     def _comment(self, column: str, comment: str) -> None:
-        name = quote_table(live_view_name(self.table.target))
+        name = quote_table(view_name(self.table))
         place = f"COLUMN {name}.{quote(column)}" if column else f"VIEW {name}"
         self.session.execute(f"COMMENT ON {place} IS {self._literal(comment)}")
 
     def _give_back(self, view: FoundView) -> None:
         """Give a view that was made again the comments, the owner and the privileges that it had."""
-        made = read_views(self.session, [self.table.target])[self.table.target]
+        made = read_views(self.session, [self.table])[self.table.target]
         columns = {name for name, _ in made.columns}
         for column, comment in view.comments:
             if not column or column in columns:
                 self._comment(column, comment)
         if view.owner != made.owner:
             self._give_to(view, made.name)
-            made = read_views(self.session, [self.table.target])[self.table.target]
+            made = read_views(self.session, [self.table])[self.table.target]
         wanted = frozenset(each for each in view.grants if each.column is None or each.column in columns)
         if made.grants != wanted:
             self._grant(made, wanted)
@@ -337,9 +379,16 @@ class _ViewKeeper:
         return sql.Literal(text).as_string(self.session)
 
 
-def _shown(columns: Mapping[str, TargetColumn]) -> list[tuple[str, str]]:
-    """Return the columns of a target that readers see, with their types: all but Floodmark's own."""
-    return [(name, column.type_name) for name, column in columns.items() if name not in TARGET_COLUMNS]
+def _shown(table: TablePlan, columns: Mapping[str, TargetColumn]) -> list[tuple[str, str]]:
+    """Return the columns of a view, with their types: those of the target but Floodmark's own, or for a history all.
+
+    Those that only ended versions have follow Floodmark's own: columns that are added come last.
+    """
+    shown = [(name, column.type_name) for name, column in columns.items()]
+    if not table.is_history:
+        return [each for each in shown if each[0] not in TARGET_COLUMNS]
+    place = 1 + max(index for index, (name, _) in enumerate(shown) if name in HISTORY_COLUMNS)
+    return [*shown[:place], *((name, OWN_TYPES[name]) for name in ENDED_COLUMNS), *shown[place:]]
 
 
 def _role(grant: Grant) -> str:

@@ -47,9 +47,11 @@ from floodmark.postgres.warehouse.gate import (
     settle_quarantine,
     text_rules,
 )
+from floodmark.postgres.warehouse.history import merge_history, pass_over_loaded
 from floodmark.postgres.warehouse.merge import (
     BULK_ROWS,
     Merge,
+    MergeCounts,
     build_append,
     build_merge,
     count_merge,
@@ -78,6 +80,7 @@ from floodmark.postgres.warehouse.targets import (
     LOCK_SECONDS,
     LockLimit,
     column_types,
+    list_relations,
     lock_targets,
     read_columns,
 )
@@ -99,19 +102,22 @@ _NAMES_KEYS = (psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolatio
 """The detail of these errors shows the columns concerned; that of the others shows the whole row."""
 
 
-def run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge, rows: int) -> int:
-    """Merge ``rows`` staged rows into the target. Return how many of its rows were written.
+def run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge, counted: MergeCounts) -> MergeCounts:
+    """Merge the staged rows into the target. Return their counts, where all changes are kept those of the merge itself.
 
     Raises DuplicateKeyError for a duplicate key in staging, TargetRefusedError for a constraint that Floodmark did not
     create, DataQualityError for a key that is NULL.
     """
     try:
         with session.transaction():  # a savepoint: the catalogue is queried after an error
-            is_bulk = planned.kind is LoadKind.FIRST_LOAD and rows >= BULK_ROWS
-            if is_bulk and insert_into_empty(session, merge):
-                return rows
-            statement = build_append(merge) if merge.is_log else build_merge(merge)
-            return session.execute(statement.sql(dialect="postgres")).rowcount
+            if merge.is_history:
+                return merge_history(session, planned, merge, counted)
+            is_bulk = planned.kind is LoadKind.FIRST_LOAD and counted.staged >= BULK_ROWS
+            written = counted.staged
+            if not (is_bulk and insert_into_empty(session, merge)):
+                statement = build_append(merge) if merge.is_log else build_merge(merge)
+                written = session.execute(statement.sql(dialect="postgres")).rowcount
+            return dataclasses.replace(counted, inserted=written, written=written) if merge.is_log else counted
     except psycopg.errors.CardinalityViolation as error:
         raise _duplicate_key(planned, error) from error
     except psycopg.errors.NotNullViolation as error:
@@ -129,7 +135,8 @@ def drop_duplicates(session: psycopg.Connection, staging: TableName, key: tuple[
 
 def _refused(session: psycopg.Connection, planned: TablePlan, error: psycopg.IntegrityError) -> FloodmarkError:
     name = error.diag.constraint_name
-    if isinstance(error, psycopg.errors.UniqueViolation) and name == _primary_key(session, planned.target):
+    keys = [_primary_key(session, relation) for relation in list_relations([planned])]
+    if isinstance(error, psycopg.errors.UniqueViolation) and name in keys:
         return _duplicate_key(planned, error)
     place = (error.diag.context or "").partition("\n")[0]
     what, kind = (f"constraint {name}", "constraints") if name else ("a trigger", "triggers")
@@ -260,15 +267,13 @@ class PostgresWarehouse:
 
     def prepare_window(self, plan: WindowPlan) -> None:
         with open_transaction(self._at, plan.pipeline) as session:
-            targets = [planned.target for planned in plan.tables]
-            found, views = read_columns(session, targets), read_views(session, targets)
+            found, views = read_columns(session, list_relations(plan.tables)), read_views(session, plan.tables)
             with LockLimit(session, self._at, plan.lane, LOCK_SECONDS) as limit:
                 for planned in plan.tables:
                     with limit.table(planned):
-                        columns = found.get(planned.target, {})
                         # A load that is given up must leave the names as the ledger has them.
-                        if not (planned.renames_columns and columns):
-                            _log_all(ensure_with_view(session, plan, planned, columns, views.get(planned.target)))
+                        if not (planned.renames_columns and planned.target in found):
+                            _log_all(ensure_with_view(session, plan, planned, found, views.get(planned.target)))
         # In a separate transaction: a load that was considered dead may still hold one of the tables.
         self._drop_staging(plan.window_id, kept=lasting_staging(plan))
         with open_transaction(self._at, plan.pipeline) as session:
@@ -396,7 +401,7 @@ def _refuse_overtaken_replay(session: psycopg.Connection, plan: WindowPlan) -> N
 def _as_reload(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) -> TablePlan:
     """Return a reload in place of a first load whose target has rows, as after the loss of the ledger.
 
-    Rows that the source no longer has are swept. Raises TargetRefusedError for a log.
+    Rows that the source no longer has are swept. Raises TargetRefusedError where all changes are kept.
     """
     if (
         table.kind is not LoadKind.FIRST_LOAD
@@ -406,11 +411,11 @@ def _as_reload(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) 
         or is_of_this_ledger(session, plan.pipeline, table)
     ):
         return table
-    if table.is_log:
+    if table.keeps_changes:
         raise TargetRefusedError(
             str(table.source),
-            f"the log {table.target} has rows that no window of the ledger brought, so that the numbers of its windows "
-            "would not grow.",
+            f"the {table.settings.style.value} {table.target} has rows that no window of the ledger brought, so that "
+            "the numbers of its windows would not grow.",
             "Rename or drop the target, and run the pipeline, which creates it again.",
         )
     _LOG.warning(
@@ -462,11 +467,10 @@ def _log_all(changes: Iterable[str]) -> None:
 def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, rows: StagedRows | None) -> TableCounts:
     planned = _as_reload(session, plan, plan.tables[index])
     if planned.renames_columns:
-        columns = read_columns(session, [planned.target]).get(planned.target, {})
-        view = read_views(session, [planned.target]).get(planned.target)
-        _log_all(ensure_with_view(session, plan, planned, columns, view))
+        found, views = read_columns(session, list_relations([planned])), read_views(session, [planned])
+        _log_all(ensure_with_view(session, plan, planned, found, views.get(planned.target)))
     plan = dataclasses.replace(plan, tables=(*plan.tables[:index], planned, *plan.tables[index + 1 :]))
-    if planned.is_reload and not planned.is_log:
+    if planned.is_reload and not planned.keeps_changes:
         lower_positions(session, plan, planned)
     merge = merge_of(plan, index, _has_tombstones(session, plan, planned))
     return _merge_staged(session, plan, planned, merge, rows)
@@ -507,6 +511,7 @@ def _merge_staged(
     recover_kept_values(session, planned, merge, column_types(planned))
     dropped = drop_keyless_deletes(session, planned, merge)
     if is_replay_lane(plan.lane):
+        pass_over_loaded(session, plan, planned, merge)
         dropped += drop_set_aside(session, planned, merge)
     rules = (*key_rules(planned), *text_rules(planned), *planned.settings.rules)
     gate = apply_rules(session, plan, planned.with_rules(rules), merge)
@@ -524,10 +529,10 @@ def _merge_staged(
         _report_incomplete(session, plan, planned, merge, counted.incomplete)
     if planned.settings.deletes is Deletes.HARD:
         _write_tombstones(session, planned, merge)
-    written = run_merge(session, planned, merge, counted.staged)
-    if merge.is_log:
-        counted = dataclasses.replace(counted, inserted=written, written=written)
-    swept = sweep_target(session, plan, planned, merge) if planned.is_reload and not merge.is_log else 0
+    counted = run_merge(session, planned, merge, counted)
+    swept = counted.swept
+    if planned.is_reload and not planned.keeps_changes:
+        swept = sweep_target(session, plan, planned, merge)
     if whole := [read.member for read in (rows.members if rows else ()) if read.is_whole]:
         swept += sweep_members(session, plan, planned, merge, whole)
     settle_quarantine(session, plan, planned, merge)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from floodmark.core.capture import bracket
 from floodmark.core.errors import ConfigError, SourceBehindError
-from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, value_columns
+from floodmark.core.plan import LoadChunk, LoadKind, TablePlan, WindowPlan, value_columns
 from floodmark.core.position import Interval, Lsn, Position, read_lsn
 from floodmark.core.schema import Operation, SourceTable, TableName, bits_by_byte
 from floodmark.core.settings import SOURCE_VARIABLE, NetSource
@@ -66,7 +66,7 @@ def own_columns(plan: TablePlan) -> tuple[str, ...]:
     mask = (UPDATE_MASK,) if has_mask else ()
     if plan.settings.net is NetSource.SERVER:
         return (START_LSN, OPERATION, *mask)
-    committed_at = (COMMITTED_AT,) if plan.is_log else ()
+    committed_at = (COMMITTED_AT,) if plan.keeps_changes else ()
     return (*order_columns(plan), *mask, *committed_at)
 
 
@@ -80,12 +80,13 @@ def select_clock() -> str:
     )
 
 
-def select_commits(*, has_zone: bool) -> str:
+def select_commits(*, has_zone: bool, is_guessed: bool = False) -> str:
     """Return the SELECT of the commits of an interval, with their times in UTC.
 
-    Parameters: the time zone, three times; without it the offset in minutes, negative east of Greenwich; then after_lsn
-    (excluded) and to_lsn (included). The mapping table has local time. A time is NULL where the clock has shown it
-    twice, because it was set back by an hour: nothing in the row shows which of the two it was.
+    Parameters: the time zone, once for a guess, else three times; without it the offset in minutes, negative east of
+    Greenwich; then after_lsn (excluded) and to_lsn (included). The mapping table has local time. A time is NULL where
+    the clock has shown it twice, because it was set back by an hour: nothing in the row shows which of the two it was.
+    is_guessed: it is the one that the server takes.
     """
     columns = f"{bracket(COMMIT_LSN)}, %s AS {bracket(COMMITTED_AT)}"
     local = (
@@ -98,6 +99,8 @@ def select_commits(*, has_zone: bool) -> str:
         f"SELECT {bracket(COMMIT_LSN)}, l.at, CAST(l.at AT TIME ZONE ? AT TIME ZONE N'UTC' AS datetime2(3)) AS utc"  # noqa: S608
         f" FROM ({local}) AS l"
     )
+    if is_guessed:
+        return f"SELECT {columns % 'u.utc'} FROM ({utc}) AS u"  # noqa: S608
     again = " OR ".join(
         f"CAST(DATEADD(hour, {hours}, u.utc) AT TIME ZONE N'UTC' AT TIME ZONE ? AS datetime2(3)) = u.at"
         for hours in (-1, 1)
@@ -106,8 +109,8 @@ def select_commits(*, has_zone: bool) -> str:
 
 
 def select_changes(plan: TablePlan, *, has_zone: bool = False) -> str:
-    """Return the SELECT of changes. Parameters: after_lsn (excluded), to_lsn (included); for a log, those of
-    ``select_commits`` before them. Its times are joined, so that the server converts one for each commit.
+    """Return the SELECT of changes. Parameters: after_lsn (excluded), to_lsn (included); where all changes are kept,
+    those of ``select_commits`` before them. Its times are joined, so that the server converts one for each commit.
 
     The image before an update is read where the update gave the row another key: nothing else shows that the old key no
     longer exists. A change of a primary key is captured as a delete and an insert, but not under trace flag 8207, and
@@ -118,8 +121,8 @@ def select_changes(plan: TablePlan, *, has_zone: bool = False) -> str:
     is_update = f"{operation} = {Operation.UPDATE.value}"
     kind = f"CASE WHEN {is_update} AND {moved} THEN {Operation.MOVED.value} ELSE {operation} END"
     join = ""
-    if plan.is_log:
-        commits = f"({select_commits(has_zone=has_zone)}) AS commits"
+    if plan.keeps_changes:
+        commits = f"({select_commits(has_zone=has_zone, is_guessed=plan.is_history)}) AS commits"
         join = f" LEFT JOIN {commits} ON commits.{bracket(COMMIT_LSN)} = {bracket(START_LSN)}"
     return (
         f"SELECT {_select_list(plan, f'{kind} AS {operation}')} FROM {change_table(plan.feed.identity.name)}{join}"  # noqa: S608
@@ -248,13 +251,13 @@ class CdcReader(SqlServerReader):
             mask=UPDATE_MASK,
             command=COMMAND_ID if self.plan.feed.has_command_id else "",
             sequence=SEQVAL,
-            committed_at=COMMITTED_AT if self.plan.is_log else "",
+            committed_at=COMMITTED_AT if self.plan.keeps_changes else "",
             remark="" if self.plan.feed.has_command_id else _NO_COMMAND_ID,
         )
 
     def read(self, interval: Interval) -> Iterator[pa.RecordBatch]:
-        if self.plan.is_log:
-            return self._read_log((interval.after.value, interval.to.value))
+        if self.plan.keeps_changes:
+            return self._read_timed((interval.after.value, interval.to.value))
         if self.plan.settings.net is NetSource.SERVER:
             require_server_net(self.plan)
             text, first = select_net_changes(self.plan), interval.first
@@ -262,13 +265,34 @@ class CdcReader(SqlServerReader):
             text, first = select_changes(self.plan), interval.after
         return self.read_text(text, (first.value, interval.to.value))
 
-    def _read_log(self, interval: tuple[bytes, bytes]) -> Iterator[pa.RecordBatch]:
+    def read_chunk(self, chunk: LoadChunk) -> Iterator[pa.RecordBatch]:
+        batches = super().read_chunk(chunk)
+        if not self.plan.is_history:
+            return batches
+        at = self._end_committed_at()
+        return (batch.append_column(COMMITTED_AT, pa.repeat(at, batch.num_rows)) for batch in batches)
+
+    def _read_timed(self, interval: tuple[bytes, bytes]) -> Iterator[pa.RecordBatch]:
         """Yield the changes with the times of their commits, by the clock of the server that answers."""
         with self.connected() as session:
-            [(zone, offset_minutes)] = session.fetch(select_clock())
-            clock = (zone,) * 3 if zone else (-offset_minutes,)
-            text = select_changes(self.plan, has_zone=bool(zone))
+            clock = self._read_clock(session)
+            text = select_changes(self.plan, has_zone=isinstance(clock[0], str))
             yield from self.read_over(session, text, (*clock, *interval, *interval))
+
+    def _end_committed_at(self) -> pa.Scalar:
+        """Return the time in UTC of the commit at which a load began."""
+        end = self.end.position.value
+        before = (int.from_bytes(end) - 1).to_bytes(len(end))
+        with self.connected() as session:
+            clock = self._read_clock(session)
+            text = select_commits(has_zone=isinstance(clock[0], str), is_guessed=True)
+            commits = session.fetch(text, (*clock, before, end))
+        return pa.scalar(commits[0][1] if commits else None, pa.timestamp("us"))
+
+    def _read_clock(self, session: SourceSession) -> tuple[object, ...]:
+        """Return the parameters of ``select_commits`` for the clock of the server."""
+        [(zone, offset_minutes)] = session.fetch(select_clock())
+        return (zone,) * (1 if self.plan.is_history else 3) if zone else (-offset_minutes,)
 
     def require_end(self, session: SourceSession) -> None:
         require_entry(session, self.end, str(self.plan.source))

@@ -1,0 +1,207 @@
+"""The merge of a history: the newest version of each key in the target, and the ended ones in a table of their own.
+
+A history is the set of all events, one for each key and commit. All else in a row follows from its neighbours, and is
+computed in the statement that brings an event. So windows may be merged in any order, again, and overlapping.
+
+A load of the whole table is a set of events at the position where it began. Versions are ordered by load and position:
+a restore of the source lowers positions, and the load after it has a higher number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import psycopg
+from psycopg import sql
+
+from floodmark.core.plan import LoadKind, TablePlan, WindowPlan
+from floodmark.core.schema import (
+    DELETED_COLUMN,
+    ENDED_COLUMNS,
+    HISTORY_COLUMNS,
+    KEEP_PREFIX,
+    LOAD_COLUMN,
+    LOADED_AT_COLUMN,
+    POSITION_COLUMN,
+    WINDOW_COLUMN,
+    TableName,
+    keep_column,
+    quote,
+    quote_table,
+)
+from floodmark.postgres.session import query
+from floodmark.postgres.sql import read_sql
+from floodmark.postgres.warehouse.merge import Merge, MergeCounts
+from floodmark.postgres.warehouse.staging import kept_columns
+from floodmark.postgres.warehouse.targets import list_relations, read_columns
+from floodmark.postgres.warehouse.views import shared_columns
+
+
+def merge_history(session: psycopg.Connection, planned: TablePlan, merge: Merge, counted: MergeCounts) -> MergeCounts:
+    """Merge the staged rows into the target and its ended versions. Return their counts. Raises psycopg.Error."""
+    found = read_columns(session, list_relations([planned]))
+    names = _Names(planned, merge, tuple(shared_columns(planned, found)))
+    values: dict[str, object] = {
+        "window_id": merge.window_id,
+        "load_lsn": merge.rows_at,
+        "sweeps": not planned.keeps_unread,
+        "target_schema": planned.target.schema,
+        "target_name": planned.target.name,
+    }
+    if planned.kind is LoadKind.FIRST_LOAD:
+        inserted, updated, swept = _one(session, "merge_loaded", names.of_load(), values)
+        return replace(counted, inserted=inserted, updated=updated, swept=swept, written=inserted + updated + swept)
+    (is_late,) = _one(session, "has_late_events", names.of_both(), values)
+    inserted, updated, deleted, written = _one(session, "merge_events", names.of_events(is_late=bool(is_late)), values)
+    return replace(counted, inserted=inserted, updated=updated, deleted=deleted, written=written)
+
+
+def pass_over_loaded(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge) -> None:
+    """Take those of the events of a history out of the merge that the newest load of the whole table has read."""
+    if not planned.is_history:
+        return
+    whole = query(session, "list_whole_loads", pipeline=plan.pipeline)
+    sources = {TableName(row["source_schema"], row["source_name"]): row["to_lsn"] for row in whole}
+    statement = read_sql("pass_over_loaded").format(staging=quote_table(merge.staging))
+    session.execute(statement, {"load_lsn": sources[planned.source]})
+
+
+def _one(
+    session: psycopg.Connection, statement: str, names: Mapping[str, str], values: Mapping[str, object]
+) -> tuple[int, ...]:
+    filled = read_sql(statement).format(**{name: text.replace("%", "%%") for name, text in names.items()})
+    found = session.execute(filled, values).fetchone()
+    assert found is not None  # noqa: S101  (it has aggregates alone)
+    return tuple(found)
+
+
+_OWN_EVENT = (LOAD_COLUMN, POSITION_COLUMN)
+_WRITTEN = (WINDOW_COLUMN, LOADED_AT_COLUMN)
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The names of one table in the statements, quoted."""
+
+    planned: TablePlan
+    merge: Merge
+    columns: tuple[str, ...]
+    """The columns that both tables have, Floodmark's own among them."""
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """The key at the source."""
+        return self.planned.in_target.key
+
+    @cached_property
+    def stored(self) -> tuple[str, ...]:
+        """The columns without Floodmark's own; those that the source no longer has are NULL in new versions."""
+        return tuple(name for name in self.columns if name not in HISTORY_COLUMNS)
+
+    @cached_property
+    def values(self) -> tuple[str, ...]:
+        """The stored columns without the key."""
+        return tuple(name for name in self.stored if name not in self.key)
+
+    def of_both(self) -> dict[str, str]:
+        """Return the names that all statements have."""
+        return {
+            "staging": quote_table(self.merge.staging),
+            "target": quote_table(self.planned.target),
+            "versions": quote_table(self.planned.ended_versions.target),
+            "key": _list(self.key),
+            "columns": _list(self.stored),
+            "own": _list(HISTORY_COLUMNS),
+            "ended_own": _list(ENDED_COLUMNS),
+            "set_newest": _assigned((*self.values, *HISTORY_COLUMNS)),
+        }
+
+    def of_events(self, *, is_late: bool) -> dict[str, str]:
+        """Return the names for a window of changes. is_late: the ended versions are read that reach beyond an event.
+
+        Where no event is late, all of a key follow its newest version, and there are none.
+        """
+        near = _list((*self.stored, *HISTORY_COLUMNS), "t")
+        newest = (*self.values, *(name for name in HISTORY_COLUMNS if name not in _WRITTEN))
+        ended = (*(name for name in newest if name not in _OWN_EVENT), *ENDED_COLUMNS)
+        kept = kept_columns(self.planned)
+        names = {
+            "near": near,
+            "near_ended": self._near_ended(near) if is_late else "",
+            "staged": ", ".join(f"{self._staged(name)} AS {quote(name)}" for name in self.stored),
+            "staged_kept": _kept(kept),
+            "same_event": _same((*self.key, *_OWN_EVENT), "s", "t"),
+            "owners": "".join(f",\n        {_owner(name)}" for name in kept),
+            "healed": ", ".join(self._healed(name) if name in kept else quote(name) for name in self.stored),
+            "set_ended": _assigned((*ended, *_WRITTEN)),
+        }
+        for form, compared in (("ended", ended), ("newest", newest)):
+            names |= {f"old_{form}": _list(compared, "t"), f"new_{form}": _list(compared, "excluded")}
+        return self.of_both() | names
+
+    def of_load(self) -> dict[str, str]:
+        """Return the names for a load of the whole table."""
+        # The row of the target is next to that of the load, under names that no column of a source has.
+        was = {name: f"{KEEP_PREFIX}{number}" for number, name in enumerate((*self.values, *HISTORY_COLUMNS))}
+        compared = tuple(name for name in self.values if name in self.merge.columns)
+        places = ", ".join(f"t.{quote(name)}" for name in self.key)
+        return self.of_both() | {
+            "same_key": _same(self.key, "s", "t"),
+            "load_key": ", ".join(f"coalesce(s.{quote(name)}, t.{quote(name)}) AS {quote(name)}" for name in self.key),
+            "load_values": "".join(
+                f"CASE WHEN s.__lsn IS NULL THEN t.{quote(name)} ELSE {self._staged(name)} END AS {quote(name)}, "
+                for name in self.values
+            ),
+            "load_old": ", ".join(f"t.{quote(name)} AS {alias}" for name, alias in was.items()),
+            "row_key": places,
+            "differs": f"({_list(compared, 's')}) IS DISTINCT FROM ({_list(compared, 't')})" if compared else "false",
+            "columns_old": ", ".join(was.get(name, quote(name)) for name in self.stored),
+            "own_old": ", ".join(was[name] for name in HISTORY_COLUMNS),
+            "deleted_old": was[DELETED_COLUMN],
+        }
+
+    def _near_ended(self, near: str) -> str:
+        """Return the query of the ended versions that reach beyond an event. The last condition is for an index."""
+        versions = quote_table(self.planned.ended_versions.target)
+        return (
+            f"UNION ALL SELECT {near} FROM lo JOIN {versions} AS t USING ({_list(self.key)})"  # noqa: S608  (quoted)
+            " WHERE (t.__next_load, t.__next_lsn) >= (lo.__load, lo.__lsn)"
+            " AND (t.__next_load, t.__next_lsn) >= ((SELECT min(__load) FROM lo), (SELECT min(__lsn) FROM lo))"
+        )
+
+    def _staged(self, name: str) -> str:
+        return f"s.{quote(name)}" if name in self.merge.columns else "NULL"
+
+    def _healed(self, name: str) -> str:
+        """Return the value of the nearest version up to this one that has it."""
+        place = f"PARTITION BY {_list((*self.key, keep_column(name)))} ORDER BY __load, __lsn"
+        return f"first_value({quote(name)}) OVER ({place}) AS {quote(name)}"
+
+
+def _list(names: Iterable[str], alias: str = "") -> str:
+    return ", ".join(f"{alias}.{quote(name)}" if alias else quote(name) for name in names)
+
+
+def _same(names: Iterable[str], one: str, other: str) -> str:
+    return " AND ".join(f"{one}.{quote(name)} = {other}.{quote(name)}" for name in names)
+
+
+def _assigned(names: Iterable[str]) -> str:
+    return ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in names)
+
+
+def _kept(names: Iterable[str]) -> str:
+    """Return the array of the columns that a staged change left out."""
+    found = ", ".join(f"CASE WHEN s.{quote(keep_column(name))} THEN {_literal(name)} END" for name in names)
+    return f"array_remove(ARRAY[{found}]::text[], NULL)"
+
+
+def _owner(name: str) -> str:
+    """Return the number of versions up to one that have a value: versions that left it out have that of the last."""
+    return f"count(*) FILTER (WHERE {_literal(name)} <> ALL (__kept)) OVER w AS {quote(keep_column(name))}"
+
+
+def _literal(text: str) -> str:
+    return sql.Literal(text).as_string(None)
