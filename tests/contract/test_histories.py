@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from switch_rig import ORDERS, SwitchRig
 
 from cdc_database import cdc_database
-from emulator_process import Emulator
+from emulator_process import Emulator, running_emulator
+from floodmark.core.errors import ConfigError, TargetLostError
 from floodmark.core.schema import TableName
 from floodmark.core.settings import FirstLoad, PipelineSettings, Style, TableSettings
 from floodmark.postgres.session import WarehouseConnection
@@ -58,3 +62,196 @@ def test_each_commit_of_a_row_is_a_version(rig: SwitchRig) -> None:
         (2, 3, 30, "c", False, True),
     ]
     assert rig.rows('SELECT "Id", "Amount" FROM shop.orders WHERE NOT __deleted ORDER BY 1') == [(1, 12), (3, 30)]
+
+
+def odd_table(rig: SwitchRig, columns: str) -> None:
+    rig.database.run(f"CREATE TABLE dbo.Odd ({columns})")
+    rig.database.enable("Odd")
+    odd = TableSettings(TableName("dbo", "Odd"), TableName("shop", "odd"), style=Style.HISTORY)
+    rig.pipelines = [PipelineSettings("shop", (odd,))]
+
+
+def as_of(rig: SwitchRig, at: datetime) -> list[tuple[Any, ...]]:
+    return rig.rows(
+        f"""SELECT "Id", "Amount" FROM shop.orders_history WHERE __valid_from <= '{at.isoformat()}'
+        AND ('{at.isoformat()}' < __valid_to OR __valid_to IS NULL) AND NOT __deleted ORDER BY 1"""
+    )
+
+
+def test_rows_of_a_time_are_found_by_the_times_of_commits(
+    open_dir: Path, database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in the hour that comes twice, where the time of a commit is a guess."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    with running_emulator(open_dir / "autumn") as emulator, cdc_database(emulator) as source:
+        source.run("CREATE TABLE dbo.Orders (Id int NOT NULL PRIMARY KEY, Amount int, Note nvarchar(max))")
+        source.enable("Orders")
+        source.run("EXEC emulator.set_clock @now = '2027-10-30T12:00:00'")
+        source.run("INSERT INTO dbo.Orders VALUES (1, 0, NULL)")
+        source.scan()
+        rig = SwitchRig(emulator, source, database)
+        configure(rig)
+        rig.run()
+        utc = [row["at"].replace(tzinfo=UTC) for row in source.query("SELECT GETUTCDATE() AS at")]
+        for number, at in enumerate(("2027-10-30T23:30", "2027-10-31T02:30", "2027-10-31T05:30"), 1):
+            rig.change(f"EXEC emulator.set_clock @now = '{at}:00'", f"UPDATE dbo.Orders SET Amount = {number}")
+            utc += [row["at"].replace(tzinfo=UTC) for row in source.query("SELECT GETUTCDATE() AS at")]
+        rig.run()
+    assert as_of(rig, utc[0] - timedelta(minutes=5)) == []
+    margin = timedelta(hours=1, minutes=5)
+    found = {amount: (as_of(rig, at - margin), as_of(rig, at + margin)) for amount, at in enumerate(utc)}
+    assert {amount: after for amount, (_, after) in found.items()} == {amount: [(1, amount)] for amount in range(4)}
+    assert {amount: before for amount, (before, _) in found.items() if amount} == {
+        amount: [(1, amount - 1)] for amount in range(1, 4)
+    }
+
+
+def test_lob_that_a_change_left_out_is_that_of_the_version_before(rig: SwitchRig) -> None:
+    odd_table(rig, "Id int NOT NULL PRIMARY KEY, Amount int, Note ntext")
+    rig.change("INSERT INTO dbo.Odd VALUES (1, 10, N'a')")
+    rig.run()
+    rig.change("UPDATE dbo.Odd SET Note = N'new'")
+    rig.run()
+    rig.change("UPDATE dbo.Odd SET Amount = 11", "UPDATE dbo.Odd SET Amount = 12", "DELETE dbo.Odd")
+    rig.run()
+    found = rig.rows('SELECT "Amount", "Note" FROM shop.odd_history ORDER BY __lsn')
+    assert found == [(10, "a"), (10, "new"), (11, "new"), (12, "new"), (12, "new")]
+    assert rig.rows("SELECT __kept FROM shop.odd WHERE __deleted") == [(["Note"],)]
+
+
+def test_key_that_is_updated_ends_and_begins_in_one_commit(rig: SwitchRig) -> None:
+    rig.run()
+    rig.change("UPDATE dbo.Orders SET Id = 7 WHERE Id = 1", "UPDATE dbo.Orders SET Id = Id + 1 WHERE Id IN (2, 3)")
+    rig.run()
+    living = 'SELECT "Id", "Amount" FROM shop.orders WHERE NOT __deleted ORDER BY 1'
+    assert rig.rows(living) == [(3, 20), (4, 30), (7, 10)]
+    assert rig.rows(f'{VERSIONS} WHERE "Id" IN (1, 7) ORDER BY "Id", __lsn') == [
+        (2, 1, 10, "a", False, False),
+        (1, 1, 10, "a", True, True),
+        (2, 7, 10, "a", False, True),
+    ]
+
+
+def test_added_column_is_null_in_the_versions_before_it(rig: SwitchRig) -> None:
+    rig.run()
+    rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
+    rig.run()
+    rig.change("ALTER TABLE dbo.Orders ADD Place nvarchar(9)", "UPDATE dbo.Orders SET Amount = 12 WHERE Id = 1")
+    rig.run()
+    rig.approve()
+    rig.switches.take()
+    rig.change("UPDATE dbo.Orders SET Amount = 13 WHERE Id = 1")
+    rig.run()
+    assert rig.switches.take()[-1].endswith("done; dbo_Orders was dropped.")
+    rig.change("UPDATE dbo.Orders SET Place = N'x' WHERE Id = 1", "UPDATE dbo.Orders SET Place = N'z' WHERE Id = 1")
+    rig.run()
+    places = rig.rows('SELECT "Amount", "Place" FROM shop.orders_history WHERE "Id" = 1 ORDER BY __lsn')
+    assert places == [(10, None), (11, None), (12, None), (13, None), (13, "x"), (13, "z")]
+
+
+def test_column_that_the_source_no_longer_has_keeps_its_values_in_the_versions_before(rig: SwitchRig) -> None:
+    rig.run()
+    with psycopg.connect(rig.connection.conninfo(), autocommit=True) as session:
+        for table in ("orders_versions", "orders"):
+            session.execute(f'ALTER TABLE shop.{table} ADD COLUMN "Old" int')
+        session.execute('UPDATE shop.orders SET "Old" = 5')
+    rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
+    rig.run()
+    rig.change("UPDATE dbo.Orders SET Amount = 12 WHERE Id = 2")
+    rig.finish(rig.load_planner().open_reload(ORDERS))
+    old = rig.rows('SELECT "Id", "Amount", "Old" FROM shop.orders_history ORDER BY "Id", __load, __lsn')
+    assert old == [(1, 10, 5), (1, 11, None), (2, 20, 5), (2, 12, None), (3, 30, 5)]
+
+
+def test_wider_type_reaches_both_tables_and_the_view(rig: SwitchRig) -> None:
+    rig.run()
+    with psycopg.connect(rig.connection.conninfo(), autocommit=True) as session:
+        session.execute("DROP VIEW shop.orders_history")
+        for table in ("orders", "orders_versions"):
+            session.execute(f'ALTER TABLE shop.{table} ALTER COLUMN "Amount" TYPE smallint')
+    rig.change("UPDATE dbo.Orders SET Amount = 100000 WHERE Id = 1", "UPDATE dbo.Orders SET Amount = 5 WHERE Id = 1")
+    rig.run()
+    amounts = rig.rows('SELECT "Amount" FROM shop.orders_history WHERE "Id" = 1 ORDER BY __lsn')
+    assert amounts == [(10,), (100000,), (5,)]
+
+
+def test_column_of_a_user_is_no_part_of_the_history(rig: SwitchRig) -> None:
+    rig.run()
+    with psycopg.connect(rig.connection.conninfo(), autocommit=True) as session:
+        session.execute('ALTER TABLE shop.orders ADD COLUMN twice int GENERATED ALWAYS AS ("Amount" * 2) STORED')
+    rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
+    rig.run()
+    assert rig.rows('SELECT twice FROM shop.orders WHERE "Id" = 1') == [(22,)]
+    assert rig.rows('SELECT "Amount" FROM shop.orders_history WHERE "Id" = 1 ORDER BY __lsn') == [(10,), (11,)]
+
+
+@pytest.mark.parametrize("other", [Style.CURRENT, Style.LOG])
+def test_history_is_refused_as_a_target_of_another_style(rig: SwitchRig, other: Style) -> None:
+    rig.run()
+    configure(rig, style=other)
+    rig.change("DELETE dbo.Orders WHERE Id = 1")
+    message = f"was made with style: history, and pipelines.yaml has style: {other.value}.*Restore style"
+    with pytest.raises(ConfigError, match=message):
+        rig.run()
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        ("TABLE shop.orders_versions (id int)", "the target shop.orders_versions exists with another shape"),
+        ("TABLE shop.orders_history (id int)", "the view shop.orders_history cannot be made: there is a table"),
+        ("VIEW shop.orders_history AS SELECT 1 AS one", "the view shop.orders_history cannot be made: there is a view"),
+    ],
+)
+def test_name_that_a_history_needs_is_refused_where_it_is_taken(rig: SwitchRig, made: str, message: str) -> None:
+    with psycopg.connect(rig.connection.conninfo(), autocommit=True) as session:
+        session.execute(f"CREATE SCHEMA shop; CREATE {made}")
+    with pytest.raises(ConfigError, match=message):
+        rig.run()
+
+
+def test_versions_that_were_dropped_need_a_load_of_the_table(rig: SwitchRig) -> None:
+    rig.run()
+    with psycopg.connect(rig.connection.conninfo(), autocommit=True) as session:
+        session.execute("DROP TABLE shop.orders_versions CASCADE")
+    rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
+    with pytest.raises(TargetLostError, match=r"shop\.orders_versions does not exist, and was loaded before"):
+        rig.run()
+    rig.finish(rig.load_planner().open_reload(ORDERS))
+    versions = rig.rows(f'{VERSIONS} WHERE "Id" = 1 ORDER BY __load')
+    assert versions == [(2, 1, 10, "a", False, False), (2, 1, 11, "a", False, True)]
+
+
+def test_some_rows_of_a_history_cannot_be_reloaded(rig: SwitchRig) -> None:
+    rig.run()
+    with pytest.raises(ConfigError, match="a history, in which a load of some rows has no place"):
+        rig.load_planner().open_reload(ORDERS, "Id = 1")
+
+
+def test_column_with_a_name_of_the_history_is_refused(rig: SwitchRig) -> None:
+    odd_table(rig, "Id int NOT NULL PRIMARY KEY, __valid_to int")
+    rig.database.scan()
+    with pytest.raises(ConfigError, match="column __valid_to has a name that is reserved in a history"):
+        rig.run()
+
+
+def test_names_and_texts_with_special_characters_are_values_of_a_history(rig: SwitchRig) -> None:
+    odd_table(rig, '[100%] int NOT NULL PRIMARY KEY, [it\'s "{x}"] ntext, lsn int, s int, at int')
+    rig.change("INSERT INTO dbo.Odd VALUES (1, N'a%s{b}', 1, 1, 1)")
+    rig.run()
+    rig.change("UPDATE dbo.Odd SET lsn = 2", "UPDATE dbo.Odd SET s = 2")
+    rig.run()
+    found = rig.rows("SELECT lsn, s FROM shop.odd_history ORDER BY __lsn")
+    assert found == [(1, 1), (2, 1), (2, 2)]
+    assert rig.rows('SELECT DISTINCT left("it\'s ""{x}""", 6) FROM shop.odd_history') == [("a%s{b}",)]
+
+
+def test_table_of_keys_alone_has_a_history(rig: SwitchRig) -> None:
+    odd_table(rig, "A int NOT NULL, B int NOT NULL, PRIMARY KEY (A, B)")
+    rig.change("INSERT INTO dbo.Odd VALUES (1, 1), (2, 2)")
+    rig.run()
+    rig.change("DELETE dbo.Odd WHERE A = 1", "INSERT INTO dbo.Odd VALUES (1, 1)")
+    rig.run()
+    rig.finish(rig.load_planner().open_reload(TableName("dbo", "Odd")))
+    found = rig.rows('SELECT "A", __op FROM shop.odd_history ORDER BY "A", __lsn')
+    assert found == [(1, 2), (1, 1), (1, 2), (2, 2)]

@@ -296,6 +296,28 @@ def test_log_has_every_change_whatever_parts_and_chunks_it_is_read_in(source: Cd
     assert (logged[:20], sorted(logged[20:])) == (updates, [(1, 8, 2, None), (1, 9, 2, None)])
 
 
+def test_history_has_a_version_for_each_commit_whatever_parts_it_is_read_in(
+    source: CdcDatabase, make_pipeline: Any
+) -> None:
+    name, pipeline = make_pipeline(
+        "Id int NOT NULL PRIMARY KEY, V int", style=Style.HISTORY, partitions=3, first_load=FirstLoad(chunk_rows=4)
+    )
+    source.run(*(f"INSERT INTO dbo.{name} VALUES ({i}, 0)" for i in range(10)))
+    source.scan()
+    assert pipeline.run().inserted_rows == 10
+    source.run(
+        *(f"UPDATE dbo.{name} SET V = {v} WHERE Id = {i}" for v in (1, 2) for i in range(10)),
+        f"BEGIN TRAN; UPDATE dbo.{name} SET V = 3 WHERE Id = 1; UPDATE dbo.{name} SET V = 4 WHERE Id = 1; COMMIT",
+        f"DELETE FROM dbo.{name} WHERE Id > 7",
+    )
+    source.scan()
+    counts = pipeline.run()
+    assert (counts.read_rows, counts.updated_rows, counts.deleted_rows) == (24, 21, 2)
+    versions = pipeline.rows(f'SELECT "Id", "V", __op FROM shop.{name.lower()}_history ORDER BY "Id", __lsn')
+    expected = [(i, v, 4 if v else 2) for i in range(10) for v in range(3)]
+    assert versions == sorted([*expected, (1, 4, 4), (8, 2, 1), (9, 2, 1)], key=lambda row: (row[0], row[2] == 1))
+
+
 @pytest.mark.parametrize("temporal", list(TemporalPolicy))
 def test_values_of_every_type_arrive_in_a_first_load_and_in_a_window(
     temporal: TemporalPolicy, source: CdcDatabase, make_pipeline: Any

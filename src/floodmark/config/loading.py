@@ -18,10 +18,10 @@ from floodmark.config import models, sections
 from floodmark.config.models import Config, PipelineConfig, TableConfig, keys_of
 from floodmark.config.sections import FOLDER, PARSE_RULES
 from floodmark.core.errors import ConfigError
-from floodmark.core.naming import live_view_name, snake_case, with_suffix
+from floodmark.core.naming import history_view_name, live_view_name, snake_case, versions_name, with_suffix
 from floodmark.core.patterns import TablePattern, is_pattern, shortened
 from floodmark.core.schema import TableName
-from floodmark.core.settings import DriftClass
+from floodmark.core.settings import DriftClass, Style
 from floodmark.core.snapshot import SurveyedTable
 from floodmark.sources.kind import KINDS, KindRules, find_kind
 
@@ -184,15 +184,18 @@ def _cross_check(document: object) -> Iterator[tuple[str, str]]:
 
 
 def _cross_check_views(config: Config) -> Iterator[tuple[str, str]]:
-    """Yield the tables of a valid file whose view would have the name of a target."""
+    """Yield the tables of a valid file that need the name of another one's target."""
     places = {
-        table.target: (f"pipelines.{name}.tables[{index}]", table.live_view)
+        table.target: (f"pipelines.{name}.tables[{index}]", table)
         for name, pipeline in config.pipelines.items()
         for index, table in enumerate(pipeline.tables)
     }
-    for target, (at, has_view) in places.items():
-        if has_view and (view := live_view_name(target)) in places:
+    for target, (at, table) in places.items():
+        if table.live_view and (view := live_view_name(target)) in places:
             yield f"{at}.live_view", f"the view {view} would have the name of the target of {places[view][0]}"
+        if table.style is Style.HISTORY:
+            for needed in {versions_name(target), history_view_name(target)} & places.keys():
+                yield f"{at}.style", f"its history needs the name {needed}, of the target of {places[needed][0]}"
 
 
 def _cross_check_heartbeats(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
