@@ -18,6 +18,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import FirstLoad, PipelineSettings, Style, TableSettings
 from floodmark.postgres.session import WarehouseConnection
 
+PAGE = Path("docs/histories.md")
 TARGET = TableName("shop", "orders")
 VERSIONS = 'SELECT __op, "Id", "Amount", "Note", __deleted, __next_lsn IS NULL FROM shop.orders_history'
 IN_ORDER = f'{VERSIONS} ORDER BY "Id", __load, __lsn'
@@ -104,6 +105,30 @@ def test_rows_of_a_time_are_found_by_the_times_of_commits(
     assert {amount: before for amount, (before, _) in found.items() if amount} == {
         amount: [(1, amount - 1)] for amount in range(1, 4)
     }
+
+
+def answer(rig: SwitchRig, number: int, **values: object) -> list[tuple[Any, ...]]:
+    """Return what a query of the documents finds."""
+    _, *blocks = PAGE.read_text(encoding="utf-8").split("```sql\n")
+    query = blocks[number].partition("```")[0].replace("shop.prices", str(TARGET)).replace("PriceID", "Id")
+    for name, value in values.items():
+        query = query.replace(f":{name}", str(value))
+    return rig.rows(query.replace("SELECT *", 'SELECT "Id", "Amount"'))
+
+
+def test_queries_of_the_documents_find_rows_of_now_and_of_then(rig: SwitchRig) -> None:
+    rig.run()
+    rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1", "DELETE dbo.Orders WHERE Id = 2")
+    rig.run()
+    before, after = [(1, 10), (2, 20), (3, 30)], [(1, 11), (3, 30)]
+    ((begun, lsn, at),) = rig.rows(
+        "SELECT min(__valid_from)::text, min(__lsn)::text, max(__valid_from)::text FROM shop.orders_history"
+    )
+    assert sorted(answer(rig, 0)) == after
+    assert sorted(answer(rig, 1, at=f"'{begun}'")) == before
+    assert sorted(answer(rig, 1, at=f"'{at}'")) == after
+    assert sorted(answer(rig, 2, lsn=f"'{lsn}'")) == before
+    assert answer(rig, 3, id=1) == [(1, 10), (1, 11)]
 
 
 def test_lob_that_a_change_left_out_is_that_of_the_version_before(rig: SwitchRig) -> None:
