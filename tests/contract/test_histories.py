@@ -15,7 +15,7 @@ from cdc_database import cdc_database
 from emulator_process import Emulator, running_emulator
 from floodmark.core.errors import ConfigError, TargetLostError
 from floodmark.core.schema import TableName
-from floodmark.core.settings import FirstLoad, PipelineSettings, Style, TableSettings
+from floodmark.core.settings import FirstLoad, Naming, PipelineSettings, Style, TableSettings
 from floodmark.postgres.session import WarehouseConnection
 
 PAGE = Path("docs/histories.md")
@@ -280,3 +280,44 @@ def test_table_of_keys_alone_has_a_history(rig: SwitchRig) -> None:
     rig.finish(rig.load_planner().open_reload(TableName("dbo", "Odd")))
     found = rig.rows('SELECT "A", __op FROM shop.odd_history ORDER BY "A", __lsn')
     assert found == [(1, 2), (1, 1), (1, 2), (2, 2)]
+
+
+def test_history_in_another_file_is_known(rig: SwitchRig) -> None:
+    rig.run()
+    rig.change("UPDATE dbo.Orders SET Amount = 11")
+    rig.run()
+    with psycopg.connect(rig.connection.conninfo(), autocommit=True) as session:
+        session.execute("VACUUM FULL shop.orders")
+        session.execute("VACUUM FULL shop.orders_versions")
+    rig.change("UPDATE dbo.Orders SET Amount = 12 WHERE Id = 1")
+    rig.run()
+    assert rig.rows('SELECT "Amount" FROM shop.orders WHERE "Id" = 1') == [(12,)]
+
+
+def test_names_of_columns_change_in_both_tables_and_the_view_with_a_reload(rig: SwitchRig) -> None:
+    rig.run()
+    rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
+    rig.run()
+    configure(rig, naming=Naming.SNAKE_CASE)
+    rig.finish(rig.load_planner().open_reload(ORDERS))
+    rig.change("UPDATE dbo.Orders SET Amount = 12, Note = N'n' WHERE Id = 1")
+    rig.run()
+    found = rig.rows("SELECT amount, note FROM shop.orders_history WHERE id = 1 ORDER BY __lsn")
+    assert found == [(10, "a"), (11, "a"), (12, "n")]
+
+
+def test_target_is_renamed_with_its_versions_and_the_view_follows(rig: SwitchRig) -> None:
+    rig.run()
+    rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
+    rig.run()
+    with psycopg.connect(rig.connection.conninfo(), autocommit=True) as session:
+        session.execute(
+            "ALTER TABLE shop.orders RENAME TO sales; ALTER TABLE shop.orders_versions RENAME TO sales_versions"
+        )
+    rig.ledger.rename_target("shop", ORDERS, TableName("shop", "sales"))
+    renamed = TableSettings(ORDERS, TableName("shop", "sales"), style=Style.HISTORY)
+    rig.pipelines = [PipelineSettings("shop", (renamed,))]
+    rig.change("UPDATE dbo.Orders SET Amount = 12 WHERE Id = 1")
+    rig.run()
+    assert rig.rows('SELECT "Amount" FROM shop.sales_history WHERE "Id" = 1 ORDER BY __lsn') == [(10,), (11,), (12,)]
+    assert rig.rows("SELECT to_regclass('shop.orders_history')") == [(None,)]

@@ -69,13 +69,19 @@ def _select_without_version(table: TablePlan, staged: str) -> str:
 
 
 def select_gaps(table: TablePlan, staged: str) -> str:
-    """Return the query of the ended versions of staged keys whose next version is missing."""
+    """Return the query of the ended versions of staged keys, from the first staged commit on, that lack the next one.
+
+    They are found by their index, whatever number of versions the keys have.
+    """
     ended, versions = quote_table(table.ended_versions.target), quote_table(history_view_name(table.target))
-    next_place = ((LOAD_COLUMN, NEXT_LOAD_COLUMN), (POSITION_COLUMN, NEXT_POSITION_COLUMN))
-    follows = " AND ".join(f"later.{quote(place)} = ended.{quote(column)}" for place, column in next_place)
+    place, next_place = (LOAD_COLUMN, POSITION_COLUMN), (NEXT_LOAD_COLUMN, NEXT_POSITION_COLUMN)
+    first = ", ".join(f"(SELECT min({quote(name)}) FROM ({staged}) AS staged)" for name in place)
+    pairs = zip(place, next_place, strict=True)
+    follows = " AND ".join(f"later.{quote(name)} = ended.{quote(next_name)}" for name, next_name in pairs)
     return (
         f"SELECT {_list('ended', table.row_key)} FROM {ended} AS ended "
-        f"WHERE EXISTS (SELECT 1 FROM ({staged}) AS staged WHERE {_same(table.target_key, 'staged', 'ended')}) "
+        f"WHERE ({_list('ended', next_place)}) >= ({first}) "
+        f"AND EXISTS (SELECT 1 FROM ({staged}) AS staged WHERE {_same(table.target_key, 'staged', 'ended')}) "
         f"AND NOT EXISTS (SELECT 1 FROM {versions} AS later "
         f"WHERE {_same(table.target_key, 'later', 'ended')} AND {follows})"
     )

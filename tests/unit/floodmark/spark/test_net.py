@@ -162,6 +162,23 @@ def test_log_has_each_change_with_its_place_and_the_columns_of_an_update() -> No
     assert without_commands.column("__command_id").to_pylist() == [0] * 6
 
 
+def test_row_that_comes_and_goes_in_one_commit_is_no_event_of_a_history() -> None:
+    """But for a key that a row had before: a statement that passes keys on may give it before it is left."""
+    shape = histories_shape()
+    shape = replace(shape, key=(*shape.key, shape.position))
+    came_and_went = [(2, 0x1F), (4, 0x04), (1, 0x1F), (2, 0x1F), (1, 0x1F)]
+    given_and_left = [(4, 0x12), (3, 0x12), (1, 0x1F)]
+    went_and_came = [(1, 0x1F), (2, 0x1F)]
+    changes = [
+        replace(CHANGE, start_lsn=bytes([commit] * 10), operation=operation, mask=bytes([mask]), command_id=number)
+        for commit, commands in enumerate([came_and_went, given_and_left, went_and_came])
+        for number, (operation, mask) in enumerate(commands)
+    ]
+    [events] = collapse_changes([change_batch(changes)], shape)
+    found = [(row["__lsn"][0], row["__op"]) for row in events.to_pylist()]
+    assert sorted(found) == [(1, 1), (2, 4)]
+
+
 def test_rows_of_a_chunk_are_numbered_through_its_batches() -> None:
     batches = [pa.RecordBatch.from_pydict({"id": [1] * rows}) for rows in (2, 0, 300)]
     found = [row for batch in stamp_loaded(batches, b"\x07" * 10, 258) for row in batch.to_pylist()]
