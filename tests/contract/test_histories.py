@@ -13,7 +13,7 @@ from switch_rig import ORDERS, SwitchRig
 
 from cdc_database import cdc_database
 from emulator_process import Emulator, running_emulator
-from floodmark.core.errors import ConfigError, TargetLostError
+from floodmark.core.errors import ConfigError, TargetLostError, TargetRefusedError
 from floodmark.core.schema import TableName
 from floodmark.core.settings import FirstLoad, Naming, PipelineSettings, Style, TableSettings
 from floodmark.postgres.session import WarehouseConnection
@@ -321,3 +321,12 @@ def test_target_is_renamed_with_its_versions_and_the_view_follows(rig: SwitchRig
     rig.run()
     assert rig.rows('SELECT "Amount" FROM shop.sales_history WHERE "Id" = 1 ORDER BY __lsn') == [(10,), (11,), (12,)]
     assert rig.rows("SELECT to_regclass('shop.orders_history')") == [(None,)]
+
+
+def test_rows_of_another_ledger_are_refused(rig: SwitchRig) -> None:
+    """The numbers of loads order the versions, and those of a new ledger begin again."""
+    rig.run()
+    with psycopg.connect(rig.connection.conninfo(), autocommit=True) as session:
+        session.execute("DROP SCHEMA floodmark CASCADE")
+    with pytest.raises(TargetRefusedError, match=r"the history shop\.orders has rows that no window of the ledger"):
+        rig.run()
