@@ -1,9 +1,11 @@
 -- name: has_late_events
--- Whether the target has the same version of a staged row, or a later one of its key.
-SELECT EXISTS (
-    SELECT FROM {staging} AS s JOIN {target} AS t USING ({key})
-    WHERE (t.__load, t.__lsn) >= (s.__load, s.__lsn)
-)
+-- Whether the target has the same version of a staged row, or a later one of its key; and whether one left a LOB out.
+SELECT
+    EXISTS (
+        SELECT FROM {staging} AS s JOIN {target} AS t USING ({key})
+        WHERE (t.__load, t.__lsn) >= (s.__load, s.__lsn)
+    ),
+    EXISTS (SELECT FROM {staging} AS s WHERE {leaves_out})
 
 -- name: merge_events
 -- The staged events with the versions next to them, in one chain for each key: all that follows from the neighbours of a

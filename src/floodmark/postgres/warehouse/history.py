@@ -53,8 +53,9 @@ def merge_history(session: psycopg.Connection, planned: TablePlan, merge: Merge,
     if planned.kind is LoadKind.FIRST_LOAD:
         inserted, updated, swept = _one(session, "merge_loaded", names.of_load(), values)
         return replace(counted, inserted=inserted, updated=updated, swept=swept, written=inserted + updated + swept)
-    (is_late,) = _one(session, "has_late_events", names.of_both(), values)
-    inserted, updated, deleted, written = _one(session, "merge_events", names.of_events(is_late=bool(is_late)), values)
+    is_late, leaves_out = _one(session, "has_late_events", names.of_both(), values)
+    of_events = names.of_events(is_late=bool(is_late), heals=bool(is_late or leaves_out))
+    inserted, updated, deleted, written = _one(session, "merge_events", of_events, values)
     return replace(counted, inserted=inserted, updated=updated, deleted=deleted, written=written)
 
 
@@ -105,6 +106,11 @@ class _Names:
         """The stored columns without the key."""
         return tuple(name for name in self.stored if name not in self.key)
 
+    @cached_property
+    def kept(self) -> tuple[str, ...]:
+        """The columns that a change may leave out."""
+        return kept_columns(self.planned)
+
     def of_both(self) -> dict[str, str]:
         """Return the names that all statements have."""
         return {
@@ -116,17 +122,19 @@ class _Names:
             "own": _list(HISTORY_COLUMNS),
             "ended_own": _list(ENDED_COLUMNS),
             "set_newest": _assigned((*self.values, *HISTORY_COLUMNS)),
+            "leaves_out": " OR ".join(f"s.{quote(keep_column(name))}" for name in self.kept) or "false",
         }
 
-    def of_events(self, *, is_late: bool) -> dict[str, str]:
+    def of_events(self, *, is_late: bool, heals: bool) -> dict[str, str]:
         """Return the names for a window of changes. is_late: the ended versions are read that reach beyond an event.
 
-        Where no event is late, all of a key follow its newest version, and there are none.
+        Where no event is late, all of a key follow its newest version, and there are none. heals: LOBs get their values
+        from the versions before. This takes a pass over all versions for each LOB.
         """
         near = _list((*self.stored, *HISTORY_COLUMNS), "t")
         newest = (*self.values, *(name for name in HISTORY_COLUMNS if name not in _WRITTEN))
         ended = (*(name for name in newest if name not in _OWN_EVENT), *ENDED_COLUMNS)
-        kept = kept_columns(self.planned)
+        kept = self.kept if heals else ()
         names = {
             "near": near,
             "near_ended": self._near_ended(near) if is_late else "",
