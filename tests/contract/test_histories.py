@@ -144,6 +144,16 @@ def test_lob_that_a_change_left_out_is_that_of_the_version_before(rig: SwitchRig
     assert rig.rows("SELECT __kept FROM shop.odd WHERE __deleted") == [(["Note"],)]
 
 
+def test_null_that_a_delete_has_of_a_column_without_null_is_not_its_last_value(rig: SwitchRig) -> None:
+    odd_table(rig, "Id int NOT NULL PRIMARY KEY, Amount int NOT NULL, Note nvarchar(10)")
+    rig.change("INSERT INTO dbo.Odd VALUES (1, 10, N'a'), (2, 20, NULL)")
+    rig.run()
+    rig.change("EXEC emulator.null_in_deletes N'dbo.Odd', N'Amount'", "DELETE dbo.Odd")
+    rig.run()
+    found = rig.rows('SELECT "Amount", "Note", __kept FROM shop.odd WHERE __deleted ORDER BY "Id"')
+    assert found == [(10, "a", ["Amount"]), (20, None, ["Amount"])]
+
+
 def test_key_that_is_updated_ends_and_begins_in_one_commit(rig: SwitchRig) -> None:
     rig.run()
     rig.change("UPDATE dbo.Orders SET Id = 7 WHERE Id = 1", "UPDATE dbo.Orders SET Id = Id + 1 WHERE Id IN (2, 3)")

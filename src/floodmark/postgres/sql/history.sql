@@ -1,5 +1,5 @@
 -- name: has_late_events
--- Whether the target has the same version of a staged row, or a later one of its key; and whether one left a LOB out.
+-- Whether the target has the same version of a staged row, or a later one of its key; and whether one left a value out.
 SELECT
     EXISTS (
         SELECT FROM {staging} AS s JOIN {target} AS t USING ({key})

@@ -108,8 +108,9 @@ class _Names:
 
     @cached_property
     def kept(self) -> tuple[str, ...]:
-        """The columns that a change may leave out."""
-        return kept_columns(self.planned)
+        """The columns that a change may leave out, and those of which NULL in a delete is not the last value."""
+        lobs = kept_columns(self.planned)
+        return (*lobs, *(name for name in self.values if name in self.merge.not_null and name not in lobs))
 
     def of_both(self) -> dict[str, str]:
         """Return the names that all statements have."""
@@ -122,14 +123,14 @@ class _Names:
             "own": _list(HISTORY_COLUMNS),
             "ended_own": _list(ENDED_COLUMNS),
             "set_newest": _assigned((*self.values, *HISTORY_COLUMNS)),
-            "leaves_out": " OR ".join(f"s.{quote(keep_column(name))}" for name in self.kept) or "false",
+            "leaves_out": " OR ".join(map(self._left_out, self.kept)) or "false",
         }
 
     def of_events(self, *, is_late: bool, heals: bool) -> dict[str, str]:
         """Return the names for a window of changes. is_late: the ended versions are read that reach beyond an event.
 
-        Where no event is late, all of a key follow its newest version, and there are none. heals: LOBs get their values
-        from the versions before. This takes a pass over all versions for each LOB.
+        Where no event is late, all of a key follow its newest version, and there are none. heals: values that were left
+        out are those of the versions before. This takes a pass over all versions for each column.
         """
         near = _list((*self.stored, *HISTORY_COLUMNS), "t")
         newest = (*self.values, *(name for name in HISTORY_COLUMNS if name not in _WRITTEN))
@@ -139,7 +140,7 @@ class _Names:
             "near": near,
             "near_ended": self._near_ended(near) if is_late else "",
             "staged": ", ".join(f"{self._staged(name)} AS {quote(name)}" for name in self.stored),
-            "staged_kept": _kept(kept),
+            "staged_kept": self._kept(kept),
             "same_event": _same((*self.key, *_OWN_EVENT), "s", "t"),
             "owners": "".join(f",\n        {_owner(name)}" for name in kept),
             "healed": ", ".join(self._healed(name) if name in kept else quote(name) for name in self.stored),
@@ -182,6 +183,17 @@ class _Names:
     def _staged(self, name: str) -> str:
         return f"s.{quote(name)}" if name in self.merge.columns else "NULL"
 
+    def _left_out(self, name: str) -> str:
+        """Return the condition for a staged change that has no value of a column."""
+        if name in kept_columns(self.planned):
+            return f"s.{quote(keep_column(name))}"
+        return f"s.__op = 1 AND {self._staged(name)} IS NULL"
+
+    def _kept(self, names: Iterable[str]) -> str:
+        """Return the array of the columns that a staged change left out."""
+        found = ", ".join(f"CASE WHEN {self._left_out(name)} THEN {_literal(name)} END" for name in names)
+        return f"array_remove(ARRAY[{found}]::text[], NULL)"
+
     def _healed(self, name: str) -> str:
         """Return the value of the nearest version up to this one that has it."""
         place = f"PARTITION BY {_list((*self.key, keep_column(name)))} ORDER BY __load, __lsn"
@@ -198,12 +210,6 @@ def _same(names: Iterable[str], one: str, other: str) -> str:
 
 def _assigned(names: Iterable[str]) -> str:
     return ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in names)
-
-
-def _kept(names: Iterable[str]) -> str:
-    """Return the array of the columns that a staged change left out."""
-    found = ", ".join(f"CASE WHEN s.{quote(keep_column(name))} THEN {_literal(name)} END" for name in names)
-    return f"array_remove(ARRAY[{found}]::text[], NULL)"
 
 
 def _owner(name: str) -> str:
