@@ -264,7 +264,7 @@ class TableCounts:
     read_rows: int = 0
     """Change rows that came from the source; in a first load, rows of the table."""
     staged_rows: int = 0
-    """Rows after net changes."""
+    """Rows after net changes, without those that the merge dropped, such as deletes of keys that no target has."""
     inserted_rows: int = 0
     """Staged rows whose keys came to life in the target."""
     updated_rows: int = 0

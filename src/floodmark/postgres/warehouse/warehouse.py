@@ -541,11 +541,11 @@ def _merge_staged(
     marked = swept if planned.settings.deletes is Deletes.SOFT else 0
     record_target(session, plan, planned, has_written=counted.written + marked > 0)
     return TableCounts(
-        staged_rows=staged,
+        staged_rows=staged - dropped,
         inserted_rows=counted.inserted,
         updated_rows=counted.updated,
         deleted_rows=counted.deleted,
-        unchanged_rows=dropped + counted.staged - counted.inserted - counted.updated - counted.deleted,
+        unchanged_rows=counted.staged - counted.inserted - counted.updated - counted.deleted,
         quarantined_rows=gate.quarantined,
         warned_rows=gate.warned,
         swept_rows=swept,
