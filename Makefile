@@ -57,8 +57,8 @@ check-every-unit: setup
 check-pythons: ## all unit tests on every Python of 3.11 to 3.13 that the machine has
 	@bin/check-pythons
 
-# Two cores are kept busy by four processes: tests wait for servers. A file stays in one process.
-PYTEST := $(PY) -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder -c pyproject.toml
+# Two cores are kept busy by three processes: stories wait for servers. A file stays in one process.
+PYTEST := $(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -c pyproject.toml
 
 test: check $(CLASSES)-of-the-wheel ## Floodmark's tests, and whether the emulator answers as SQL Server does
 	@$(PYTEST) --ignore=tests/unit tests emulator/tests/conformance
