@@ -16,9 +16,13 @@ COUNT_SESSIONS = f"SELECT COUNT(*) FROM sys.dm_exec_sessions WHERE program_name 
 """Those of raw clients alone: the session of another client may end at any time after its connection is closed."""
 
 
+_LIMIT_SECONDS = 120
+"""Two million statements are refused after seven seconds on an idle core."""
+
+
 class RawClient:
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=_LIMIT_SECONDS)
 
     def __enter__(self) -> RawClient:
         return self
