@@ -74,7 +74,9 @@ differs AS MATERIALIZED (
             SELECT FROM floodmark.quarantine AS q
             WHERE q.target_schema = %(target_schema)s AND q.target_name = %(target_name)s
               AND q.window_id = %(window_id)s
-              AND jsonb_hash_extended(q.key, 0) = jsonb_hash_extended(jsonb_build_array({row_key}, %(window_id)s::bigint, %(load_lsn)s::bytea), 0) AND q.key = jsonb_build_array({row_key}, %(window_id)s::bigint, %(load_lsn)s::bytea)
+              AND jsonb_hash_extended(q.key, 0)
+                  = jsonb_hash_extended(jsonb_build_array({row_key}, %(window_id)s::bigint, %(load_lsn)s::bytea), 0)
+              AND q.key = jsonb_build_array({row_key}, %(window_id)s::bigint, %(load_lsn)s::bytea)
         )
         WHEN t.__lsn IS NULL OR t.__deleted THEN true
         ELSE {differs}
