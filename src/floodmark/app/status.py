@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -18,7 +17,7 @@ from floodmark.core.doctor import (
     DiagnosisInput,
     Finding,
     Grade,
-    examine_encoding,
+    examine_access,
     examine_engine,
     examine_patterns,
     examine_server,
@@ -26,8 +25,10 @@ from floodmark.core.doctor import (
 )
 from floodmark.core.drift import describe
 from floodmark.core.errors import FloodmarkError, command_line
+from floodmark.core.naming import versions_name
 from floodmark.core.planning import classify_tables, known_positions, pinned_feeds
 from floodmark.core.progress import say_waiting
+from floodmark.core.settings import Style
 from floodmark.core.status import DriftNote, PipelineStatus, TableHistory, TableStatus
 from floodmark.core.upkeep import ENDLESS_SECONDS, format_bytes
 from floodmark.sync.preview import NextStep, RunPreview, TablePreview, preview_run
@@ -311,8 +312,8 @@ def examine_source(pipeline: Pipeline) -> tuple[Finding, ...]:
     """Return the findings about the source of a pipeline, and about the engine that reads it.
 
     Where the login has a problem, its findings take the place of those about the source.
-    The warehouse is not needed: the doctor runs before there is a ledger, and when the warehouse is down. It then does
-    not examine the warehouse's encoding, and of a stream it does not know what was read.
+    The doctor runs before there is a ledger, and when the warehouse is down: that is a finding, and of a stream it does
+    not know then what was read.
     """
     login = tuple(pipeline.source.examine_login())
     if worst(login) is Grade.PROBLEM:
@@ -359,9 +360,17 @@ def _settings_of(pipeline: Pipeline, listed: Sequence[ListedTable]) -> PipelineS
 
 
 def _examine_warehouse(pipeline: Pipeline) -> Iterator[Finding]:
-    """Yield the finding on the warehouse: none where it cannot be reached."""
-    with suppress(FloodmarkError):
-        yield examine_encoding(pipeline.app.read_encoding())
+    """Yield the findings on the warehouse, also where no run has created anything yet."""
+    targets = [
+        relation
+        for table in pipeline.settings.tables
+        for relation in (table.target, *([versions_name(table.target)] if table.style is Style.HISTORY else []))
+    ]
+    try:
+        for access in pipeline.app.read_access(targets):
+            yield from examine_access(access)
+    except FloodmarkError as error:
+        yield Finding(Grade.PROBLEM, "connection", "warehouse", f"{error.subject}: {error.message}", error.hint)
 
 
 def _likely_marks(pipeline: Pipeline) -> Mapping[TableName, Sequence[MemberMark]]:

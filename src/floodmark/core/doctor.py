@@ -12,6 +12,7 @@ from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
 from floodmark.core.net import check_net
 from floodmark.core.patterns import Listed, ListedTable
 from floodmark.core.planning import grant_unmask, list_masked, with_key
+from floodmark.core.schema import TableName, quote, quote_table
 from floodmark.core.settings import PipelineSettings, SecurityFiltered, TableSettings
 from floodmark.core.snapshot import Feed, SourceSnapshot, TableSnapshot, Validity, Verdict
 from floodmark.core.types import warehouse_type
@@ -135,12 +136,77 @@ def examine_patterns(listed: Iterable[ListedTable], pipeline: str) -> Iterator[F
             yield Finding(Grade.RISK, "patterns", str(each.table), f"{each.reason}.", each.fix)
 
 
-def examine_encoding(encoding: str) -> Finding:
-    """Return the finding on the encoding of the warehouse's database."""
-    text = f"the database of the warehouse has the encoding {encoding}."
-    if encoding == ENCODING:
-        return Finding(Grade.GOOD, "encoding", "warehouse", text)
-    return Finding(Grade.PROBLEM, "encoding", "warehouse", text, NEW_DATABASE)
+@dataclass(frozen=True, slots=True)
+class MissingRight:
+    """A relation that the user of the warehouse will have to create or to write, and may not."""
+
+    user: str
+    database: str
+    relation: TableName
+    right: str
+    """A key of _RIGHTS."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarehouseAccess:
+    """What the user of the warehouse finds there."""
+
+    encoding: str
+    missing: tuple[MissingRight, ...]
+
+
+_RIGHTS = {
+    "new schema": (
+        Grade.PROBLEM,
+        "{user} may not create the schema {schema}, which is not there yet.",
+        "CREATE SCHEMA {schema} AUTHORIZATION {user}; or GRANT CREATE ON DATABASE {database} TO {user};",
+    ),
+    "usage": (
+        Grade.PROBLEM,
+        "{user} may not use the schema {schema}.",
+        "GRANT USAGE, CREATE ON SCHEMA {schema} TO {user};",
+    ),
+    "new table": (
+        Grade.PROBLEM,
+        "{user} may not create tables in the schema {schema}.",
+        "GRANT USAGE, CREATE ON SCHEMA {schema} TO {user};",
+    ),
+    "write": (
+        Grade.PROBLEM,
+        "{user} may not read and write {relation}, which belongs to another user.",
+        "ALTER TABLE {relation} OWNER TO {user};",
+    ),
+    "owner": (
+        Grade.RISK,
+        "{relation} belongs to another user: {user} may not add columns to it.",
+        "ALTER TABLE {relation} OWNER TO {user};",
+    ),
+}
+"""The grade, the text and the fix of each right that may be missing."""
+
+
+def examine_access(access: WarehouseAccess) -> Iterator[Finding]:
+    """Yield the findings on the warehouse's database and the rights of its user there."""
+    text = f"the database of the warehouse has the encoding {access.encoding}."
+    is_known = access.encoding == ENCODING
+    yield Finding(
+        Grade.GOOD if is_known else Grade.PROBLEM, "encoding", "warehouse", text, "" if is_known else NEW_DATABASE
+    )
+    said = set()
+    for each in access.missing:
+        grade, text, fix = _RIGHTS[each.right]
+        names = {
+            "user": quote(each.user),
+            "database": quote(each.database),
+            "schema": quote(each.relation.schema),
+            "relation": quote_table(each.relation),
+        }
+        finding = Finding(grade, "rights", "warehouse", text.format(**names), fix.format(**names))
+        if finding not in said:
+            said.add(finding)
+            yield finding
+    if not said:
+        yield Finding(Grade.GOOD, "rights", "warehouse", "its user may create and write what the pipeline needs.")
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
 
 from floodmark.carried_file import path_of, read_file
+from floodmark.core.doctor import MissingRight, WarehouseAccess
 from floodmark.core.errors import (
     FloodmarkBugError,
     FloodmarkError,
@@ -235,10 +236,19 @@ def _connect(conninfo: str, subject: str) -> psycopg.Connection:
     return session
 
 
-def read_encoding(at: WarehouseConnection) -> str:
-    """Return the encoding of the database, such as UTF8."""
+def read_access(at: WarehouseConnection, relations: Iterable[TableName]) -> WarehouseAccess:
+    """Return what the user of a connection finds, and may not do with relations. Raises the error of a connection.
+
+    A relation that is not there will be created.
+    """
+    found = list(relations)
+    parameters = {"schemas": [each.schema for each in found], "names": [each.name for each in found]}
     with open_transaction(at) as session:
-        return encoding_of(session)
+        missing = session.execute(read_sql("missing_rights"), parameters).fetchall()
+        return WarehouseAccess(
+            encoding_of(session),
+            tuple(MissingRight(user, name, TableName(*names), right) for user, name, *names, right in missing),
+        )
 
 
 def encoding_of(session: psycopg.Connection) -> str:

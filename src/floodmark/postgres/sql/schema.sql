@@ -1,7 +1,12 @@
 -- name: ensure_schema
 -- Floodmark's own tables in the warehouse. Run under an advisory lock; every statement may be repeated.
-CREATE SCHEMA IF NOT EXISTS floodmark;
-CREATE SCHEMA IF NOT EXISTS floodmark_staging;
+-- CREATE SCHEMA IF NOT EXISTS needs CREATE on the database also where an administrator has made the schema.
+DO $$
+BEGIN
+    IF to_regnamespace('floodmark') IS NULL THEN CREATE SCHEMA floodmark; END IF;
+    IF to_regnamespace('floodmark_staging') IS NULL THEN CREATE SCHEMA floodmark_staging; END IF;
+END
+$$;
 
 DO $$
 BEGIN

@@ -133,3 +133,26 @@ SET target_mark = m.mark, target_columns = %(columns)s::text[],
 FROM floodmark.target_marks AS m
 WHERE m.pipeline = t.pipeline AND m.source_schema = t.source_schema AND m.source_name = t.source_name
   AND t.pipeline = %(pipeline)s AND t.source_schema = %(source_schema)s AND t.source_name = %(source_name)s
+
+-- name: missing_rights
+-- What the user of the session may not do with relations, each by its schema and name: where one is to be created, the name
+-- is that of no relation. Without INSERT and UPDATE a table cannot be written; only its owner may add columns.
+SELECT current_user, current_database(), w.schema, w.name,
+    CASE
+        WHEN n.oid IS NULL THEN 'new schema'
+        WHEN NOT has_schema_privilege(n.oid, 'USAGE') THEN 'usage'
+        WHEN c.oid IS NULL THEN 'new table'
+        WHEN NOT (has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
+            AND has_table_privilege(c.oid, 'UPDATE')) THEN 'write'
+        ELSE 'owner'
+    END AS missing
+FROM unnest(%(schemas)s::text[], %(names)s::text[]) AS w (schema, name)
+LEFT JOIN pg_namespace AS n ON n.nspname = w.schema
+LEFT JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = w.name
+WHERE CASE
+        WHEN n.oid IS NULL THEN NOT has_database_privilege(current_database(), 'CREATE')
+        WHEN NOT has_schema_privilege(n.oid, 'USAGE') THEN true
+        WHEN c.oid IS NULL THEN NOT has_schema_privilege(n.oid, 'CREATE')
+        ELSE NOT pg_has_role(c.relowner, 'USAGE')
+    END
+ORDER BY w.schema, w.name
