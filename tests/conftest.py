@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mssql_python
 import pytest
 
 from airflow_home import choose_airflow_home
@@ -11,6 +12,9 @@ from without_java import hide_java
 hide_java()
 choose_odbc_provider()
 choose_airflow_home()
+# To end a result, msodbcsql searches all libraries of its process, which takes 1 to 4 ms among the hundreds here.
+# The commands, tasks and Sparks of tests are processes of their own, and use it as users do.
+mssql_python.native_provider = "mssql-odbc"
 
 
 def pytest_configure(config: pytest.Config) -> None:
