@@ -149,7 +149,7 @@ class MissingRight:
 
 @dataclass(frozen=True, slots=True)
 class WarehouseAccess:
-    """What the user of the warehouse finds there."""
+    """The encoding of a database of the warehouse, and the rights that its user lacks there."""
 
     encoding: str
     missing: tuple[MissingRight, ...]
