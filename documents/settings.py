@@ -35,6 +35,7 @@ _FORMS = {
     "ChannelName": "a name of letters, digits, `_`, `.` and `-`",
     "RuleSql": "a condition in PostgreSQL's SQL",
     "ColumnName": "the name of a column, as the source spells it",
+    "TableColumns": "a mapping from a column: `drop`, `keep`, or a mapping with `as`, `mask` or both",
     "AssetUri": "the URI of an asset, such as `s3://bucket/done`",
     "TagName": "a text",
     "Any": "what the executor takes",

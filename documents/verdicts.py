@@ -13,7 +13,7 @@ from floodmark.core.snapshot import Validity, Verdict
 from floodmark.core.verdicts import GAPS, INCIDENTS, LEFT_OUT
 
 _EVERY_KIND = "every"
-_FROM_ERRORS = (Verdict.NOT_PLANNABLE, Verdict.REFUSED)
+_FROM_ERRORS = (Verdict.NOT_PLANNABLE, Verdict.DEFINITION_CHANGED, Verdict.REFUSED)
 """Cause and hint are those of the error that was met."""
 
 

@@ -12,7 +12,7 @@ from switch_rig import SwitchRig
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.core.errors import TableNotPlannableError
+from floodmark.core.errors import DefinitionChangedError
 from floodmark.core.schema import TableName
 from floodmark.core.settings import Deletes, Naming, OnFailure, PipelineSettings, Rule, TableSettings
 from floodmark.postgres.session import WarehouseConnection
@@ -187,11 +187,11 @@ def test_other_naming_of_a_loaded_table_is_refused_until_a_reload_renames_its_co
     assert rig.columns() == {"OrderID": None, "order_id": None, "UnitPrice": None}
     rig.choose(naming=Naming.SNAKE_CASE)
     rig.change("INSERT dbo.[Order Lines] VALUES (3, 7, 30)", "DELETE dbo.[Order Lines] WHERE OrderID = 1")
-    with pytest.raises(TableNotPlannableError) as error:
+    with pytest.raises(DefinitionChangedError) as error:
         rig.run()
     assert "loaded with naming: keep, and pipelines.yaml has naming: snake_case now" in str(error.value)
     assert "floodmark reload PIPELINE 'dbo.Order Lines'" in str(error.value)
-    assert rig.verdict() == "not_plannable"
+    assert rig.verdict() == "definition_changed"
     assert rig.rows('SELECT "OrderID" FROM shop.order_lines ORDER BY 1') == [(1,), (2,)]
     opened = rig.load_planner().open_reload(ODD)
     assert opened.window_id is not None

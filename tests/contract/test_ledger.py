@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, UPDATE, Row, Shop, changes, first_load, instance
 
+from floodmark.core.definition import NAMING_KEY
 from floodmark.core.errors import (
     ConfigError,
     OperatorError,
@@ -126,6 +127,20 @@ def test_verdicts_of_a_ledger_of_version_5_get_their_new_name(shop: Shop) -> Non
     assert status.tables == {}
     with session(shop) as opened:
         assert opened.execute("SELECT verdict FROM floodmark.verdicts").fetchall() == [("not_captured_yet",)]
+
+
+@pytest.mark.parametrize(("names", "naming"), [(None, "keep"), ('{"Id": "id"}', "snake_case")])
+def test_definition_of_a_table_of_a_ledger_of_version_16_is_its_naming(
+    shop: Shop, names: str | None, naming: str
+) -> None:
+    shop.run(first_load(), 10, [])
+    with session(shop) as opened:
+        opened.execute("UPDATE floodmark.tables SET column_names = %s", [names])
+        opened.execute("ALTER TABLE floodmark.tables DROP COLUMN definition")
+        opened.execute("DELETE FROM floodmark.ledger_version WHERE version > 16")
+        opened.execute("UPDATE floodmark.ledger_version SET version = 16")
+    shop.ledger.ensure_schema()
+    assert shop.ledger.read_tables(PIPELINE)[ORDERS].definition == {NAMING_KEY: {"naming": naming}}
 
 
 @pytest.mark.parametrize("version", [6, 13])

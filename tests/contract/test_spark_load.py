@@ -8,6 +8,7 @@ of each for the module.
 from __future__ import annotations
 
 import contextlib
+import hmac
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -31,7 +32,9 @@ from floodmark.core.schema import TableName, quote_table
 from floodmark.core.settings import (
     REMOTE_VARIABLE,
     SOURCE_VARIABLE,
+    ColumnSettings,
     FirstLoad,
+    Mask,
     NetSource,
     PipelineSettings,
     Style,
@@ -180,7 +183,7 @@ class Pipeline:
 def make_pipeline(source: CdcDatabase, at: SqlServerConnection, engine: Engine, database: WarehouseConnection) -> Any:
     """Make a table, track it, and return its name and a pipeline for it."""
 
-    def make(columns: str, **options: Any) -> tuple[str, Pipeline]:
+    def make(columns: str, /, **options: Any) -> tuple[str, Pipeline]:
         name = f"T{next(_tables)}"
         source.run(f"CREATE TABLE dbo.{name} ({columns})")
         source.enable(name, supports_net_changes="1")
@@ -574,3 +577,35 @@ def test_devices_of_a_fleet_are_read_as_a_whole_and_then_by_their_changes(
         ("van-2", 2, None),
         ("van-3", 7, None),
     ]
+
+
+def test_columns_are_masked_in_the_tasks_that_read(make_pipeline: Any, source: CdcDatabase) -> None:
+    secret = "a secret of sixteen characters"
+    columns = (
+        ColumnSettings("Email", "mail", Mask.HASH),
+        ColumnSettings("Phone", mask=Mask.LAST4),
+        ColumnSettings("Notes", is_dropped=True),
+    )
+    name, pipeline = make_pipeline(
+        "Id int PRIMARY KEY, Email nvarchar(50), Phone varchar(20), Notes nvarchar(max)",
+        columns=columns,
+        mask_key_conn_id="mask_key",
+        first_load=FirstLoad(chunk_rows=2),
+    )
+    pipeline.stager = SparkStager(pipeline.stager._open_engine, open_cdc_reader, plan_cdc_reads, {"mask_key": secret})
+    source.run(
+        f"INSERT INTO dbo.{name} VALUES (1, N'a@x.com', '5551234567', N'n'), (2, N'b@x.com', NULL, NULL)",
+        f"INSERT INTO dbo.{name} VALUES (3, NULL, '', N'')",
+    )
+    source.scan()
+    pipeline.run()
+    source.run(f"UPDATE dbo.{name} SET Email = N'a@x.com' WHERE Id = 3", f"DELETE dbo.{name} WHERE Id = 2")
+    source.scan()
+    pipeline.run()
+    hashes = [hmac.digest(secret.encode(), mail.encode("utf-16-le"), "sha256").hex() for mail in ("a@x.com", "b@x.com")]
+    assert pipeline.rows(f'SELECT "Id", mail, "Phone", __deleted FROM shop.{name.lower()} ORDER BY 1') == [
+        (1, hashes[0], "******4567", False),
+        (2, hashes[1], None, True),
+        (3, hashes[0], "", False),
+    ]
+    assert pipeline.rows(f"SELECT to_jsonb(t) ? 'Notes' FROM shop.{name.lower()} AS t LIMIT 1") == [(False,)]

@@ -11,6 +11,7 @@ import pyarrow as pa
 from floodmark.core.plan import WindowPlan
 from floodmark.spark.stage import Writers, pack_changes, write_packed
 from floodmark.spark.stager import SparkStager
+from floodmark.sync.columns import MaskKeys
 from floodmark.sync.ports import OpenReader, PlanReads, ReadTask, WindowReads, read_tables
 
 
@@ -21,8 +22,10 @@ def no_engine() -> NoReturn:
 class InProcessStager(SparkStager):
     """plan_reads: None to read each table in one part, and net it in memory, without a question to the source."""
 
-    def __init__(self, open_reader: OpenReader, plan_reads: PlanReads | None = None) -> None:
-        super().__init__(no_engine, open_reader, plan_reads or partial(_read_whole, open_reader))
+    def __init__(
+        self, open_reader: OpenReader, plan_reads: PlanReads | None = None, mask_keys: MaskKeys | None = None
+    ) -> None:
+        super().__init__(no_engine, open_reader, plan_reads or partial(_read_whole, open_reader), mask_keys)
 
     def _stage_gathered(self, writers: Writers, groups: Sequence[Sequence[ReadTask]]) -> list[dict[str, Any]]:
         """Stage as Spark does, which puts the rows of a bucket into one task, one after the other."""

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from floodmark.spark import job
 from floodmark.spark.engine import Engine, OpeningEngine
+from floodmark.sync.columns import MaskKeys
 from floodmark.sync.ports import OpenReader, PlanReads, Stager
 from in_process_stager import InProcessStager, no_engine
 
@@ -31,8 +32,9 @@ def stager(
     _open_engine: Callable[[], Engine],
     open_reader: OpenReader,
     plan_reads: PlanReads,
+    mask_keys: MaskKeys,
 ) -> Stager:
-    return InProcessStager(open_reader, plan_reads)
+    return InProcessStager(open_reader, plan_reads, mask_keys)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

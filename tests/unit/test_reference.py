@@ -19,7 +19,7 @@ from floodmark.core.progress import Standing
 from floodmark.core.snapshot import Verdict
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
-FROM_ERRORS = {Verdict.NOT_PLANNABLE, Verdict.REFUSED}
+FROM_ERRORS = {Verdict.NOT_PLANNABLE, Verdict.DEFINITION_CHANGED, Verdict.REFUSED}
 """Their sentences are those of an error."""
 FAILED = "kind"
 """The argument that ``run_failed`` passes on: one of the kinds that end in ``failed``."""

@@ -8,6 +8,7 @@ which is needed when a connection is read.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,9 +19,16 @@ from typing import TYPE_CHECKING, Any
 import floodmark
 from floodmark.airflow_connections import OF_HOOKS, find_connection, read_connection, read_extras, required_field
 from floodmark.app.alerts import ConnectedChannel, alert_links
+from floodmark.core.columns import has_hash
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import LEDGER_SCHEMA, STAGING_SCHEMA, TableName, table_dataset
-from floodmark.core.settings import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
+from floodmark.core.settings import (
+    KIND_VARIABLE,
+    LEDGER_VARIABLE,
+    MASK_KEYS_VARIABLE,
+    SOURCE_VARIABLE,
+    WAREHOUSE_VARIABLE,
+)
 from floodmark.sources.kind import SourceKind, find_kind
 from floodmark.sync.alerts import AlertNotes, AlertService
 from floodmark.sync.drift_watch import DriftWatch, WatchedSource
@@ -312,7 +320,13 @@ class Pipeline:
             SOURCE_VARIABLE: self.source.connection().to_json(),
             LEDGER_VARIABLE: self.app.ledger_connection.to_json(),
             WAREHOUSE_VARIABLE: self.app.warehouse_connection.to_json(),
+            MASK_KEYS_VARIABLE: json.dumps(self.mask_keys()),
         }
+
+    def mask_keys(self) -> Mapping[str, str]:
+        """Return the secrets of masks, by their connections. Raises ConfigError where one is wrong."""
+        conn_ids = {table.mask_key_conn_id for table in self.settings.tables if has_hash(table)}
+        return {conn_id: read_mask_key(conn_id) for conn_id in sorted(filter(None, conn_ids))}
 
     def find_table(self, table: str) -> TableSettings:
         """Return the settings of a table. table: its name at the source. Raises ConfigError for an unknown one."""
@@ -428,6 +442,25 @@ def warehouse_connection(conn_id: str) -> WarehouseConnection:
         sslmode=sslmode,
         sslrootcert=extras.get("sslrootcert", ""),
     )
+
+
+_LEAST_SECRET = 16
+
+
+def read_mask_key(conn_id: str) -> str:
+    """Return the secret of ``mask: hash``: the password of an Airflow connection of type generic. Raises ConfigError.
+
+    Hashes by a short secret can be undone by trying secrets.
+    """
+    found = read_connection(conn_id, "generic")
+    secret: str = required_field(found.password, conn_id, "password (the secret of mask: hash)")
+    if len(secret) < _LEAST_SECRET:
+        raise ConfigError(
+            f"connection {conn_id}",
+            f"its password is too short for the secret of mask: hash, which has at least {_LEAST_SECRET} characters.",
+            "Make one at random: openssl rand -hex 32.",
+        )
+    return secret
 
 
 def spark_target(conn_id: str = "spark_default") -> SparkTarget:

@@ -298,6 +298,7 @@ def verify_pipeline(
         pipeline.app.row_comparer,
         progress=pipeline.app.progress,
         options=VerifyOptions(chosen, sample_percent),
+        mask_keys=pipeline.mask_keys(),
     )
 
 

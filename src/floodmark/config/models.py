@@ -48,6 +48,7 @@ from floodmark.config.sections import (
     RuleSql,
     SourcePattern,
     SourceTableName,
+    TableColumns,
     TargetPattern,
     TargetTableName,
     WrittenPattern,
@@ -55,6 +56,7 @@ from floodmark.config.sections import (
     read_suites,
 )
 from floodmark.core.capture import HeartbeatSettings
+from floodmark.core.columns import why_no_columns
 from floodmark.core.errors import ConfigError
 from floodmark.core.naming import why_no_versions
 from floodmark.core.patterns import ANY, PatternEntry, Patterns, TablePattern, fill_target, is_pattern
@@ -283,6 +285,14 @@ class TableConfig(_Defaults, TableOptions):
     capture_instance: str | None = Field(default=None, min_length=1, max_length=100)
     rules: tuple[RuleConfig, ...] = ()
     expectations: Annotated[tuple[ExpectationConfig, ...], BeforeValidator(read_suites)] = ()
+    columns: TableColumns = ()
+    mask_key_conn_id: ConnectionId | None = None
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        if why := why_no_columns(self):
+            raise ValueError(f"columns: {why}")
+        return self
 
     @model_validator(mode="after")
     def _check_style(self) -> Self:
@@ -320,6 +330,13 @@ class PatternConfig(TableConfig):
     def _check_instance(cls, value: str | None) -> str | None:
         if value is not None:
             raise ValueError("a capture instance belongs to one table: write an entry for that table")
+        return value
+
+    @field_validator("columns")
+    @classmethod
+    def _check_no_columns(cls, value: TableColumns) -> TableColumns:
+        if value:
+            raise ValueError("the columns belong to one table: write an entry for that table")
         return value
 
     @property

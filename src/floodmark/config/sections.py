@@ -30,7 +30,7 @@ from pydantic import (
 from floodmark.core.capture import HeartbeatSettings, PlannedStop
 from floodmark.core.patterns import TablePattern
 from floodmark.core.schema import IDENTIFIER_MAX_BYTES, LEDGER_SCHEMA, STAGING_SCHEMA, TableName
-from floodmark.core.settings import ALLOWED, DriftClass, DriftPolicies, DriftPolicy
+from floodmark.core.settings import ALLOWED, ColumnSettings, DriftClass, DriftPolicies, DriftPolicy, Mask
 from floodmark.core.upkeep import HOLD_MINUTES, CaptureSettings, OnLow, RetentionSettings
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -142,6 +142,54 @@ def _read_suite(path: Path, entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"type": each.get("type"), "kwargs": each.get("kwargs", {})} | severity | own
 
 
+def parse_columns(value: object) -> object:
+    """Return the settings of columns as a list, from a mapping by their names. Raises ValueError, naming the column."""
+    if not isinstance(value, dict):
+        return value
+    return [{"name": str(name)} | _read_column(str(name), settings) for name, settings in value.items()]
+
+
+def _read_column(name: str, settings: object) -> dict[str, object]:
+    if settings in ("drop", "keep"):
+        return {"is_dropped": settings == "drop"}
+    if not isinstance(settings, dict) or not settings or not settings.keys() <= {"as", "mask"}:
+        raise ValueError(f"{name} is drop, keep, or a mapping with as, mask or both")
+    target = settings.get("as", "")
+    if not isinstance(target, str) or ("as" in settings and not target):
+        raise ValueError(f"as of {name} is no name")
+    return {"target": target} | (_read_mask(name, settings["mask"]) if "mask" in settings else {})
+
+
+def _read_mask(name: str, mask: object) -> dict[str, object]:
+    """Return a mask: its name, or ``{round: digits}``. YAML reads null without quotation marks as None."""
+    mask = Mask.NULL.value if mask is None else mask
+    digits = mask.get(Mask.ROUND.value) if isinstance(mask, dict) and len(mask) == 1 else None
+    if isinstance(digits, int) and not isinstance(digits, bool) and abs(digits) <= _MOST_DIGITS:
+        return {"mask": Mask.ROUND, "digits": digits}
+    plain = [each.value for each in Mask if each is not Mask.ROUND]
+    if mask not in plain:
+        raise ValueError(f"the mask of {name} is {', '.join(plain)}, or {{round: n}} with n from -38 to 38")
+    return {"mask": Mask(mask)}
+
+
+def _write_columns(columns: tuple[ColumnSettings, ...]) -> dict[str, object]:
+    """Return the settings of columns as a file has them."""
+    return {column.name: _write_column(column) for column in columns}
+
+
+def _write_column(column: ColumnSettings) -> object:
+    if column.is_dropped:
+        return "drop"
+    found: dict[str, object] = {"as": column.target} if column.target else {}
+    if column.mask is not None:
+        found["mask"] = {"round": column.digits} if column.mask is Mask.ROUND else column.mask.value
+    return found or "keep"
+
+
+_MOST_DIGITS = 38
+TableColumns = Annotated[
+    tuple[ColumnSettings, ...], BeforeValidator(parse_columns), PlainSerializer(_write_columns, when_used="json")
+]
 ExpectationType = Annotated[str, AfterValidator(_check_expectation)]
 ExpectationKwargs = Annotated[
     str,

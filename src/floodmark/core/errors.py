@@ -3,6 +3,7 @@
 FloodmarkError
 ├── ConfigError            the author of pipelines.yaml
 │   └── TableNotPlannableError the next window of a table cannot be planned (verdict not_plannable)
+│       └── DefinitionChangedError its columns have other settings than its target (verdict definition_changed)
 ├── SourceAdminError       the DBA of the source
 │   ├── SourceLoginError       wrong user or password, database not open to the login
 │   ├── SourcePermissionError  a right is missing
@@ -81,6 +82,10 @@ class ConfigError(FloodmarkError):
 
 class TableNotPlannableError(ConfigError):
     """The next window of a table cannot be planned: its configuration and its capture do not fit."""
+
+
+class DefinitionChangedError(TableNotPlannableError):
+    """The columns of a table have other settings than those with which its target was loaded."""
 
 
 class SourceAdminError(FloodmarkError):

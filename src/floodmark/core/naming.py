@@ -89,35 +89,45 @@ def why_not_named(name: str) -> str:
 
 
 def map_columns(
-    naming: Naming, names: Iterable[str], known: Sequence[MappedColumn] = (), own: str = ""
+    naming: Naming,
+    names: Iterable[str],
+    known: Sequence[MappedColumn] = (),
+    own: str = "",
+    chosen: Mapping[str, str] | None = None,
 ) -> tuple[MappedColumn, ...]:
     """Return the columns of a table with their names in the target; none for those that keep their names.
 
     names: the columns, in the source's order. known: those that the target has names for. They keep them, and come
-    first, also where the source no longer has them. own: a column that Floodmark adds, which keeps its name.
+    first, also where the source no longer has them. own: a column that Floodmark adds, which keeps its name. chosen:
+    the names that the configuration gives; None where the ledger records no columns of a table that keeps their names.
     """
-    if naming is Naming.KEEP:
+    if naming is Naming.KEEP and chosen is None:
         return ()
     kept = [MappedColumn(own, own)] if own else []
     mapped = {column.source: replace(column, was="") for column in (*kept, *known)}
-    taken = {column.target for column in mapped.values()}
+    taken = {column.target for column in mapped.values()} | {*(chosen or {}).values()}
     for name in names:
         if name not in mapped:
-            mapped[name] = MappedColumn(name, _free_name(name, taken))
+            free = name if naming is Naming.KEEP else _free_name(name, taken)
+            mapped[name] = MappedColumn(name, (chosen or {}).get(name) or free)
             taken.add(mapped[name].target)
     return tuple(mapped.values())
 
 
 def rename_columns(
-    naming: Naming, names: Iterable[str], known: Sequence[MappedColumn] = (), own: str = ""
+    naming: Naming,
+    names: Iterable[str],
+    known: Sequence[MappedColumn] = (),
+    own: str = "",
+    chosen: Mapping[str, str] | None = None,
 ) -> tuple[MappedColumn, ...]:
     """Return the columns of a table whose target has other names for them until a load of the whole table is merged.
 
-    known: the names that the target has; none where it has those of the source. own: as for ``map_columns``.
+    known: the names that the target has; none where it has those of the source. own, chosen: as for ``map_columns``.
     """
     before = {column.source: column.target for column in known}
     every = [*before, *(name for name in names if name not in before)]
-    columns = map_columns(naming, every, own=own) or tuple(MappedColumn(name, name) for name in every)
+    columns = map_columns(naming, every, own=own, chosen=chosen) or tuple(MappedColumn(name, name) for name in every)
     named = ((column, before.get(column.source, column.source)) for column in columns)
     return tuple(replace(column, was="" if was == column.target else was) for column, was in named)
 

@@ -11,6 +11,8 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+from floodmark.core.columns import maps_columns, mask_columns
+from floodmark.core.definition import define
 from floodmark.core.errors import command_line
 from floodmark.core.naming import versions_name, with_names
 from floodmark.core.position import Interval, Position, parse_position
@@ -140,6 +142,8 @@ class TablePlan:
     """The columns with their names in the target, also those that the source no longer has; none: the source's."""
     marks: tuple[MemberMark, ...] = ()
     """The marks of a feed's members. The ledger adds them when a load begins; they are no part of the stored plan."""
+    renewed: tuple[str, ...] = ()
+    """The columns that were masked otherwise, or not at all, when the target got its rows: it must have none."""
     has_ended: bool = False
     """The target of this plan is the table of the ended versions of a history (``ended_versions``)."""
 
@@ -165,12 +169,22 @@ class TablePlan:
 
     @property
     def in_target(self) -> SourceTable:
-        """Return the source table with the names that the target has for its columns.
+        """Return the source table with the names and the types that the target has for its columns.
 
         Staging, and all that comes after it, knows no others. Only what reads the source, and drift, knows those of
         ``feed.table``.
         """
-        return with_names(self.feed.table, self.target_names)
+        return with_names(mask_columns(self.settings, self.feed.table), self.target_names)
+
+    @property
+    def definition(self) -> dict[str, Mapping[str, str]]:
+        """Return what the ledger records of the settings of the columns (``core.definition``)."""
+        return define(self.settings, self.target_names.keys())
+
+    @property
+    def recorded_names(self) -> dict[str, str] | None:
+        """Return the names of the columns for the ledger; None where it records none."""
+        return self.target_names if maps_columns(self.settings) else None
 
     @property
     def is_log(self) -> bool:

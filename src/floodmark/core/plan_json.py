@@ -68,6 +68,8 @@ _NAMES = {
     "to_at": "to_lsn_at",
 }
 """The stored names of fields, where they differ."""
+_NAMES_OF: Mapping[Any, Mapping[str, str]] = {TableSettings: {"columns": "column_settings"}}
+"""The stored names of fields that are stored among those of a type with a field of the same name."""
 _NOT_STORED = frozenset({"marks", "has_ended"})
 _DEFAULTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     # A plan of an earlier version has members only where its rows name them.
@@ -137,7 +139,7 @@ def _fields(kind: Any) -> tuple[_Field, ...]:
             found.append(
                 _Field(
                     name=field.name,
-                    key=_FLAT.get(kind, "") + _NAMES.get(field.name, field.name),
+                    key=_FLAT.get(kind, "") + {**_NAMES, **_NAMES_OF.get(kind, {})}.get(field.name, field.name),
                     form=_form(hint),
                     flat=flat if flat in _FLAT else None,
                     is_optional=flat is not hint,

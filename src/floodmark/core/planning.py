@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING
 
 from floodmark.core import errors
 from floodmark.core.capture import PlannedStop, bracket_table
+from floodmark.core.columns import select_columns
+from floodmark.core.definition import is_renamed, list_renewed, name_columns, refuse_other_definition, with_columns
 from floodmark.core.errors import (
     ConfigError,
+    DefinitionChangedError,
     FloodmarkBugError,
     FloodmarkError,
     NoKeyError,
     SourcePermissionError,
     TableNotPlannableError,
-    command_line,
 )
-from floodmark.core.naming import map_columns, rename_columns, why_no_versions
+from floodmark.core.naming import why_no_versions
 from floodmark.core.net import check_net
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan
 from floodmark.core.position import Interval, Position
-from floodmark.core.schema import MappedColumn, TableName
+from floodmark.core.schema import TableName
 from floodmark.core.settings import (
-    Naming,
     NetSource,
     OnGap,
     PipelineSettings,
@@ -225,7 +226,8 @@ def plan_tables(
         name, state = validity.table, states.get(validity.table)
         if validity.verdict in (*PLANNED, Verdict.CAUGHT_UP):
             try:
-                _refuse_other_naming(tables[name], state)
+                feed = table_snapshots[name].feed
+                refuse_other_definition(tables[name], state, _names(feed) if feed else ())
                 if validity.verdict in PLANNED:
                     plans[name] = plan_table(tables[name], table_snapshots[name], snapshot, state)
             except (ConfigError, NoKeyError) as error:
@@ -237,7 +239,9 @@ def plan_tables(
 
 def not_plannable(validity: Validity, error: FloodmarkError) -> Validity:
     """Return the verdict on a table whose plan was refused with an error."""
-    return replace(validity, verdict=Verdict.NOT_PLANNABLE, cause=error.message, hint=error.hint)
+    changed = isinstance(error, DefinitionChangedError)
+    verdict = Verdict.DEFINITION_CHANGED if changed else Verdict.NOT_PLANNABLE
+    return replace(validity, verdict=verdict, cause=error.message, hint=error.hint)
 
 
 def decide(
@@ -276,24 +280,24 @@ def plan_table(
     table_snapshot: TableSnapshot,
     snapshot: SourceSnapshot,
     state: TableState | None,
-    columns: Sequence[MappedColumn] = (),
+    recorded: TableState | None = None,
 ) -> TablePlan:
     """Return the plan of one table of the next window; its verdict must be READY or NOT_STARTED.
 
-    columns: those that the target has names for; where there is a state, it has them.
+    recorded: the state with the columns of the target, where the plan is one of a first load; otherwise ``state``.
     """
     assert table_snapshot.feed is not None and isinstance(snapshot.newest, Position)  # noqa: S101  (ensured by classify)
     watermark = state.watermark if state else None
     # The login may not see every policy, so the configuration counts, and not what the source shows.
     accepts_filters = settings.security_filtered is SecurityFiltered.ACCEPT
-    check_readers_view(table_snapshot, accepts_filters=accepts_filters)
-    feed = with_key(settings, table_snapshot.feed)
+    refuse_other_definition(settings, state, _names(table_snapshot.feed))
+    recorded = recorded if state is None else state
+    feed = with_columns(settings, with_key(settings, table_snapshot.feed), recorded)
+    check_readers_view(replace(table_snapshot, feed=feed), accepts_filters=accepts_filters)
     _refuse_style(settings, feed)
     check_net(settings, feed, table_snapshot.feed.table.key)
     for column in feed.table.stored_columns:
         warehouse_type(feed.table, column, settings.temporal)
-    _refuse_other_naming(settings, state)
-    known = columns if state is None else state.columns
     unproven = is_unproven(table_snapshot, state)
     after = None if unproven else watermark or (feed.start if feed.member_column else None)
     if fault := table_snapshot.plan_fault or (None if after else table_snapshot.load_fault):
@@ -311,7 +315,7 @@ def plan_table(
         reloads_members=settings.on_gap is OnGap.REPAIR,
         ends=table_snapshot.ends,
         rows_at=table_snapshot.rows_at,
-        columns=map_columns(settings.naming, _names(feed), known, feed.member_column),
+        columns=name_columns(settings, feed, recorded),
     )
 
 
@@ -329,26 +333,6 @@ def _refuse_style(settings: TableSettings, feed: Feed) -> None:
 
 def _names(feed: Feed) -> list[str]:
     return [column.name for column in feed.table.stored_columns]
-
-
-def as_loaded(settings: TableSettings, state: TableState | None) -> TableSettings:
-    """Return the settings of a table with the naming that its target has."""
-    if state is None or (state.watermark is None and state.read_to is None):
-        return settings
-    return replace(settings, naming=Naming.SNAKE_CASE if state.columns else Naming.KEEP)
-
-
-def _refuse_other_naming(settings: TableSettings, state: TableState | None) -> None:
-    """Raise ConfigError for a table whose target has names of another kind. A load of the whole table changes them."""
-    before = as_loaded(settings, state).naming
-    if before is not settings.naming:
-        raise ConfigError(
-            str(settings.source),
-            f"it was loaded with naming: {before.value}, and pipelines.yaml has naming: {settings.naming.value} now.",
-            f"Restore naming: {before.value}. Or reload the table "
-            f"({command_line('reload', 'PIPELINE', settings.source)}), which renames "
-            "the columns of its target; queries, rules and views of your own must follow.",
-        )
 
 
 def _net_source(settings: TableSettings, state: TableState | None) -> NetSource:
@@ -377,7 +361,7 @@ def plan_reload(
     if validity.verdict is not Verdict.NOT_STARTED:
         return validity
     if where:
-        _refuse_other_naming(settings, state)
+        refuse_other_definition(settings, state, _names(table_snapshot.feed) if table_snapshot.feed else ())
         if settings.style is Style.LOG:
             raise ConfigError(
                 str(settings.source),
@@ -390,16 +374,9 @@ def plan_reload(
                 "its target is a history, in which a load of some rows has no place.",
                 "Reload the whole table: rows that differ get a version.",
             )
-    known = state.columns if state else ()
-    plan = plan_table(settings, table_snapshot, snapshot, None, known)
-    is_other = as_loaded(settings, state).naming is not settings.naming
+    plan = plan_table(settings, table_snapshot, snapshot, None, state)
     return replace(
-        plan,
-        columns=(
-            rename_columns(settings.naming, _names(plan.feed), known, plan.feed.member_column)
-            if is_other
-            else plan.columns
-        ),
+        _redefined(plan, table_snapshot, state) if state and state.is_loaded else plan,
         kind=LoadKind.FIRST_LOAD,
         interval=None,
         watermark=state.watermark if state else None,
@@ -408,6 +385,15 @@ def plan_reload(
         # A member that is away now has not lost its rows.
         keeps_unread=plan.keeps_unread or bool(plan.feed.member_column),
     )
+
+
+def _redefined(plan: TablePlan, table_snapshot: TableSnapshot, state: TableState) -> TablePlan:
+    """Return the plan of a load that gives a loaded table other settings of its columns, where they have changed."""
+    names = _names(table_snapshot.feed) if table_snapshot.feed else []
+    columns = plan.columns
+    if is_renamed(plan.settings, state, names):
+        columns = name_columns(plan.settings, plan.feed, state, renames=True)
+    return replace(plan, columns=columns, renewed=list_renewed(plan.settings, state, names))
 
 
 def has_changed(table: TablePlan, snapshot: SourceSnapshot, settings: PipelineSettings) -> bool:
@@ -425,7 +411,9 @@ def has_changed(table: TablePlan, snapshot: SourceSnapshot, settings: PipelineSe
     declared = next((each for each in settings.tables if each.source == table.source and each.key), None)
     if declared is not None and with_key(declared, feed).table.key != table.feed.table.key:
         return True
-    return _typed(feed) != _typed(table.feed)
+    known = {column.source for column in table.columns}
+    read = replace(feed, table=select_columns(table.settings, feed.table, known))
+    return _typed(read) != _typed(table.feed)
 
 
 def _typed(feed: Feed) -> list[tuple[str, str]]:

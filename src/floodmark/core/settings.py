@@ -85,6 +85,54 @@ class Naming(Enum):
     """Lower case with an underscore between words (``core.naming``)."""
 
 
+class Mask(Enum):
+    """The replacement of a value that must not reach the warehouse. NULL stays NULL."""
+
+    HASH = "hash"
+    """HMAC-SHA-256 by the secret of ``mask_key_conn_id``, in hexadecimal digits: equal values stay equal."""
+    REDACT = "redact"
+    """The text ***."""
+    NULL = "null"
+    """No value."""
+    LAST4 = "last4"
+    """A text with * in place of all characters but the last four."""
+    YEAR = "year"
+    """The first of January of the year, at midnight."""
+    ROUND = "round"
+    """A number, rounded to decimal places; to tens and hundreds where their number is negative."""
+
+
+class NewColumns(Enum):
+    """The treatment of a column that the source got after the load, and that ``columns`` does not name."""
+
+    FOLLOW = "follow"
+    """It reaches the target."""
+    DROP = "drop"
+    """It is not read."""
+    HOLD = "hold"
+    """The table is left out until ``columns`` names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSettings:
+    """The settings of a column."""
+
+    name: str
+    """The column at the source."""
+    target: str = ""
+    """Its name in the target; "" for the one by ``naming``."""
+    mask: Mask | None = None
+    digits: int = 0
+    """The decimal places of ``Mask.ROUND``."""
+    is_dropped: bool = False
+    """It is not read."""
+
+    @property
+    def is_hidden(self) -> bool:
+        """Return whether its values must not reach the warehouse."""
+        return self.is_dropped or self.mask is not None
+
+
 class SecurityFiltered(Enum):
     """The handling of a table whose rows a security policy of the source filters."""
 
@@ -311,6 +359,12 @@ class TableOptions(TableDefaults):
     """Whether the table is loaded although a security policy of the source filters its rows."""
     key_spelling: KeySpelling = KeySpelling.REFUSE
     """Whether the owner promises that no key changes its spelling, where the source would not show it."""
+    columns: tuple[ColumnSettings, ...] = ()
+    """The columns that get a name, are masked, or are left out, and those that are known to be neither."""
+    new_columns: NewColumns | None = None
+    """What is done with a new column; None: it follows, and waits where another column is masked or left out."""
+    mask_key_conn_id: str | None = None
+    """The Airflow connection whose password is the secret of ``mask: hash``."""
 
 
 @dataclass(frozen=True)
@@ -352,5 +406,7 @@ LEDGER_VARIABLE = "FLOODMARK_LEDGER"
 WAREHOUSE_VARIABLE = "FLOODMARK_WAREHOUSE"
 REMOTE_VARIABLE = "FLOODMARK_SPARK_REMOTE"
 """Holds the URL of a Spark Connect server, with its token, where the load uses one."""
+MASK_KEYS_VARIABLE = "FLOODMARK_MASK_KEYS"
+"""Holds the secrets of masks as JSON, by the connections that have them."""
 PROGRESS_VARIABLE = "FLOODMARK_PROGRESS_LINES"
 """Set where the starter of the job reads its progress as lines for programs; no secret. Otherwise it is in the log."""

@@ -356,6 +356,9 @@ class Verdict(Enum):
     NOT_PLANNABLE = "not_plannable"
     """The configuration of the table and its capture do not fit, such as no key, a type that cannot be carried, or a
     target with another key."""
+    DEFINITION_CHANGED = "definition_changed"
+    """The naming, a name or a mask of the configuration is another one than that with which the table was loaded. Or
+    the source has a new column for which the configuration says nothing."""
     REFUSED = "refused"
     """The last load, or a check after its merge, refused the rows of the table. After a refused load nothing of the
     table was merged; after a failed check the target has the rows, and the watermark stays."""
@@ -417,9 +420,21 @@ class TableState:
     target_fault: str = ""
     """Why the target is not the one that the ledger means; "" where it is, or where it was never loaded."""
     columns: tuple[MappedColumn, ...] = ()
-    """The columns that the target has names for, other than under ``naming: keep``."""
+    """The columns that the target has names for; none under ``naming: keep`` without settings of columns."""
     target: TableName | None = None
     """The table in the warehouse; None where it was not asked for."""
+    definition: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The settings of its columns with which the table was loaded (``core.definition``)."""
+
+    @property
+    def is_loaded(self) -> bool:
+        """Return whether the target has rows of a load."""
+        return self.watermark is not None or self.read_to is not None
+
+    @property
+    def known_columns(self) -> frozenset[str]:
+        """Return the columns that the ledger has, by their names at the source, with those that are not read."""
+        return frozenset({*(column.source for column in self.columns), *(self.definition if self.columns else ())})
 
 
 # --------------------------------------------------------------------------------------------------------------------

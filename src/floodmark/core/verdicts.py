@@ -18,6 +18,7 @@ from floodmark.core.capture import CaptureJobStatus, PlannedStop
 from floodmark.core.errors import (
     CaptureStoppedError,
     CdcNotEnabledError,
+    DefinitionChangedError,
     FloodmarkError,
     InstanceReplacedError,
     NotCapturedYetError,
@@ -177,6 +178,7 @@ INCIDENTS: dict[Verdict, type[FloodmarkError]] = {
     Verdict.AHEAD_OF_SOURCE: SourceRewoundError,
     Verdict.TARGET_LOST: TargetLostError,
     Verdict.NOT_PLANNABLE: TableNotPlannableError,
+    Verdict.DEFINITION_CHANGED: DefinitionChangedError,
     Verdict.REFUSED: TableRefusedError,
     Verdict.CAPTURE_STOPPED: CaptureStoppedError,
 }
@@ -237,6 +239,10 @@ def classify_read(
     return check.behind(to or after, to_at) or check.unreadable() or check.rewound(to, to_at) or check.readable()
 
 
+_FROM_CONFIGURATION = {Verdict.NOT_PLANNABLE, Verdict.DEFINITION_CHANGED, Verdict.REFUSED}
+"""The verdicts on tables that can be read."""
+
+
 def incident(pipeline: str, validities: tuple[Validity, ...]) -> FloodmarkError | None:
     """Return one error for all tables whose verdict ends the run, or None.
 
@@ -250,7 +256,7 @@ def incident(pipeline: str, validities: tuple[Validity, ...]) -> FloodmarkError 
     kind = INCIDENTS[affected[0].verdict]
     if len(affected) == 1:
         return kind(str(affected[0].table), f"{affected[0].verdict.value}: {affected[0].cause}", affected[0].hint)
-    can_be_read = {validity.verdict for validity in affected} & {Verdict.NOT_PLANNABLE, Verdict.REFUSED}
+    can_be_read = {validity.verdict for validity in affected} & _FROM_CONFIGURATION
     summary = f"{len(affected)} tables cannot be {'loaded' if can_be_read else 'read'}. "
     (hint, *others) = {validity.hint for validity in affected}
     if others:
@@ -543,6 +549,7 @@ LEFT_OUT = GAPS | {
     Verdict.INSTANCE_MISSING,
     Verdict.DAMAGED,
     Verdict.NOT_PLANNABLE,
+    Verdict.DEFINITION_CHANGED,
     Verdict.REFUSED,
 }
 """The verdicts that leave a table out of windows. The others go on, and the run fails when they are published."""

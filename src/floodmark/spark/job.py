@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import sys
@@ -20,6 +21,7 @@ from floodmark.core.schema import TableName, is_loopback
 from floodmark.core.settings import (
     KIND_VARIABLE,
     LEDGER_VARIABLE,
+    MASK_KEYS_VARIABLE,
     PROGRESS_VARIABLE,
     SOURCE_VARIABLE,
     WAREHOUSE_VARIABLE,
@@ -32,6 +34,7 @@ from floodmark.spark.engine import Engine, OpeningEngine
 from floodmark.spark.launch.target import SparkTarget
 from floodmark.spark.stage import recover
 from floodmark.spark.stager import SparkStager
+from floodmark.sync.columns import MaskKeys
 from floodmark.sync.load import load_window
 from floodmark.sync.ports import LoggedProgress
 
@@ -107,7 +110,7 @@ def run_load_job(window_id: int, opening: OpeningEngine) -> Mapping[TableName, T
             PostgresLedger(ledger),
             PostgresWarehouse(warehouse),
             adapters.snapshots(source),
-            SparkStager(open_engine, adapters.open_reader, adapters.plan_reads),
+            SparkStager(open_engine, adapters.open_reader, adapters.plan_reads, _mask_keys(subject)),
             progress=PrintedProgress() if PROGRESS_VARIABLE in os.environ else LoggedProgress(),
         )
     finally:
@@ -155,6 +158,15 @@ def _result(window_id: int, opening: OpeningEngine) -> LoadResult:
         bug = FloodmarkBugError(f"window {window_id}", type(error).__name__, "See the log of the job.", str(error))
         return LoadResult(window_id, error=bug)
     return LoadResult(window_id, {str(table): rows for table, rows in counts.items()})
+
+
+def _mask_keys(subject: str) -> MaskKeys:
+    """Return the secrets of masks, which a job of an earlier version does not have."""
+    try:
+        return dict(json.loads(os.environ.get(MASK_KEYS_VARIABLE, "{}")))
+    except (ValueError, TypeError) as error:
+        # The text contains secrets: the message does not repeat it.
+        raise ConfigError(subject, f"{MASK_KEYS_VARIABLE} is no JSON object ({type(error).__name__}).") from None
 
 
 _Connection = TypeVar("_Connection", bound=PortableConnection)

@@ -42,7 +42,7 @@ from floodmark.spark.net import (
     stamp_loaded,
     unpack,
 )
-from floodmark.sync.arrow import rename_values
+from floodmark.sync.columns import ColumnMap
 from floodmark.sync.load import concerns_one_table
 from floodmark.sync.ports import (
     Found,
@@ -84,17 +84,23 @@ class StageWriter:
     rows_at: bytes
     """The position of the rows of a first load."""
     sink: StagingSink
+    mask_key: bytes = field(default=b"", repr=False)
+    """The secret of the table's hashes."""
+
+    @cached_property
+    def columns(self) -> ColumnMap:
+        """Return the mapping of the reader's batches to the target."""
+        return ColumnMap(self.table, self.mask_key)
 
     @cached_property
     def shape(self) -> RowShape:
-        """Return the columns of batches that have the target's names. The commit is part of the key of a history."""
-        shape = self.source_shape.with_names(self.table.target_names)
+        """Return the columns of batches as the target has them. The commit is part of the key of a history."""
+        shape = self.columns.shape(self.source_shape)
         return replace(shape, key=(*shape.key, shape.position)) if self.table.is_history else shape
 
-    def rename(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch of the reader with the target's names. Nothing behind it knows those of the source."""
-        own = {name for name, _ in self.source_shape.own}
-        return rename_values(batch, {name: to for name, to in self.table.target_names.items() if name not in own})
+    def map(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch of the reader as the target has it. Nothing behind it knows names and masked values."""
+        return self.columns.apply(batch, (name for name, _ in self.source_shape.own))
 
     def net_rows(self, batches: Iterable[pa.RecordBatch], part: int = 0) -> Iterator[pa.RecordBatch]:
         """Return the rows to be staged: stored columns, ``__lsn``, ``__op``, keep flags, and the columns of the style.
@@ -287,7 +293,7 @@ def write_chunks(
 ) -> Iterator[pa.RecordBatch]:
     """Read and write chunks of the table itself, each as the part of its number. Raises the first error."""
     for chunk in chunks:
-        rows = (writer.rename(batch) for batch in reader.read_chunk(chunk) if batch.num_rows)
+        rows = (writer.map(batch) for batch in reader.read_chunk(chunk) if batch.num_rows)
         staged = writer.sink.write(chunk.number, writer.net_rows(rows, chunk.number))
         yield _result(index, _Held(read_rows=staged.rows), staged)
 
@@ -303,7 +309,7 @@ def stage_directly(writers: Writers, most_bytes: int, tasks: Sequence[NumberedTa
 
 def _stream(writers: Writers, part: int, task: ReadTask) -> Iterator[pa.RecordBatch]:
     left = {index: _Held() for index in task.tables}
-    for index, group in groupby(_renamed(writers, task), lambda found: found[0]):
+    for index, group in groupby(_mapped(writers, task), lambda found: found[0]):
         held = left.pop(index)
         yield _stage(index, writers[index], part, held, chain.from_iterable(held.take(found) for _, found in group))
     for index, held in left.items():
@@ -325,15 +331,15 @@ def _stage_in_memory(writers: Writers, most_bytes: int, part: int, task: ReadTas
         yield _stage(index, writers[index], part, each, [] if each.error else whole)
 
 
-def _renamed(writers: Writers, task: ReadTask) -> Iterator[Found]:
-    """Yield what a task finds, with the target's names."""
+def _mapped(writers: Writers, task: ReadTask) -> Iterator[Found]:
+    """Yield what a task finds, with rows as the target has them."""
     for index, found in task.read():
-        yield index, writers[index].rename(found) if isinstance(found, pa.RecordBatch) else found
+        yield index, writers[index].map(found) if isinstance(found, pa.RecordBatch) else found
 
 
 def _taken(writers: Writers, task: ReadTask, held: Mapping[int, _Held]) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the batches with rows of a task, and note all else."""
-    for index, found in _renamed(writers, task):
+    for index, found in _mapped(writers, task):
         for batch in held[index].take(found):
             yield index, batch
 

@@ -34,6 +34,7 @@ from floodmark.spark.stage import (
     write_chunks,
     write_packed,
 )
+from floodmark.sync.columns import MaskKeys, find_mask_key
 from floodmark.sync.load import ReadSlots
 from floodmark.sync.ports import OpenReader, PlanReads, ReadTask, StagedPart, StagedRows, StagingSink, TableReader
 
@@ -47,13 +48,20 @@ _Rows = Sequence[Mapping[str, Any]]
 class SparkStager:
     """``sync.ports.Stager``.
 
-    open_engine: called when the first task is about to start, and for each after it.
+    open_engine: called when the first task is about to start, and for each after it. mask_keys: the secrets of masks.
     """
 
-    def __init__(self, open_engine: Callable[[], Engine], open_reader: OpenReader, plan_reads: PlanReads) -> None:
+    def __init__(
+        self,
+        open_engine: Callable[[], Engine],
+        open_reader: OpenReader,
+        plan_reads: PlanReads,
+        mask_keys: MaskKeys | None = None,
+    ) -> None:
         self._open_engine = open_engine
         self._open_reader = open_reader
         self._plan_reads = plan_reads
+        self._mask_keys = mask_keys or {}
         self._slots_known = threading.Lock()
         self._slots: tuple[WindowPlan, ReadSlots] | None = None
 
@@ -124,7 +132,7 @@ class SparkStager:
         shape = self._reader(plan, index).shape
         if shape.remark and table.kind is LoadKind.CHANGES:
             _LOG.info("%s: %s", table.source, shape.remark)
-        return StageWriter(table, shape, plan.rows_at(table), sink)
+        return StageWriter(table, shape, plan.rows_at(table), sink, find_mask_key(table, self._mask_keys))
 
     def _stage_directly(self, writers: Writers, groups: Sequence[Sequence[NumberedTask]]) -> _Rows:
         return self._collect(groups, partial(stage_directly, writers, MOST_BYTES))

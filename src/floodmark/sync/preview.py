@@ -12,11 +12,21 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from floodmark.core.columns import describe_column
 from floodmark.core.errors import ConfigError, FloodmarkError, command_line
 from floodmark.core.plan import LoadKind, TablePlan
 from floodmark.core.planning import classify_tables, known_positions, not_plannable, pinned_feeds, plan_tables
 from floodmark.core.schema import TableName
-from floodmark.core.settings import DriftPolicies, Expectation, FirstLoad, OnGap, PipelineSettings, Rule, TableSettings
+from floodmark.core.settings import (
+    ColumnSettings,
+    DriftPolicies,
+    Expectation,
+    FirstLoad,
+    OnGap,
+    PipelineSettings,
+    Rule,
+    TableSettings,
+)
 from floodmark.core.snapshot import TableState, Validity, Verdict
 from floodmark.core.verdicts import GAPS
 from floodmark.sync.ports import Source
@@ -100,6 +110,9 @@ EFFECTS: Mapping[str, str] = {
     "rules": f"They apply to rows from the next window on, and to a release from quarantine. {_ROWS_STAY}",
     "expectations": f"They apply to the checks of windows from the next one on. {_ROWS_STAY}",
     "security_filtered": "It says whether the table is loaded although a policy filters its rows.",
+    "columns": "The next window does not apply them to a loaded table, which is left out until it is reloaded.",
+    "new_columns": "It applies to columns that are added from the next run on.",
+    "mask_key_conn_id": "Only a reload into a new target applies it, since hashes by two secrets are not comparable.",
     "key_spelling": "It says whether the table is read although its keys may change their spelling.",
 }
 """The effect of each setting whose change can be noticed."""
@@ -206,6 +219,8 @@ def _text(value: object) -> str:
             text = f"{value.name} ({value.sql}; {value.on_failure.value})"
         case Expectation():
             text = f"{value.type} {value.kwargs} ({value.rows}, {value.severity})"
+        case ColumnSettings():
+            text = f"{value.name} {describe_column(value)}"
         case DriftPolicies():
             text = ", ".join(f"{kind.value} {policy.value}" for kind, policy in value.chosen)
         case FirstLoad():

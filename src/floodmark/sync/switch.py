@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from floodmark.core.capture import FOR_DBA, TOUCHED, disable_instance, filled_rows, literal
+from floodmark.core.definition import as_loaded
 from floodmark.core.drift import (
     InstanceSwitch,
     LivingInstance,
@@ -31,7 +32,7 @@ from floodmark.core.errors import (
 )
 from floodmark.core.naming import strictest_naming
 from floodmark.core.plan import TablePlan, finishing_command
-from floodmark.core.planning import as_loaded, pinned_feeds, plan_table
+from floodmark.core.planning import pinned_feeds, plan_table
 from floodmark.core.position import Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import Backfill, DriftClass, DriftPolicy, PipelineSettings, Style, TableSettings
@@ -562,9 +563,8 @@ class Switches:
         NoKeyError."""
         without = replace(second.instance, table=stored(second.instance.table, lost))
         state = self.windows.read_tables(settings.name).get(table.source)
-        known = state.columns if state else ()
         loaded = as_loaded(table, state)
-        return plan_table(loaded, replace(second.table_snapshot, feed=without), second.snapshot, None, known)
+        return plan_table(loaded, replace(second.table_snapshot, feed=without), second.snapshot, None, state)
 
     def _check_target(self, settings: PipelineSettings, plan: TablePlan) -> frozenset[str]:
         """Return the columns of the target."""

@@ -22,9 +22,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from floodmark.core.definition import as_loaded, refuse_other_definition
 from floodmark.core.errors import FloodmarkError, NotCapturedYetError, OperatorError
 from floodmark.core.plan import LoadChunk, TablePlan, plan_chunks
-from floodmark.core.planning import as_loaded, classify_tables, known_positions, pinned_feeds, plan_table
+from floodmark.core.planning import classify_tables, known_positions, pinned_feeds, plan_table
 from floodmark.core.position import Interval, Position, format_duration
 from floodmark.core.progress import ReadKind, ReadProgress, StepProgress
 from floodmark.core.schema import TableName
@@ -32,6 +33,7 @@ from floodmark.core.settings import NetSource, PipelineSettings, Style
 from floodmark.core.snapshot import LogEntry, SourceSnapshot, TableState, Verdict
 from floodmark.core.status import TableVerification
 from floodmark.core.verdicts import incident
+from floodmark.sync.columns import ColumnMap, MaskKeys, find_mask_key
 from floodmark.sync.ports import DEFAULT_LISTED_KEYS, OpenReader, Progress, RowShape, Source, TableReader
 from floodmark.sync.window import require_origin
 
@@ -73,13 +75,17 @@ def verify_tables(
     *,
     progress: Progress,
     options: VerifyOptions | None = None,
+    mask_keys: MaskKeys | None = None,
 ) -> Iterator[TableVerification]:
-    """Yield one result after the other, in the order of the configuration. Raises from ``core.errors``."""
+    """Yield one result after the other, in the order of the configuration. Raises from ``core.errors``.
+
+    mask_keys: the secrets of masks, by their connections. Values are masked before they are compared.
+    """
     chosen = options or VerifyOptions()
     end, states, tables = _plan(settings, source, ledger, chosen.tables)
     for number, table in enumerate(tables):
         progress.report_step(StepProgress(f"reading {table.source}", 0.0, len(tables), number))
-        reader = open_reader(table, end)
+        reader, columns = open_reader(table, end), ColumnMap(table, find_mask_key(table, mask_keys or {}))
         # A window that is published while other tables are read moves the watermark: fewer keys are left out.
         state = ledger.read_tables(settings.name).get(table.source, states.get(table.source))
         changes = LiveChanges(
@@ -94,7 +100,7 @@ def verify_tables(
             progress,
         )
         chunks = _chunks(reader, chosen.sample_percent)
-        batches = (batch for chunk in chunks for batch in reader.read_chunk(chunk))
+        batches = columns.all(batch for chunk in chunks for batch in reader.read_chunk(chunk))
         total = comparer.estimate_rows(table)
         reported = rows_reported(table.source, batches, total, progress)
         found = comparer.compare_rows(
@@ -154,8 +160,10 @@ def _plan(
     plans = []
     for table in settings.tables:
         state = states.get(table.source)
-        known = state.columns if state else ()
-        plans.append(plan_table(as_loaded(table, state), found[table.source], snapshot, None, known))
+        loaded = as_loaded(table, state)
+        if (feed := found[table.source].feed) is not None:
+            refuse_other_definition(loaded, state, [column.name for column in feed.table.stored_columns])
+        plans.append(plan_table(loaded, found[table.source], snapshot, None, state))
     return LogEntry(snapshot.newest, snapshot.newest_at), states, plans
 
 

@@ -468,6 +468,7 @@ def _table_state(row: DictRow, target_fault: str) -> TableState:
         target_fault,
         tuple(MappedColumn(*names) for names in (row["column_names"] or {}).items()),
         TableName(row["target_schema"], row["target_name"]),
+        row["definition"] or {},
     )
 
 

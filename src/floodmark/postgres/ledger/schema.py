@@ -36,7 +36,6 @@ from floodmark.core.plan_json import plan_from_json
 from floodmark.core.position import Position, read_position
 from floodmark.core.recovery import WaitingRows
 from floodmark.core.schema import WINDOW_COLUMN, TableName, quote, quote_table
-from floodmark.core.settings import Naming
 from floodmark.core.snapshot import FeedIdentity, MemberMark, Validity, Verdict
 from floodmark.core.verdicts import LEFT_OUT
 from floodmark.postgres.session import (
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
 # The creation of the ledger's tables, once, also when several processes start it at the same time.
 
 
-VERSION = 16
+VERSION = 17
 # CREATE ... IF NOT EXISTS still fails when two sessions run it at once, so they queue up. An arbitrary, fixed number.
 _ADVISORY_LOCK = 0x_F100_D3A2
 
@@ -257,7 +256,8 @@ def record_target(session: psycopg.Connection, plan: WindowPlan, table: TablePla
         window_id=plan.window_id,
         columns=[*(column.name for column in table.in_target.stored_columns), WINDOW_COLUMN],
         has_written=has_written,
-        names=Jsonb(table.target_names) if table.settings.naming is Naming.SNAKE_CASE else None,
+        names=None if table.recorded_names is None else Jsonb(table.recorded_names),
+        definition=Jsonb(table.definition),
         is_whole=table.kind is LoadKind.FIRST_LOAD and not table.where,
     )
 

@@ -54,7 +54,15 @@ ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS target_window_id bigint;
 -- Version 15.
 ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS column_names jsonb;
 COMMENT ON COLUMN floodmark.tables.column_names IS
-    'The names in the target by those of the source, also of columns that it no longer has; NULL under naming: keep';
+    'The names in the target by those of the source, also of columns that it no longer has; NULL for the same names';
+-- Version 17.
+ALTER TABLE floodmark.tables ADD COLUMN IF NOT EXISTS definition jsonb;
+COMMENT ON COLUMN floodmark.tables.definition IS
+    'The settings of columns with which the target was loaded, by their names at the source, and under "" the naming';
+UPDATE floodmark.tables
+SET definition = jsonb_build_object('', jsonb_build_object('naming',
+        CASE WHEN column_names IS NULL THEN 'keep' ELSE 'snake_case' END))
+WHERE definition IS NULL AND (watermark IS NOT NULL OR read_lsn IS NOT NULL);
 COMMENT ON COLUMN floodmark.tables.target_mark IS
     'The numbers of the files of ledger and target: where they are other ones, one of the two was made again or restored';
 COMMENT ON COLUMN floodmark.tables.target_columns IS 'The columns of the target that the last merge wrote';

@@ -197,7 +197,7 @@ WHERE window_id = %(window_id)s
 
 -- name: read_tables
 SELECT t.source_schema, t.source_name, t.watermark, t.watermark_at, t.instance_name, t.instance_object_id,
-    t.instance_created_at, t.instance_store_id, t.consistent, t.read_lsn, t.read_lsn_at, t.column_names,
+    t.instance_created_at, t.instance_store_id, t.consistent, t.read_lsn, t.read_lsn_at, t.column_names, t.definition,
     d.server_name, d.database_name, d.database_guid, d.group_database_id,
     t.target_schema, t.target_name, t.target_window_id, t.target_mark IS NOT NULL AND m.mark IS NULL AS is_without_target,
     t.target_mark IS NOT NULL AND m.mark <> t.target_mark AS is_other_target,

@@ -87,6 +87,9 @@ def _check(session: psycopg.Connection, plan: TablePlan) -> None:
     if plan.keeps_changes:
         problem = f"has rows and no changes, so it cannot be adopted as a {plan.settings.style.value}"
         raise _not_adopted(plan, problem, "Use style: current.")
+    if hidden := [column.name for column in plan.settings.columns if column.is_hidden]:
+        problem = f"may have values of {', '.join(hidden)}, which columns of the table masks or leaves out"
+        raise _not_adopted(plan, problem, "Name another target, and run the pipeline, which loads it.")
     named = {"schema": plan.target.schema, "name": plan.target.name}
     (relation,) = query(session, "read_relation", **named)
     if not relation["is_table"]:

@@ -207,6 +207,7 @@ def ensure_target(
             session.execute(f"CREATE INDEX ON {quote_table(table.target)} {ends}")
         _comment(session, table, wanted)
         return [f"{table.target} created with {len(wanted)} columns"]
+    refuse_old_values(session, table)
     if table.renames_columns:
         before_change(False)
     found, done = _rename(session, table, found)
@@ -361,6 +362,21 @@ def check_shape(table: TablePlan, wanted: dict[str, str], found: Mapping[str, Ta
             type_holds(column.type_name, wanted[name]) or type_holds(wanted[name], column.type_name)
         ):
             raise _other_shape(table, name, f"has type {column.type_name}, which cannot become {wanted[name]}")
+
+
+def refuse_old_values(session: psycopg.Connection, table: TablePlan) -> None:
+    """Raise ConfigError for a target with rows whose columns were masked otherwise, or not at all."""
+    if not table.renewed:
+        return
+    has_rows = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(table.target.schema, table.target.name))
+    if session.execute(has_rows).fetchone() == (True,):
+        raise ConfigError(
+            str(table.source),
+            f"the target {table.target} has rows with other values of {', '.join(table.renewed)}: those columns are "
+            "masked or left out now, or have another mask.",
+            "Rename or drop the target, and reload the table, which creates it again: "
+            f"{command_line('reload', 'PIPELINE', table.source)}.",
+        )
 
 
 def _check_style(table: TablePlan, found: Mapping[str, TargetColumn]) -> None:

@@ -272,7 +272,7 @@ class PostgresWarehouse:
                 for planned in plan.tables:
                     with limit.table(planned):
                         # A load that is given up must leave the names as the ledger has them.
-                        if not (planned.renames_columns and planned.target in found):
+                        if planned.renewed or not (planned.renames_columns and planned.target in found):
                             _log_all(ensure_with_view(session, plan, planned, found, views.get(planned.target)))
         # In a separate transaction: a load that was considered dead may still hold one of the tables.
         self._drop_staging(plan.window_id, kept=lasting_staging(plan))

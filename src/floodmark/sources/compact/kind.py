@@ -11,7 +11,16 @@ from floodmark.airflow_connections import read_connection, read_extras, read_fla
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import Dataset, file_dataset
 from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
-from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_LOG, NO_STREAM, KindRules, LoadAdapters, SourceKind
+from floodmark.sources.kind import (
+    NO_COLUMNS,
+    NO_INSTANCES,
+    NO_JOB,
+    NO_LOG,
+    NO_STREAM,
+    KindRules,
+    LoadAdapters,
+    SourceKind,
+)
 
 if TYPE_CHECKING:
     from floodmark.core.capture import HeartbeatSettings
@@ -54,6 +63,7 @@ class CompactKind(SourceKind):
             "first_load": "a device that was not read before is read as a whole, with the changes of the others",
         },
         table={
+            **NO_COLUMNS,
             "capture_instance": NO_INSTANCES,
             "key": "a row is known by its device and the table's own key",
             "key_spelling": "the changes have both spellings of a key",

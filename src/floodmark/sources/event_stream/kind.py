@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from floodmark.airflow_connections import read_connection, read_extras, required_field
 from floodmark.core.errors import ConfigError
 from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
-from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_LOG, KindRules, LoadAdapters
+from floodmark.sources.kind import NO_COLUMNS, NO_INSTANCES, NO_JOB, NO_LOG, KindRules, LoadAdapters
 from floodmark.sources.sqlserver.kind import SqlServerKind
 
 if TYPE_CHECKING:
@@ -54,7 +54,11 @@ class EventStreamKind(SqlServerKind):
             "lag_limit": NO_JOB,
             "backfill": NO_INSTANCES,
         },
-        table={"capture_instance": NO_INSTANCES, "key_spelling": "the events have both spellings of a key"},
+        table={
+            **NO_COLUMNS,
+            "capture_instance": NO_INSTANCES,
+            "key_spelling": "the events have both spellings of a key",
+        },
         drift={"unknown": "the stream has no history of DDL"},
         policies={"propose": NO_INSTANCES},
         patterns="the server lists the options of a streamed table only by its name, so each is named",

@@ -14,6 +14,8 @@ import pytest
 import yaml
 
 from floodmark.config import load_config
+from floodmark.core.columns import chosen_names
+from floodmark.core.definition import define
 from floodmark.core.naming import map_columns
 from floodmark.core.plan import WindowPlan
 from floodmark.core.plan_json import plan_from_json, plan_to_json
@@ -30,6 +32,9 @@ WRITTEN = {
     "rules": [{"name": "positive", "sql": '"Amount" > 0', "on_failure": "warn"}],
     "expectations": [{"type": "expect_column_to_exist", "kwargs": {"column": "Id"}, "rows": "table"}],
     "drift": {"column_added": "hold"},
+    "columns": {"Amount": {"as": "amount", "mask": "redact"}},
+    "new_columns": "follow",
+    "mask_key_conn_id": "mask_key",
 }
 """Values of a file that are not the default."""
 SETTINGS = fields(TableSettings)
@@ -73,7 +78,8 @@ def settings_of(folder: Path, section: str, name: str, value: object) -> TableSe
 def planned(settings: TableSettings) -> WindowPlan:
     seen = snapshot(table_seen(feed=instance(supports_net_changes=True)))
     # The target of a loaded table has the names that its pipeline wants.
-    loaded = replace(state(), columns=map_columns(settings.naming, ["Id"]))
+    columns = map_columns(settings.naming, ["Id"], chosen=chosen_names(settings))
+    loaded = replace(state(), columns=columns, definition=define(settings, ["Id"]))
     return WindowPlan(7, "shop", lsn(100), (plan_table(settings, seen.tables[0], seen, loaded),))
 
 

@@ -128,6 +128,7 @@ def test_every_verdict_is_in_the_truth_table() -> None:
         Verdict.HELD,
         Verdict.REPAIRING,
         Verdict.NOT_PLANNABLE,
+        Verdict.DEFINITION_CHANGED,
         Verdict.REFUSED,
         Verdict.DAMAGED,
     }

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from floodmark.core.definition import NAMING_KEY
 from floodmark.core.errors import (
     ConfigError,
     NoKeyError,
@@ -356,10 +357,11 @@ def plan_of(naming: Naming, known: TableState | None) -> TablePlan:
 
 
 NAMED = (MappedColumn("Gone", "amount"), MappedColumn("Id", "id"))
+IN_SNAKE_CASE = {NAMING_KEY: {"naming": "snake_case"}}
 
 
 def test_columns_keep_the_names_that_the_target_has_for_them() -> None:
-    plan = plan_of(Naming.SNAKE_CASE, state(columns=NAMED))
+    plan = plan_of(Naming.SNAKE_CASE, state(columns=NAMED, definition=IN_SNAKE_CASE))
     assert plan.target_names == {"Gone": "amount", "Id": "id", "Amount": plan.in_target.columns[1].name}
     assert plan.in_target.key == ("id",)
     assert plan.in_target.columns[1].name.startswith("amount_")
@@ -368,13 +370,15 @@ def test_columns_keep_the_names_that_the_target_has_for_them() -> None:
 
 def test_naming_of_a_loaded_table_may_not_change_but_by_a_load_of_the_whole_table() -> None:
     for naming, known in ((Naming.SNAKE_CASE, ()), (Naming.KEEP, NAMED)):
-        for loaded in (state(columns=known), state(None, columns=known, read_to=lsn(9))):
+        definition = IN_SNAKE_CASE if known else {}
+        known_state = state(columns=known, definition=definition)
+        for loaded in (known_state, state(None, columns=known, definition=definition, read_to=lsn(9))):
             with pytest.raises(ConfigError, match=f"naming: {naming.value} now"):
                 plan_of(naming, loaded)
         table, source = settings(ORDERS, naming=naming).tables[0], snapshot(table_seen())
-        with pytest.raises(ConfigError, match="Restore naming: "):
-            plan_reload(table, source.tables[0], source, state(columns=known), "Id = 1")
-        reload = plan_reload(table, source.tables[0], source, state(columns=known))
+        with pytest.raises(ConfigError, match="Restore the settings"):
+            plan_reload(table, source.tables[0], source, known_state, "Id = 1")
+        reload = plan_reload(table, source.tables[0], source, known_state)
         assert isinstance(reload, TablePlan)
         before = {each.source: each.was or each.target for each in reload.columns}
         assert before.items() >= ({each.source: each.target for each in known} or {"Id": "Id"}).items()
@@ -386,4 +390,4 @@ def test_naming_that_was_changed_is_reported_before_the_table_changes() -> None:
     validities = classify_tables(pipeline, source, states)
     assert [each.verdict for each in validities] == [Verdict.CAUGHT_UP]
     (reported,), plans = plan_tables(pipeline, source, states, validities)
-    assert (reported.verdict, plans) == (Verdict.NOT_PLANNABLE, {})
+    assert (reported.verdict, plans) == (Verdict.DEFINITION_CHANGED, {})

@@ -1,0 +1,163 @@
+"""The settings of a table's columns: which of them reach the target, and the types of those that are masked there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from floodmark.core.naming import why_not_named
+from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable
+from floodmark.core.settings import ColumnSettings, Mask, Naming, NewColumns, TableOptions
+
+HASH_DIGITS = 64
+_TEXT = frozenset({"char", "varchar", "nchar", "nvarchar", "text", "ntext", "sysname"})
+_DATES = frozenset({"date", "datetime", "smalldatetime", "datetime2", "datetimeoffset"})
+_NUMBERS = frozenset({
+    "tinyint", "smallint", "int", "bigint", "decimal", "numeric", "money", "smallmoney", "float", "real"
+})  # fmt: skip
+_FOR = {
+    Mask.LAST4: (_TEXT, "texts"),
+    Mask.YEAR: (_DATES, "dates"),
+    Mask.ROUND: (_NUMBERS, "numbers"),
+}
+"""The types that a mask is for, and their name. The other masks are for every type."""
+_TO_TEXT = frozenset({Mask.HASH, Mask.REDACT})
+_OLD_LOBS = frozenset({"text", "ntext", "image"})
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The columns that are read, and their types in the target.
+
+
+def maps_columns(settings: TableOptions) -> bool:
+    """Return whether the ledger records the columns of a table: a column that it does not have is new."""
+    return (
+        settings.naming is not Naming.KEEP
+        or bool(settings.columns)
+        or new_columns_of(settings) is not NewColumns.FOLLOW
+    )
+
+
+def new_columns_of(settings: TableOptions) -> NewColumns:
+    """Return what is done with a new column of a table. Where others are hidden, it waits for a decision."""
+    if settings.new_columns is not None:
+        return settings.new_columns
+    is_hiding = any(column.is_hidden for column in settings.columns)
+    return NewColumns.HOLD if is_hiding else NewColumns.FOLLOW
+
+
+def chosen_names(settings: TableOptions) -> dict[str, str] | None:
+    """Return the names that the configuration gives to columns; None where the ledger records no columns."""
+    if not maps_columns(settings):
+        return None
+    return {column.name: column.target for column in settings.columns if column.target}
+
+
+def list_new(settings: TableOptions, names: Iterable[str], known: Collection[str]) -> list[str]:
+    """Return the columns that are neither known nor named in the configuration. known: none for a first load."""
+    named = {column.name for column in settings.columns}
+    return [name for name in names if known and name not in named and name not in known]
+
+
+def select_columns(settings: TableOptions, table: SourceTable, known: Collection[str]) -> SourceTable:
+    """Return a table with the columns that are read from the source. known: as for ``list_new``."""
+    left_out = {column.name for column in settings.columns if column.is_dropped}
+    if new_columns_of(settings) is NewColumns.DROP:
+        left_out.update(list_new(settings, (column.name for column in table.columns), known))
+    return replace(table, columns=tuple(column for column in table.columns if column.name not in left_out))
+
+
+def mask_columns(settings: TableOptions, table: SourceTable) -> SourceTable:
+    """Return a table with the types that masked columns have in the target. They stay what a change may leave out."""
+    masks = masks_of(settings)
+    if not masks:
+        return table
+    columns = (_masked(column, masks[column.name]) if column.name in masks else column for column in table.columns)
+    return replace(table, columns=tuple(columns))
+
+
+def _masked(column: SourceColumn, how: ColumnSettings) -> SourceColumn:
+    if how.mask not in _TO_TEXT:
+        return column
+    if column.type_name in _OLD_LOBS:
+        return replace(column, type_name="ntext", max_length=0)
+    return replace(column, type_name="nvarchar", max_length=MAX_LENGTH if column.is_lob else HASH_DIGITS)
+
+
+def masks_of(settings: TableOptions) -> dict[str, ColumnSettings]:
+    """Return the settings of the masked columns, by their names at the source."""
+    return {column.name: column for column in settings.columns if column.mask is not None}
+
+
+def has_hash(settings: TableOptions) -> bool:
+    """Return whether a column of a table is masked by a hash, which needs a secret."""
+    return any(column.mask is Mask.HASH for column in settings.columns)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Settings that no table can have, and those that a table cannot have.
+
+
+def why_no_columns(settings: TableOptions) -> str:
+    """Return why no table can have these settings of columns, as a clause; "" where one can."""
+    folded = {name.casefold() for name in settings.key}
+    for column in settings.columns:
+        if column.is_hidden and column.name.casefold() in folded:
+            return _is_key(column)
+        if column.target and (why := why_not_named(column.target)):
+            return f"as: {column.target} of {column.name} {why}"
+    if has_hash(settings) and settings.mask_key_conn_id is None:
+        return "mask: hash needs mask_key_conn_id, the connection with the secret of its hashes"
+    return ""
+
+
+def why_not_of_table(settings: TableOptions, table: SourceTable, *, is_new: bool) -> str:
+    """Return why a table cannot have its settings of columns, as a clause; "" where it can.
+
+    table: with all columns and its key. is_new: whether the table was never loaded, so that a name which is not there
+    is a mistake, and not that of a column which has gone or is still to come.
+    """
+    found = {column.name: column for column in table.columns}
+    if is_new and (missing := [each.name for each in settings.columns if each.name not in found]):
+        return f"the source has no column {', '.join(missing)} in this spelling"
+    for each in settings.columns:
+        if each.is_hidden and each.name in table.key:
+            return _is_key(each)
+        kinds, words = _FOR.get(each.mask, (None, "")) if each.mask else (None, "")
+        if kinds is not None and each.name in found and found[each.name].type_name not in kinds:
+            its = found[each.name].declared_type
+            return f"mask: {describe_mask(each)} is for {words}, and {each.name} is {its}"
+    return ""
+
+
+def why_names_clash(columns: Mapping[str, str]) -> str:
+    """Return why columns cannot have their names in the target, as a clause; "" where they can.
+
+    columns: the names in the target, by those at the source. Names that differ in case alone are the same for some
+    engines.
+    """
+    taken: dict[str, str] = {}
+    for source, target in columns.items():
+        if (other := taken.setdefault(target.casefold(), source)) != source:
+            return f"{other} and {source} would both be {target} in the target"
+    return ""
+
+
+def _is_key(column: ColumnSettings) -> str:
+    what = "dropped" if column.is_dropped else "masked"
+    return f"{column.name} is part of the key, by which rows are merged, and cannot be {what}"
+
+
+def describe_column(column: ColumnSettings) -> str:
+    """Return the settings of a column in words."""
+    if column.is_dropped:
+        return "drop"
+    words = [f"as {column.target}" if column.target else "", f"mask {describe_mask(column)}" if column.mask else ""]
+    return " ".join(filter(None, words)) or "keep"
+
+
+def describe_mask(column: ColumnSettings) -> str:
+    """Return the mask of a column in words; "" where it has none."""
+    if column.mask is None:
+        return ""
+    return f"round {column.digits}" if column.mask is Mask.ROUND else column.mask.value

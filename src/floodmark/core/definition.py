@@ -1,0 +1,217 @@
+"""The definition of a table: the settings of its columns with which its target was loaded, recorded in the ledger.
+
+While it is another one than that of the configuration, the table is left out: rows of two definitions in one target
+would mean two things, and a mask would hide nothing of what is there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from floodmark.core.columns import (
+    chosen_names,
+    describe_mask,
+    list_new,
+    new_columns_of,
+    select_columns,
+    why_names_clash,
+    why_no_columns,
+    why_not_of_table,
+)
+from floodmark.core.errors import ConfigError, DefinitionChangedError, command_line
+from floodmark.core.naming import map_columns, rename_columns
+from floodmark.core.schema import MappedColumn
+from floodmark.core.settings import ColumnSettings, Mask, Naming, NewColumns, TableOptions, TableSettings
+from floodmark.core.snapshot import Feed, TableState
+
+NAMING_KEY = ""
+"""The key of a definition that has the naming; no column has this name."""
+
+# --------------------------------------------------------------------------------------------------------------------
+# What the ledger records: the settings of each column that has some, and the naming.
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The definition, as the ledger records it: the settings of each column that has some, and the naming.
+
+
+def define(settings: TableOptions, names: Collection[str]) -> dict[str, Mapping[str, str]]:
+    """Return the definition of a table. names: its columns in the target, by their names at the source.
+
+    A column that is named before the source has it is no part of it, unless it will never be read.
+    """
+    chosen: dict[str, Mapping[str, str]] = {NAMING_KEY: {"naming": settings.naming.value}}
+    for each in settings.columns:
+        if (each.is_dropped or each.name in names) and (found := _defined(each, settings)):
+            chosen[each.name] = found
+    return chosen
+
+
+def defined_naming(definition: Mapping[str, Mapping[str, str]]) -> Naming:
+    """Return the naming of a recorded definition."""
+    return Naming(definition.get(NAMING_KEY, {}).get("naming", Naming.KEEP.value))
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedColumn:
+    """A column whose settings are not those with which its table was loaded."""
+
+    name: str
+    before: Mapping[str, str]
+    now: Mapping[str, str]
+
+    @property
+    def is_renamed(self) -> bool:
+        """Return whether the column gets another name in the target."""
+        return self.before.get("as") != self.now.get("as")
+
+    @property
+    def is_hidden_otherwise(self) -> bool:
+        """Return whether rows of the target may have values that the settings do not allow, or that mean another."""
+        if "drop" in self.before:
+            return False
+        return "drop" in self.now or any(self.before.get(key) != self.now.get(key) for key in ("mask", "key"))
+
+    def __str__(self) -> str:
+        return f"{self.name} ({_described(self.before)}, now {_described(self.now)})"
+
+
+def list_changed(
+    settings: TableOptions, definition: Mapping[str, Mapping[str, str]], names: Iterable[str], known: Collection[str]
+) -> list[ChangedColumn]:
+    """Return the columns of a loaded table whose settings are not those of its definition.
+
+    names: the columns of the source. known: those that the ledger has; none where it records no columns. Others are
+    new, and may have any settings.
+    """
+    now = {each.name: _defined(each, settings) for each in settings.columns}
+    pairs = {name: (definition.get(name, {}), now.get(name, {})) for name in names}
+    return [
+        ChangedColumn(name, *pair)
+        for name, pair in pairs.items()
+        if pair[0] != pair[1] and (not known or name in known or name in definition)
+    ]
+
+
+def _defined(column: ColumnSettings, settings: TableOptions) -> dict[str, str]:
+    if column.is_dropped:
+        return {"drop": "true"}
+    found = {"as": column.target} if column.target else {}
+    if column.mask is not None:
+        found["mask"] = describe_mask(column)
+    if column.mask is Mask.HASH and settings.mask_key_conn_id is not None:
+        found["key"] = settings.mask_key_conn_id
+    return found
+
+
+def _described(settings: Mapping[str, str]) -> str:
+    words = ["drop" if key == "drop" else f"{key}: {value}" for key, value in settings.items()]
+    return ", ".join(words) or "as it is"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The columns of a plan.
+
+
+def with_columns(settings: TableSettings, feed: Feed, state: TableState | None) -> Feed:
+    """Return the feed with the columns that are read. Raises ConfigError for settings that the table cannot have.
+
+    state: that of the ledger, whose columns are not new. Raises DefinitionChangedError for a new column that waits.
+    """
+    is_new = state is None or not state.is_loaded
+    why = why_no_columns(settings) or why_not_of_table(settings, feed.table, is_new=is_new)
+    if (settings.columns or settings.new_columns) and not why and feed.has_members:
+        why = "only the columns of a database are named, masked or left out so far"
+    if why:
+        raise ConfigError(str(settings.source), f"columns: {why}.", "Correct the table in pipelines.yaml.")
+    if state is not None:
+        _refuse_new_columns(settings, state, [column.name for column in feed.table.stored_columns])
+    return replace(feed, table=select_columns(settings, feed.table, state.known_columns if state else ()))
+
+
+def name_columns(
+    settings: TableSettings, feed: Feed, state: TableState | None, *, renames: bool = False
+) -> tuple[MappedColumn, ...]:
+    """Return the columns of a plan with their names in the target. Raises ConfigError where two have the same.
+
+    state: that of the ledger, with the names that the target has. renames: a load gives it those of the configuration;
+    otherwise it keeps them.
+    """
+    dropped = {column.name for column in settings.columns if column.is_dropped}
+    known = tuple(column for column in state.columns if column.source not in dropped) if state else ()
+    names = [column.name for column in feed.table.stored_columns]
+    name = rename_columns if renames else map_columns
+    columns = name(settings.naming, names, known, feed.member_column, chosen_names(settings))
+    if why := why_names_clash({column.source: column.target for column in columns}) if settings.columns else "":
+        raise ConfigError(str(settings.source), f"columns: {why}.", "Choose another name in pipelines.yaml (as).")
+    return columns
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Whether the definition is that of the configuration.
+
+
+def as_loaded(settings: TableSettings, state: TableState | None) -> TableSettings:
+    """Return the settings of a table with the naming that its target has."""
+    if state is None or not state.is_loaded:
+        return settings
+    return replace(settings, naming=defined_naming(state.definition))
+
+
+def is_renamed(settings: TableSettings, state: TableState, names: Iterable[str]) -> bool:
+    """Return whether a load gives columns of the target other names. names: the columns of the source."""
+    return defined_naming(state.definition) is not settings.naming or any(
+        each.is_renamed for each in list_changed(settings, state.definition, names, state.known_columns)
+    )
+
+
+def list_renewed(settings: TableSettings, state: TableState, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the columns whose values in the target were masked otherwise, or not at all."""
+    changed = list_changed(settings, state.definition, names, state.known_columns)
+    return tuple(each.name for each in changed if each.is_hidden_otherwise)
+
+
+def refuse_other_definition(settings: TableSettings, state: TableState | None, names: Sequence[str]) -> None:
+    """Raise DefinitionChangedError for a table whose target was loaded with other settings of its columns.
+
+    names: the columns of the source. A load of the whole table applies the settings.
+    """
+    if state is None or not state.is_loaded:
+        return
+    before, found = defined_naming(state.definition), []
+    if before is not settings.naming:
+        found.append(f"naming: {before.value}, and pipelines.yaml has naming: {settings.naming.value} now")
+    if changed := list_changed(settings, state.definition, names, state.known_columns):
+        found.append(f"other settings of columns: {'; '.join(map(str, changed))}")
+    if found:
+        raise DefinitionChangedError(
+            str(settings.source),
+            f"it was loaded with {', and with '.join(found)}.",
+            _how_to_reload(settings, must_go=any(each.is_hidden_otherwise for each in changed)),
+        )
+    _refuse_new_columns(settings, state, names)
+
+
+def _how_to_reload(settings: TableSettings, *, must_go: bool) -> str:
+    command = command_line("reload", "PIPELINE", settings.source)
+    if must_go:
+        return (
+            "Restore the settings. Or rename or drop the target, which has rows by the old settings, and reload the "
+            f"table: {command}."
+        )
+    return (
+        f"Restore the settings. Or reload the table ({command}), which renames the columns of its target; queries, "
+        "rules and views of your own must follow."
+    )
+
+
+def _refuse_new_columns(settings: TableSettings, state: TableState, names: Sequence[str]) -> None:
+    """Raise DefinitionChangedError for a new column that waits for a decision."""
+    new = list_new(settings, names, state.known_columns if state.is_loaded else ())
+    if new and new_columns_of(settings) is NewColumns.HOLD:
+        raise DefinitionChangedError(
+            str(settings.source),
+            f"the source has a new column {', '.join(new)}, and new columns wait for a decision (new_columns: hold).",
+            "Name it in columns of the table: with a mask, with drop, or with keep for its values as they are.",
+        )

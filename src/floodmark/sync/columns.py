@@ -1,0 +1,184 @@
+"""The one place that maps rows of a source to columns of a target: names, and masks in place of values.
+
+It runs in the process that reads the rows, before anything is held, packed, staged or compared. So a value that is
+masked is in no table of the warehouse and in no file of the engine.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
+from functools import cached_property, partial
+from typing import Any
+
+import pyarrow as pa
+
+from floodmark.core.columns import has_hash, masks_of
+from floodmark.core.errors import ConfigError
+from floodmark.core.plan import TablePlan, value_columns
+from floodmark.core.settings import ColumnSettings, Mask
+from floodmark.sync.arrow import rename_values
+from floodmark.sync.ports import RowShape
+
+MaskKeys = Mapping[str, str]
+"""The secrets of ``Mask.HASH``, by their connections."""
+_LAST = 4
+_REDACTED = "***"
+_EXACT = Context(prec=80)
+"""A decimal of the warehouse has 38 digits, more than Python's default context."""
+
+
+@dataclass(frozen=True)
+class ColumnMap:
+    """The mapping of the rows of one table. It travels to the workers, with the secret of its hashes."""
+
+    table: TablePlan
+    secret: bytes = field(default=b"", repr=False)
+
+    @cached_property
+    def masks(self) -> Mapping[str, ColumnSettings]:
+        """Return the masked columns, by their names at the source."""
+        return masks_of(self.table.settings)
+
+    def shape(self, shape: RowShape) -> RowShape:
+        """Return the columns of the batches of a reader as they are behind ``apply``."""
+        if self.masks:
+            before = [column.name for column in self.table.feed.table.stored_columns]
+            after = value_columns(self.table.in_target, self.table.settings.temporal)
+            types = {name: column.type for name, column in zip(before, after, strict=True) if name in self.masks}
+            values = tuple(replace(column, type=types.get(column.name, column.type)) for column in shape.values)
+            shape = replace(shape, values=values)
+        return shape.with_names(self.table.target_names)
+
+    def apply(self, batch: pa.RecordBatch, own: Iterable[str] = ()) -> pa.RecordBatch:
+        """Return a batch of a reader with masks, and with the target's names.
+
+        own: the columns of the change itself, which keep their names and values.
+        """
+        kept = frozenset(own)
+        for name, column in self.masks.items():
+            place = batch.schema.get_field_index(name)
+            if name not in kept and place >= 0:
+                batch = batch.set_column(place, name, mask_values(batch.column(place), column, self.secret))
+        return rename_values(batch, {name: to for name, to in self.table.target_names.items() if name not in kept})
+
+    def all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of rows of the table itself as they are behind ``apply``."""
+        return map(self.apply, batches)
+
+
+def find_mask_key(table: TablePlan, keys: MaskKeys) -> bytes:
+    """Return the secret of a table's hashes; empty where it has none. Raises ConfigError where it is missing."""
+    if not has_hash(table.settings):
+        return b""
+    conn_id = table.settings.mask_key_conn_id
+    if conn_id is None or not keys.get(conn_id):
+        raise ConfigError(
+            str(table.source),
+            f"the load has no secret of connection {conn_id}, which mask: hash needs.",
+            "Restore mask_key_conn_id of the table in pipelines.yaml.",
+        )
+    return keys[conn_id].encode()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Masks, for each distinct value once. NULL stays NULL: a change row also has NULL for a value that it leaves out.
+
+
+def mask_values(values: pa.Array, column: ColumnSettings, secret: bytes) -> pa.Array:
+    """Return the masks of the values of a column."""
+    if column.mask is Mask.NULL:
+        return pa.nulls(len(values), values.type)
+    if column.mask is Mask.REDACT:
+        return _by_value(values, lambda _: _REDACTED, pa.string())
+    if column.mask is Mask.HASH:
+        return _by_value(values, partial(hash_value, secret), pa.string())
+    if column.mask is Mask.LAST4:
+        return _by_value(values, _last4, values.type)
+    if column.mask is Mask.YEAR:
+        return _by_value(values, _first_of_year, values.type)
+    return _by_value(values, partial(_rounded, values.type, column.digits), values.type)
+
+
+def _by_value(values: pa.Array, function: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
+    encoded = values.dictionary_encode()
+    found = [function(value) for value in _to_python(encoded.dictionary)]
+    if pa.types.is_string(kind):
+        # As bytes: no strict encoder takes half of a surrogate pair, and its error would show the value.
+        masked = pa.array([text.encode("utf-8", "surrogatepass") for text in found], pa.binary()).view(kind)
+    else:
+        masked = pa.array(found, kind)
+    return masked.take(encoded.indices)
+
+
+def _to_python(values: pa.Array) -> list[Any]:
+    if not pa.types.is_string(values.type):
+        return list(values.to_pylist())
+    return [text.decode("utf-8", "surrogatepass") for text in values.cast(pa.binary()).to_pylist()]
+
+
+def hash_value(secret: bytes, value: Any) -> str:
+    """Return the HMAC-SHA-256 of a value in hexadecimal digits: of its text in UTF-16LE, as nvarchar has it.
+
+    The text of other values: digits with all decimal places of the type, 1 or 0, ISO 8601 with microseconds, and
+    hexadecimal digits.
+    """
+    return hmac.digest(secret, _canonical(value).encode("utf-16-le", "surrogatepass"), "sha256").hex()
+
+
+def _canonical(value: Any) -> str:
+    match value:
+        case bool():
+            return str(int(value))
+        case bytes():
+            return value.hex()
+        case datetime():
+            return value.isoformat(" ", "microseconds")
+        case Decimal():
+            return f"{value:f}"
+        case _:
+            return str(value)
+
+
+def _last4(text: str) -> str:
+    """Return a text that shows its last four characters, or none where it has no others."""
+    shown = text[-_LAST:] if len(text) > _LAST else ""
+    return "*" * (len(text) - len(shown)) + shown
+
+
+def _first_of_year(value: date | str) -> date | str:
+    """Return the beginning of the year of a moment, which may be a text with more digits than the target has."""
+    if isinstance(value, str):
+        return f"{value[:4]}-01-01{re.sub('[0-9]', '0', value[10:])}"
+    if isinstance(value, datetime):
+        return value.replace(month=1, day=1, hour=0, minute=0, second=0, microsecond=0)
+    return value.replace(month=1, day=1)
+
+
+def _rounded(kind: pa.DataType, digits: int, value: float | Decimal) -> float | Decimal:
+    """Return a number with fewer digits; rounded towards zero where its type has no room for the next higher one."""
+    if isinstance(value, float):
+        return round(value, digits)
+    exact, unit = Decimal(value), Decimal(1).scaleb(-digits)
+    if _places(exact) <= digits:
+        return value
+    rounded = exact.quantize(unit, ROUND_HALF_UP, _EXACT)
+    if not _fits(kind, rounded):
+        rounded = exact.quantize(unit, ROUND_DOWN, _EXACT)
+    return int(rounded) if isinstance(value, int) else rounded
+
+
+def _places(value: Decimal) -> int:
+    """Return the decimal places of a number."""
+    return -int(value.as_tuple().exponent)
+
+
+def _fits(kind: pa.DataType, value: Decimal) -> bool:
+    if pa.types.is_decimal(kind):
+        return abs(value) < Decimal(10) ** int(kind.precision - kind.scale)
+    limit = Decimal(2) ** (int(kind.bit_width) - 1)
+    return -limit <= value < limit

@@ -1,0 +1,260 @@
+"""Columns with a name, with a mask, or left out: from the file to SELECT, and which values no one may find."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_database import CdcDatabase, cdc_database
+from command_rig import CommandRig, command_rig
+from emulator_process import Emulator
+from floodmark.app.pipeline import App
+from floodmark.config import load_config
+from floodmark.core.settings import Style
+from floodmark.orchestration.lineage import read_lineage
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
+from floodmark.sync.columns import hash_value
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+SECRET = "a secret of more than sixteen characters"
+COLUMNS = """
+          Email: {as: email, mask: hash}
+          Phone: {mask: last4}
+          Born: {mask: year}
+          Salary: {mask: {round: -3}}
+          Doc: {mask: redact}
+          Pin: {mask: null}
+          Notes: drop
+"""
+CONFIG = f"""
+sources: {{shop: {{conn_id: shop_mssql}}}}
+warehouse: {{conn_id: warehouse}}
+pipelines:
+  shop:
+    source: shop
+    schedule: null
+    tables:
+      - source: dbo.People
+        target: shop.people
+        style: current
+        mask_key_conn_id: mask_key
+        rules: [{{name: positive, sql: '"Amount" > 0'}}]
+        columns:
+{COLUMNS}
+"""
+TABLE = (
+    "Id int NOT NULL PRIMARY KEY, Amount int, Email nvarchar(80), Phone varchar(20), Born date, Salary int,"
+    " Doc nvarchar(max), Pin int, Notes nvarchar(max)"
+)
+MASKED = 'SELECT "Id", "Amount", email, "Phone", "Born"::text, "Salary", "Doc", "Pin" FROM shop.people ORDER BY "Id"'
+
+
+@pytest.fixture
+def source(emulator: Emulator) -> Iterator[CdcDatabase]:
+    with cdc_database(emulator) as made:
+        made.run(f"CREATE TABLE dbo.People ({TABLE})")
+        made.enable("People")
+        yield made
+
+
+@pytest.fixture
+def rig(
+    emulator: Emulator,
+    source: CdcDatabase,
+    database: WarehouseConnection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> CommandRig:
+    found = command_rig(emulator, source, database, tmp_path, monkeypatch)
+    monkeypatch.setenv("AIRFLOW_CONN_MASK_KEY", json.dumps({"conn_type": "generic", "password": SECRET}))
+    found.configure(CONFIG)
+    return found
+
+
+def change(rig: CommandRig, *statements: str) -> None:
+    rig.source.run(*statements)
+    rig.source.scan()
+
+
+def person(number: int, amount: int = 1) -> str:
+    """Return the values of a row whose hidden ones are unlike all others."""
+    return (
+        f"({number}, {amount}, N'mail-{number}@example.com', '0699-{number}-1234', '1987-06-{number:02}', 41234321,"
+        f" N'doc-{number}', 770077001, N'note-{number}')"
+    )
+
+
+PLANTED = ("mail-", "0699-", "1987-06-", "41234321", "doc-", "770077001", "note-")
+"""What the hidden values of the rows have, and nothing else."""
+
+
+def leaks(text: str) -> list[str]:
+    """Return the planted values that a text has, also as octets in hexadecimal digits."""
+    forms = {value: (value, value.encode().hex(), value.encode("utf-16-le").hex()) for value in PLANTED}
+    return [value for value, ways in forms.items() if any(way in text for way in ways)]
+
+
+def dump(rig: CommandRig) -> str:
+    """Return every row of every table of the warehouse's database: targets, staging and ledger."""
+    tables = rig.rows(
+        "SELECT format('%I.%I', table_schema, table_name) FROM information_schema.tables"
+        " WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
+    )
+    return "\n".join(
+        f"{table} {row}" for (table,) in tables for (row,) in rig.rows(f"SELECT t::text FROM {table} AS t")
+    )
+
+
+def hashed(value: str) -> str:
+    return hash_value(SECRET.encode(), value)
+
+
+def test_columns_come_to_the_target_as_the_file_says(rig: CommandRig) -> None:
+    change(
+        rig, f"INSERT INTO dbo.People VALUES {person(1)}, {person(2)}, (3, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL)"
+    )
+    rig.call("config", "check")
+    rig.call("run", "shop")
+    nothing = (3, 1, None, None, None, None, None, None)
+    second = (2, 1, hashed("mail-2@example.com"), "*******1234", "1987-01-01", 41234000, "***", None)
+    assert rig.rows(MASKED) == [
+        (1, 1, hashed("mail-1@example.com"), "*******1234", "1987-01-01", 41234000, "***", None),
+        second,
+        nothing,
+    ]
+    change(
+        rig,
+        "UPDATE dbo.People SET Email = N'mail-2@example.com', Phone = '123', Salary = 41600500 WHERE Id = 1",
+        "UPDATE dbo.People SET Amount = 5 WHERE Id = 2",
+        "UPDATE dbo.People SET Notes = N'other' WHERE Id = 3",
+    )
+    rig.call("run", "shop")
+    # The change of a column that is left out is a change of the row, and the LOB that it leaves out stays.
+    assert rig.rows(MASKED) == [
+        (1, 1, hashed("mail-2@example.com"), "***", "1987-01-01", 41601000, "***", None),
+        (2, 5, *second[2:]),
+        nothing,
+    ]
+    assert "dbo.People equal" in rig.call("verify", "shop")
+    rig.rows('UPDATE shop.people SET "Phone" = \'0699\' WHERE "Id" = 1')
+    status, output = rig.try_call("verify", "shop")
+    assert (status != 0, "Phone" in output) == (True, True)
+
+
+@pytest.mark.parametrize("style", Style)
+def test_hidden_values_are_in_no_table_no_file_no_log_and_no_event(
+    rig: CommandRig, tmp_path: Path, style: Style, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    staged: list[str] = []
+    merge = PostgresWarehouse.merge_window
+
+    def watched(self: PostgresWarehouse, *arguments: Any, **named: Any) -> Any:
+        staged.append(dump(rig))
+        return merge(self, *arguments, **named)
+
+    monkeypatch.setattr(PostgresWarehouse, "merge_window", watched)
+    stop = "{name: little, sql: '\"Amount\" < 1000', on_failure: stop}"
+    config = CONFIG.replace("style: current", f"style: {style.value}").replace("rules: [", f"rules: [{stop}, ")
+    expected = "expectations: [{type: expect_column_values_to_not_be_null, kwargs: {column: Amount}}]"
+    config = config.replace("mask_key_conn_id: mask_key", f"mask_key_conn_id: mask_key\n        {expected}")
+    rig.configure(config)
+    change(rig, f"INSERT INTO dbo.People VALUES {person(1)}, {person(2)}, {person(3, -1)}")
+    said = [rig.call("run", "shop")]
+    change(
+        rig,
+        f"INSERT INTO dbo.People VALUES {person(4)}, {person(5, -5)}",
+        "UPDATE dbo.People SET Email = N'mail-11', Phone = '0699-11', Salary = 41234321, Doc = N'doc-11' WHERE Id = 1",
+        "UPDATE dbo.People SET Notes = N'note-11', Pin = 770077001, Born = '1987-06-30' WHERE Id = 1",
+        "DELETE dbo.People WHERE Id = 2",
+    )
+    said.append(rig.call("run", "shop"))
+    change(rig, f"INSERT INTO dbo.People VALUES {person(6, 5000)}")
+    said.append(rig.try_call("run", "shop")[1])
+    change(rig, "UPDATE dbo.People SET Amount = NULL WHERE Id = 6")
+    said.append(rig.try_call("run", "shop")[1])
+    change(rig, "UPDATE dbo.People SET Amount = 6, Doc = N'doc-6' + NCHAR(0) WHERE Id = 6")
+    said += [rig.try_call(*words)[1] for words in (("run", "shop"), ("status", "shop"), ("quarantine", "list", "shop"))]
+    if style is not Style.LOG:
+        rig.rows('UPDATE shop.people SET email = \'other\', "Phone" = NULL WHERE "Id" = 4')
+        said.append(rig.try_call("verify", "shop")[1])
+        assert "email" in said[-1]
+    rig.configure(config.replace('"Amount" > 0', '"Amount" > -9'))
+    said.append(rig.call("quarantine", "release", "shop", "dbo.People"))
+    said.append(rig.call("reload", "shop", "dbo.People"))
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path != rig.file]
+    pipeline = App(load_config(rig.file)).pipeline("shop")
+    ((newest,),) = rig.rows("SELECT max(window_id) FROM floodmark.windows")
+    lineage = repr(read_lineage(pipeline, newest))
+    assert ("email" in lineage, "masking=True" in lineage, "Notes" in lineage) == (True, True, False)
+    whole = dump(rig)
+    # The values that take their place are there, so that the search has found what it was to search.
+    mail = hashed("mail-4@example.com")
+    assert all(mail in text for text in (whole, "".join(staged)))
+    assert hashed("mail-5@example.com") in "".join(whole.split("floodmark.quarantine ")[1:])
+    assert any(path.suffix == ".html" for path in files)
+    texts = [whole, *staged, *said, caplog.text, lineage, *(path.read_bytes().decode("latin-1") for path in files)]
+    assert [leaks(text) for text in texts if leaks(text)] == []
+    assert SECRET not in "".join(texts)
+
+
+def test_other_settings_of_a_loaded_table_wait_for_a_new_target(rig: CommandRig) -> None:
+    change(rig, f"INSERT INTO dbo.People VALUES {person(1)}, {person(2)}")
+    named = CONFIG.replace(COLUMNS, "\n          Email: {as: email}\n          Phone: keep\n").replace(
+        "mask_key_conn_id", "#"
+    )
+    rig.configure(named)
+    rig.call("run", "shop")
+    change(rig, "DELETE dbo.People WHERE Id = 2")
+    rig.call("run", "shop")
+    rig.configure(named.replace("as: email", "as: mail"))
+    change(rig, f"INSERT INTO dbo.People VALUES {person(3)}")
+    status, output = rig.try_call("run", "shop")
+    assert (status != 0, "definition_changed" in output) == (True, True)
+    assert "Email (as: email, now as: mail)" in output
+    assert "other settings" in rig.try_call("verify", "shop")[1]
+    rig.call("reload", "shop", "dbo.People")
+    assert rig.rows('SELECT "Id", mail FROM shop.people ORDER BY 1')[2] == (3, "mail-3@example.com")
+    rig.configure(CONFIG)
+    change(rig, "UPDATE dbo.People SET Amount = 2 WHERE Id = 3")
+    assert "Phone (as it is, now mask: last4)" in rig.try_call("run", "shop")[1]
+    status, output = rig.try_call("reload", "shop", "dbo.People")
+    assert (status != 0, "has rows with other values of Email, Phone" in output) == (True, True)
+    assert rig.rows("SELECT count(*) FROM shop.people") == [(3,)]
+    # The load is given up, and the table goes on by the settings of its target.
+    rig.configure(named.replace("as: email", "as: mail"))
+    rig.call("reload", "shop", "dbo.People", "--give-up")
+    rig.call("run", "shop")
+    rig.configure(CONFIG)
+    rig.rows("DROP TABLE shop.people")
+    rig.call("reload", "shop", "dbo.People")
+    assert leaks(repr(rig.rows("SELECT * FROM shop.people"))) == []
+    assert [row[0] for row in rig.rows(MASKED)] == [1, 3]
+    change(rig, "UPDATE dbo.People SET Amount = 3 WHERE Id = 3")
+    rig.call("run", "shop")
+    assert "dbo.People equal" in rig.call("verify", "shop")
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        ("Id: drop", "part of the key"),
+        ("Id: {mask: hash}", "part of the key"),
+        ("Emial: {mask: redact}", "no column Emial"),
+        ("Email: {mask: year}", "Email is nvarchar(80)"),
+        ("Amount: {mask: last4}", "Amount is int"),
+        ("Email: {as: Phone}", "would both be"),
+    ],
+)
+def test_settings_that_the_table_cannot_have_are_refused_by_name(rig: CommandRig, columns: str, why: str) -> None:
+    change(rig, f"INSERT INTO dbo.People VALUES {person(1)}")
+    rig.configure(CONFIG.replace(COLUMNS, f"\n          {columns}\n"))
+    status, output = rig.try_call("run", "shop")
+    assert (status != 0, why in output, "not_plannable" in output) == (True, True, True), output
+    assert rig.rows("SELECT to_regclass('shop.people')") == [(None,)]
