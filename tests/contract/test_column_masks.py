@@ -258,3 +258,72 @@ def test_settings_that_the_table_cannot_have_are_refused_by_name(rig: CommandRig
     status, output = rig.try_call("run", "shop")
     assert (status != 0, why in output, "not_plannable" in output) == (True, True, True), output
     assert rig.rows("SELECT to_regclass('shop.people')") == [(None,)]
+
+
+TRACKED = CONFIG.replace("conn_id: shop_mssql", "conn_id: shop_mssql, kind: change_tracking")
+
+
+@pytest.fixture
+def tracked(rig: CommandRig) -> CommandRig:
+    """A source with change tracking, whose net changes have each column of the table at once."""
+    rig.source.run(
+        f"ALTER DATABASE [{rig.source.name}] SET CHANGE_TRACKING = ON (CHANGE_RETENTION = 2 DAYS, AUTO_CLEANUP = ON)",
+        "ALTER TABLE dbo.People ENABLE CHANGE_TRACKING",
+        f"INSERT INTO dbo.People VALUES {person(1)}, {person(2)}",
+    )
+    rig.configure(TRACKED.replace("        style: current\n", ""))
+    rig.call("run", "shop")
+    return rig
+
+
+def test_new_column_waits_where_others_are_hidden_and_none_of_its_values_comes(tracked: CommandRig) -> None:
+    config = tracked.file.read_text(encoding="utf-8")
+    assert leaks(dump(tracked)) == []
+    tracked.source.run("ALTER TABLE dbo.People ADD Passport nvarchar(20)")
+    tracked.source.run("UPDATE dbo.People SET Passport = N'note-9', Amount = 9 WHERE Id = 1")
+    for words in (("run", "shop"), ("reload", "shop", "dbo.People"), ("verify", "shop")):
+        status, output = tracked.try_call(*words)
+        assert (status != 0, "a new column Passport" in output) == (True, True), output
+    assert tracked.rows('SELECT "Amount" FROM shop.people WHERE "Id" = 1') == [(1,)]
+    # With its name in the file, its rows come without a reload.
+    tracked.configure(
+        config.replace("          Notes: drop", "          Notes: drop\n          Passport: {mask: last4}")
+    )
+    tracked.call("run", "shop")
+    assert tracked.rows('SELECT "Amount", "Passport" FROM shop.people ORDER BY "Id"') == [(9, "**te-9"), (1, None)]
+    assert "dbo.People equal" in tracked.call("verify", "shop")
+    assert leaks(dump(tracked)) == []
+    # And from then on it is known: another mask is another definition.
+    tracked.source.run("UPDATE dbo.People SET Amount = 10 WHERE Id = 1")
+    tracked.configure(config.replace("          Notes: drop", "          Notes: drop\n          Passport: keep"))
+    assert "Passport (mask: last4, now as it is)" in tracked.try_call("run", "shop")[1]
+
+
+def test_new_column_is_not_read_or_follows_as_the_file_says(tracked: CommandRig) -> None:
+    config = tracked.file.read_text(encoding="utf-8")
+    tracked.configure(config.replace("        columns:", "        new_columns: drop\n        columns:"))
+    tracked.source.run("ALTER TABLE dbo.People ADD Passport nvarchar(20)")
+    tracked.source.run("UPDATE dbo.People SET Passport = N'note-9', Amount = 9 WHERE Id = 1")
+    tracked.call("run", "shop")
+    tracked.call("reload", "shop", "dbo.People")
+    assert "dbo.People equal" in tracked.call("verify", "shop")
+    assert leaks(dump(tracked)) == []
+    assert tracked.rows('SELECT to_jsonb(t) ? \'Passport\', "Amount" FROM shop.people AS t WHERE "Id" = 1') == [
+        (False, 9)
+    ]
+    tracked.configure(config.replace("        columns:", "        new_columns: follow\n        columns:"))
+    tracked.source.run("UPDATE dbo.People SET Amount = 10 WHERE Id = 1")
+    tracked.call("run", "shop")
+    assert tracked.rows('SELECT "Amount", "Passport" FROM shop.people WHERE "Id" = 1') == [(10, "note-9")]
+
+
+def test_short_secret_and_a_missing_one_end_a_run_before_it_reads(
+    rig: CommandRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(rig, f"INSERT INTO dbo.People VALUES {person(1)}")
+    monkeypatch.setenv("AIRFLOW_CONN_MASK_KEY", json.dumps({"conn_type": "generic", "password": "too short"}))
+    status, output = rig.try_call("run", "shop")
+    assert (status != 0, "too short for the secret" in output, 'too short"' in output) == (True, True, False)
+    rig.configure(CONFIG.replace("mask_key_conn_id: mask_key", ""))
+    status, output = rig.try_call("config", "check")
+    assert (status != 0, "mask: hash needs mask_key_conn_id" in output) == (True, True)
