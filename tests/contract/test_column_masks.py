@@ -260,6 +260,46 @@ def test_settings_that_the_table_cannot_have_are_refused_by_name(rig: CommandRig
     assert rig.rows("SELECT to_regclass('shop.people')") == [(None,)]
 
 
+def test_window_of_an_older_definition_is_not_merged_into_the_new_target(
+    rig: CommandRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows are staged, and then a load gives the table its masks."""
+    change(rig, f"INSERT INTO dbo.People VALUES {person(1)}")
+    rig.configure(CONFIG.replace(COLUMNS, "\n          Email: {as: email}\n"))
+    rig.call("run", "shop")
+    change(rig, f"INSERT INTO dbo.People VALUES {person(2)}")
+    merge = PostgresWarehouse.merge_window
+
+    def redefined(self: PostgresWarehouse, *arguments: Any, **named: Any) -> Any:
+        masked = json.dumps({"": {"naming": "keep"}, "Email": {"as": "email", "mask": "redact"}})
+        rig.rows(f"UPDATE floodmark.tables SET definition = '{masked}' RETURNING 1")
+        return merge(self, *arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PostgresWarehouse, "merge_window", redefined)
+        status, output = rig.try_call("run", "shop")
+    assert (status != 0, "planned with other settings of columns: Email" in output) == (True, True), output
+    assert rig.rows('SELECT "Id" FROM shop.people') == [(1,)]
+
+
+def test_types_of_hidden_columns_may_change_at_the_source(rig: CommandRig) -> None:
+    change(rig, f"INSERT INTO dbo.People VALUES {person(1)}")
+    rig.call("run", "shop")
+    rig.source.run(
+        "ALTER TABLE dbo.People ALTER COLUMN Salary bigint",
+        "ALTER TABLE dbo.People ALTER COLUMN Email nvarchar(200)",
+        "ALTER TABLE dbo.People DROP COLUMN Phone",
+    )
+    change(rig, "UPDATE dbo.People SET Salary = 9000000000499, Amount = 2 WHERE Id = 1")
+    rig.call("run", "shop")
+    mail = hashed("mail-1@example.com")
+    assert [row[:6] for row in rig.rows(MASKED)] == [(1, 2, mail, "*******1234", "1987-01-01", 9000000000000)]
+    assert rig.rows('SELECT DISTINCT pg_typeof(email)::text, pg_typeof("Salary")::text FROM shop.people') == [
+        ("character varying", "bigint")
+    ]
+    assert leaks(dump(rig)) == []
+
+
 TRACKED = CONFIG.replace("conn_id: shop_mssql", "conn_id: shop_mssql, kind: change_tracking")
 
 

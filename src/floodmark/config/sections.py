@@ -153,7 +153,7 @@ def _read_column(name: str, settings: object) -> dict[str, object]:
     if settings in ("drop", "keep"):
         return {"is_dropped": settings == "drop"}
     if not isinstance(settings, dict) or not settings or not settings.keys() <= {"as", "mask"}:
-        raise ValueError(f"{name} is drop, keep, or a mapping with as, mask or both")
+        raise ValueError(f"column {name} is drop, keep, or a mapping with as, mask or both")
     target = settings.get("as", "")
     if not isinstance(target, str) or ("as" in settings and not target):
         raise ValueError(f"as of {name} is no name")

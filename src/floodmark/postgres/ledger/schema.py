@@ -12,9 +12,11 @@ import psycopg
 from psycopg.rows import DictRow, dict_row
 from psycopg.types.json import Jsonb
 
+from floodmark.core.definition import NAMING_KEY, list_changed
 from floodmark.core.doctor import ENCODING, NEW_DATABASE
 from floodmark.core.errors import (
     ConfigError,
+    DefinitionChangedError,
     OperatorError,
     TargetLostError,
     WarehouseAdminError,
@@ -263,11 +265,13 @@ def record_target(session: psycopg.Connection, plan: WindowPlan, table: TablePla
 
 
 def refuse_lost_targets(session: psycopg.Connection, plan: WindowPlan) -> None:
-    """Raise TargetLostError about a table whose target is not the one that its watermark belongs to, or is missing.
+    """Raise TargetLostError about a table whose target is not the one that its watermark belongs to, or is missing;
+    DefinitionChangedError where a load has given it other settings of columns since the window was planned.
 
     A load of the whole table makes it right, so that its target may be any.
     """
-    merged = {table.source for table in plan.tables if table.kind is not LoadKind.FIRST_LOAD or table.where}
+    plans = {table.source: table for table in plan.tables if table.kind is not LoadKind.FIRST_LOAD or table.where}
+    merged = plans.keys()
     compared = set()
     for row in query(session, "read_tables", pipeline=plan.pipeline) if merged else ():
         source = TableName(row["source_schema"], row["source_name"])
@@ -276,11 +280,28 @@ def refuse_lost_targets(session: psycopg.Connection, plan: WindowPlan) -> None:
                 fault = find_fault(session, plan.pipeline, row)
             if fault:
                 raise _lost(plan, source, fault)
+            refuse_older_definition(plans[source], row["definition"] or {}, row["column_names"] or {})
         if row["watermark"] is not None:
             compared.add(source)
     for table in plan.tables:
         if table.source not in merged & compared and not _exists(session, table.target):
             raise _lost(plan, table.source, f"the target {table.target} does not exist: it was dropped meanwhile.")
+
+
+def refuse_older_definition(
+    table: TablePlan, definition: Mapping[str, Mapping[str, str]], names: Collection[str]
+) -> None:
+    """Raise DefinitionChangedError for a plan whose rows are not as those of its target.
+
+    definition, names: as the ledger has them now. Rows that a load has masked would be seen again.
+    """
+    compared = {*table.target_names, *definition} - {NAMING_KEY}
+    if changed := list_changed(table.settings, definition, sorted(compared), names):
+        raise DefinitionChangedError(
+            str(table.source),
+            f"the window was planned with other settings of columns: {', '.join(each.name for each in changed)}.",
+            "Nothing was merged. The next run plans the table again.",
+        )
 
 
 def _lost(plan: WindowPlan, source: TableName, fault: str) -> TargetLostError:

@@ -1,0 +1,110 @@
+"""The settings of columns in the file: their forms, what is refused by name, and what no kind but a database has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from floodmark.config import dump_config, load_config
+from floodmark.core.definition import with_columns
+from floodmark.core.errors import ConfigError
+from floodmark.core.settings import ColumnSettings, Mask, NewColumns, TableSettings
+from floodmark.sources.kind import KINDS, find_kind
+from source_snapshots import ORDERS, instance
+
+Write = Callable[..., Path]
+CONFIG = """
+sources: {{shop: {{conn_id: shop_mssql, kind: {kind}{source}}}}}
+warehouse: {{conn_id: warehouse}}
+pipelines:
+  shop:
+    source: shop
+    tables:
+      - source: {table}
+        target: {target}
+        {settings}
+"""
+DATABASES = ("cdc", "change_tracking")
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(settings: str, kind: str = "cdc", table: str = "dbo.Orders", target: str = "shop.orders") -> Path:
+        path = tmp_path / "pipelines.yaml"
+        source = "".join(f", {key}: of_it" for key in find_kind(kind).rules.required)
+        text = CONFIG.format(kind=kind, source=source, table=table, target=target, settings=settings)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("written", "column"),
+    [
+        ("drop", ColumnSettings("Note", is_dropped=True)),
+        ("keep", ColumnSettings("Note")),
+        ("{as: remark}", ColumnSettings("Note", "remark")),
+        ("{mask: redact}", ColumnSettings("Note", mask=Mask.REDACT)),
+        ("{mask: null}", ColumnSettings("Note", mask=Mask.NULL)),
+        ('{mask: "null", as: x}', ColumnSettings("Note", "x", mask=Mask.NULL)),
+        ("{mask: {round: -2}}", ColumnSettings("Note", mask=Mask.ROUND, digits=-2)),
+    ],
+)
+def test_column_is_read_and_written_in_one_form(write: Write, tmp_path: Path, written: str, column: object) -> None:
+    config = load_config(write(f"columns: {{Note: {written}}}"))
+    assert config.settings("shop").tables[0].columns == (column,)
+    (tmp_path / "again.yaml").write_text(dump_config(config), encoding="utf-8")
+    assert load_config(tmp_path / "again.yaml").settings("shop") == config.settings("shop")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ("columns: {Note: hide}", "column Note is drop, keep, or a mapping with as, mask or both"),
+        ("columns: {Note: {}}", "column Note is drop, keep, or a mapping"),
+        ("columns: {Note: {mask: hash, cast: text}}", "column Note is drop, keep, or a mapping"),
+        ("columns: {Note: {mask: md5}}", "the mask of Note is hash, redact, null, last4, year, or {round: n}"),
+        ("columns: {Note: {mask: round}}", "the mask of Note is hash"),
+        ("columns: {Note: {mask: {round: 99}}}", "the mask of Note is hash"),
+        ("columns: {Note: {as: ''}}", "as of Note is no name"),
+        ("columns: {Note: {as: __lsn}}", "as: __lsn of Note has a name that is reserved"),
+        ("columns: {Note: {mask: hash}}", "mask: hash needs mask_key_conn_id"),
+        ("{key: [note], columns: {Note: drop}}", "Note is part of the key"),
+        ("new_columns: never", "new_columns"),
+    ],
+)
+def test_other_forms_are_refused_by_name(write: Write, settings: str, words: str) -> None:
+    lines = settings.strip("{}").replace("], columns", "]\n        columns") if settings.startswith("{") else settings
+    with pytest.raises(ConfigError) as raised:
+        load_config(write(lines + "}" * (settings.startswith("{key"))))
+    assert words in str(raised.value)
+
+
+def test_columns_belong_to_one_table_and_not_to_a_pattern(write: Write) -> None:
+    with pytest.raises(ConfigError, match="write an entry for that table"):
+        load_config(write("columns: {Note: drop}", table="dbo.*", target="shop.*"))
+    (pattern,) = load_config(write("new_columns: drop", table="dbo.*", target="shop.*")).pipelines["shop"].patterns
+    assert pattern.table(ORDERS).new_columns is NewColumns.DROP
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - set(DATABASES)))
+@pytest.mark.parametrize("settings", ["columns: {Note: drop}", "new_columns: hold", "mask_key_conn_id: mask_key"])
+def test_kind_without_a_database_refuses_settings_of_columns(write: Write, kind: str, settings: str) -> None:
+    with pytest.raises(ConfigError, match=f"does not apply to a source of kind {kind}: only the columns of a database"):
+        load_config(write(settings, kind))
+    assert load_config(write("rules: []", kind)).settings("shop").tables[0].columns == ()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"columns": (ColumnSettings("Amount", is_dropped=True),)}, {"new_columns": NewColumns.HOLD}]
+)
+def test_load_of_a_feed_with_members_refuses_settings_of_columns(settings: dict[str, object]) -> None:
+    """A plan may be older than the file."""
+    table = replace(TableSettings(ORDERS, ORDERS), **settings)  # type: ignore[arg-type]
+    assert with_columns(table, instance(), None).table.key == ("Id",)
+    with pytest.raises(ConfigError, match="only the columns of a database"):
+        with_columns(table, replace(instance(), has_members=True), None)
