@@ -178,4 +178,4 @@ def test_command_shows_the_next_run_and_ends_with_3_for_a_table_that_is_left_out
     assert (code, "dbo.Order Items  shop.Order Items  first load" in shown) == (0, True), shown
     plan(table="{source: dbo.Orders, target: shop.orders, naming: snake_case}")
     checked = CliRunner().invoke(app, ["config", "check", "--plan"])
-    assert (checked.exit_code, "Restore naming: keep" in checked.stdout) == (3, True)
+    assert (checked.exit_code, "it was loaded with naming: keep" in checked.stdout) == (3, True)
