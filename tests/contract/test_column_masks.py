@@ -221,8 +221,10 @@ def test_other_settings_of_a_loaded_table_wait_for_a_new_target(rig: CommandRig)
     assert "other settings" in rig.try_call("verify", "shop")[1]
     rig.call("reload", "shop", "dbo.People")
     assert rig.rows('SELECT "Id", mail FROM shop.people ORDER BY 1')[2] == (3, "mail-3@example.com")
-    rig.configure(CONFIG)
+    rig.configure(named.replace("as: email", "as: mail").replace("Phone: keep", "Phon: {mask: redact}"))
     change(rig, "UPDATE dbo.People SET Amount = 2 WHERE Id = 3")
+    assert "no captured column Phon in this spelling" in rig.try_call("run", "shop")[1]
+    rig.configure(CONFIG)
     assert "Phone (as it is, now mask: last4)" in rig.try_call("run", "shop")[1]
     status, output = rig.try_call("reload", "shop", "dbo.People")
     assert (status != 0, "has rows with other values of Email, Phone" in output) == (True, True)
@@ -246,7 +248,7 @@ def test_other_settings_of_a_loaded_table_wait_for_a_new_target(rig: CommandRig)
     [
         ("Id: drop", "part of the key"),
         ("Id: {mask: hash}", "part of the key"),
-        ("Emial: {mask: redact}", "no column Emial"),
+        ("Emial: {mask: redact}", "no captured column Emial"),
         ("Email: {mask: year}", "Email is nvarchar(80)"),
         ("Amount: {mask: last4}", "Amount is int"),
         ("Email: {as: Phone}", "would both be"),

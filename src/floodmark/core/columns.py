@@ -111,15 +111,15 @@ def why_no_columns(settings: TableOptions) -> str:
     return ""
 
 
-def why_not_of_table(settings: TableOptions, table: SourceTable, *, is_new: bool) -> str:
+def why_not_of_table(settings: TableOptions, table: SourceTable, known: Collection[str]) -> str:
     """Return why a table cannot have its settings of columns, as a clause; "" where it can.
 
-    table: with all columns and its key. is_new: whether the table was never loaded, so that a name which is not there
-    is a mistake, and not that of a column which has gone or is still to come.
+    table: with all columns and its key. known: the columns that the ledger has, which may have gone. Any other name
+    that is not there is a mistake, by which the values of a column would be seen.
     """
     found = {column.name: column for column in table.columns}
-    if is_new and (missing := [each.name for each in settings.columns if each.name not in found]):
-        return f"the source has no column {', '.join(missing)} in this spelling"
+    if missing := [each.name for each in settings.columns if each.name not in found and each.name not in known]:
+        return f"there is no captured column {', '.join(missing)} in this spelling"
     for each in settings.columns:
         if each.is_hidden and each.name in table.key:
             return _is_key(each)

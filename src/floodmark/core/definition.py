@@ -119,15 +119,15 @@ def with_columns(settings: TableSettings, feed: Feed, state: TableState | None) 
 
     state: that of the ledger, whose columns are not new. Raises DefinitionChangedError for a new column that waits.
     """
-    is_new = state is None or not state.is_loaded
-    why = why_no_columns(settings) or why_not_of_table(settings, feed.table, is_new=is_new)
+    known = state.known_columns if state else frozenset()
+    why = why_no_columns(settings) or why_not_of_table(settings, feed.table, known)
     if (settings.columns or settings.new_columns) and not why and feed.has_members:
         why = "only the columns of a database are named, masked or left out so far"
     if why:
         raise ConfigError(str(settings.source), f"columns: {why}.", "Correct the table in pipelines.yaml.")
     if state is not None:
         _refuse_new_columns(settings, state, [column.name for column in feed.table.stored_columns])
-    return replace(feed, table=select_columns(settings, feed.table, state.known_columns if state else ()))
+    return replace(feed, table=select_columns(settings, feed.table, known))
 
 
 def name_columns(
