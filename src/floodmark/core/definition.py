@@ -29,10 +29,6 @@ NAMING_KEY = ""
 """The key of a definition that has the naming; no column has this name."""
 
 # --------------------------------------------------------------------------------------------------------------------
-# What the ledger records: the settings of each column that has some, and the naming.
-
-
-# --------------------------------------------------------------------------------------------------------------------
 # The definition, as the ledger records it: the settings of each column that has some, and the naming.
 
 
