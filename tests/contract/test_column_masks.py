@@ -115,6 +115,22 @@ def hashed(value: str) -> str:
     return hash_value(SECRET.encode(), value)
 
 
+def test_doctor_finds_a_secret_that_is_missing_or_too_short(rig: CommandRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found() -> dict[str, str]:
+        output = rig.try_call("doctor", "shop", "--json")[1]
+        findings = json.loads(output[output.index("[ {") : output.rindex("]") + 1])
+        [key] = [each for each in findings if each["check"] == "mask key"]
+        return {name: key[name] for name in ("grade", "text")}
+
+    assert found()["grade"] == "good"
+    monkeypatch.setenv("AIRFLOW_CONN_MASK_KEY", json.dumps({"conn_type": "generic", "password": "fifteen letters"}))
+    assert found()["grade"] == "problem"
+    assert "too short" in found()["text"]
+    assert "fifteen" not in repr(found())
+    monkeypatch.delenv("AIRFLOW_CONN_MASK_KEY")
+    assert "Airflow does not know it" in found()["text"]
+
+
 def test_columns_come_to_the_target_as_the_file_says(rig: CommandRig) -> None:
     change(
         rig, f"INSERT INTO dbo.People VALUES {person(1)}, {person(2)}, (3, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL)"

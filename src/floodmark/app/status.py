@@ -24,7 +24,7 @@ from floodmark.core.doctor import (
     worst,
 )
 from floodmark.core.drift import describe
-from floodmark.core.errors import FloodmarkError, command_line
+from floodmark.core.errors import ConfigError, FloodmarkError, command_line
 from floodmark.core.naming import versions_name
 from floodmark.core.planning import classify_tables, known_positions, pinned_feeds
 from floodmark.core.progress import say_waiting
@@ -318,10 +318,11 @@ def examine_source(pipeline: Pipeline) -> tuple[Finding, ...]:
     """
     login = tuple(pipeline.source.examine_login())
     if worst(login) is Grade.PROBLEM:
-        return (*login, *_examine_engine(), *_examine_warehouse(pipeline))
+        return (*login, *_examine_engine(), *_examine_warehouse(pipeline), *_examine_masks(pipeline))
     beats = pipeline.app.config.source_of(pipeline.name).beat_table
     heartbeat = pipeline.source.examine_heartbeat(pipeline.settings.source_name, beats)
-    return (*login, *_diagnose(pipeline), *_examine_engine(), *_examine_warehouse(pipeline), *heartbeat)
+    warehouse = (*_examine_warehouse(pipeline), *_examine_masks(pipeline))
+    return (*login, *_diagnose(pipeline), *_examine_engine(), *warehouse, *heartbeat)
 
 
 def _diagnose(pipeline: Pipeline) -> tuple[Finding, ...]:
@@ -372,6 +373,15 @@ def _examine_warehouse(pipeline: Pipeline) -> Iterator[Finding]:
             yield from examine_access(access)
     except FloodmarkError as error:
         yield Finding(Grade.PROBLEM, "connection", "warehouse", f"{error.subject}: {error.message}", error.hint)
+
+
+def _examine_masks(pipeline: Pipeline) -> Iterator[Finding]:
+    """Yield the finding on the secrets of masks; none where no column is masked by a hash."""
+    try:
+        for conn_id in pipeline.mask_keys():
+            yield Finding(Grade.GOOD, "mask key", f"connection {conn_id}", "it has a secret for the hashes of masks.")
+    except ConfigError as error:
+        yield Finding(Grade.PROBLEM, "mask key", error.subject, error.message, error.hint)
 
 
 def _likely_marks(pipeline: Pipeline) -> Mapping[TableName, Sequence[MemberMark]]:
