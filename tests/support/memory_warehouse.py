@@ -11,8 +11,8 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -25,6 +25,7 @@ from floodmark.core.errors import (
 )
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan
 from floodmark.core.schema import TableName
+from floodmark.postgres.session import WarehouseConnection, open_transaction
 from floodmark.sync.ports import CheckedRows, StagedNow, StagedPart, StagedRows, StagingSink, Warehouse, WarehouseTraits
 from memory_target import Key, MemoryTarget, Values, key_of
 
@@ -80,7 +81,11 @@ class MemoryWarehouse:
         with self._lock:
             if name in self._views:
                 return self._views[name]
-            return self._targets[name].living() if name in self._targets else []
+            return self._seen(name).living()
+
+    def _seen(self, name: TableName) -> MemoryTarget:
+        """Return the target that readers see, with the lock held."""
+        return self._targets.get(name) or MemoryTarget()
 
     def list_staged(self) -> set[int]:
         """Return the windows that have something in staging, or merged and not published."""
@@ -164,7 +169,7 @@ class MemoryWarehouse:
                     _refuse_lost(table, found, expected[table.source].staged_rows)
                 _refuse_duplicates(table, found)
                 rows[table.source] = found
-                counts[table.source] = self._targets[table.target].copy().merge(table, found)
+                counts[table.source] = self._seen(table.target).copy().merge(table, found)
             self._merged[plan.window_id] = MergedWindow(plan.attempt, rows, counts)
             return counts
 
@@ -177,7 +182,7 @@ class MemoryWarehouse:
             merged = self._merged.get(plan.window_id)
             if merged is None:
                 return CheckedRows(table.target, None)
-            after = self._targets[table.target].copy()
+            after = self._seen(table.target).copy()
             after.merge(table, merged.rows[table.source])
             name = f"w{plan.window_id}_{table.source}"
             checked = CheckedRows(
@@ -188,7 +193,7 @@ class MemoryWarehouse:
                 self._views[checked.staged] = merged.rows[table.source]
             return checked
 
-    def publish_window(self, plan: WindowPlan) -> None:
+    def publish_window(self, plan: WindowPlan, transaction: Any = None) -> None:
         with self._lock:
             if plan.window_id in self._published:
                 return
@@ -228,6 +233,54 @@ class MemoryWarehouse:
             if self._attempts.get(plan.window_id) != plan.attempt:
                 raise _overtaken(plan)
             yield
+
+
+class CataloguedWarehouse(MemoryWarehouse):
+    """``MemoryWarehouse`` whose catalog is a table of the ledger's database, and is part of the ledger's transaction.
+
+    A merge makes new versions of targets, and the catalog says which version readers see.
+    """
+
+    traits = replace(MemoryWarehouse.traits, publishes_in_ledger=True)
+
+    def __init__(self, ledger: WarehouseConnection) -> None:
+        super().__init__()
+        self._at = ledger
+        self._versions: list[MemoryTarget] = [MemoryTarget()]
+        self._begun: dict[int, dict[TableName, int]] = {}
+        """The versions that each window began with."""
+        with open_transaction(ledger) as session:
+            session.execute("CREATE TABLE IF NOT EXISTS catalog (target text PRIMARY KEY, version integer NOT NULL)")
+
+    def _seen(self, name: TableName) -> MemoryTarget:
+        return self._versions[self._version(name)]
+
+    def _version(self, name: TableName) -> int:
+        with open_transaction(self._at) as session:
+            row = session.execute("SELECT version FROM catalog WHERE target = %s", [str(name)]).fetchone()
+        return row[0] if row else 0
+
+    def prepare_window(self, plan: WindowPlan) -> None:
+        super().prepare_window(plan)
+        with open_transaction(self._at) as session:
+            ended = session.execute("SELECT window_id FROM floodmark.windows WHERE state = 'advanced'").fetchall()
+            for (window_id,) in ended:
+                self.drop_staging(window_id)
+            for table in plan.tables:
+                create = "INSERT INTO catalog VALUES (%s, 0) ON CONFLICT DO NOTHING"
+                session.execute(create, [str(table.target)])
+        self._begun[plan.window_id] = {table.target: self._version(table.target) for table in plan.tables}
+
+    def publish_window(self, plan: WindowPlan, transaction: Any = None) -> None:
+        merged = self._merged[plan.window_id]
+        for table in plan.tables:
+            base = self._begun[plan.window_id][table.target]
+            after = self._versions[base].copy()
+            after.merge(table, merged.rows[table.source])
+            self._versions.append(after)
+            move = "UPDATE catalog SET version = %s WHERE (target, version) = (%s, %s)"
+            if transaction.execute(move, [len(self._versions) - 1, str(table.target), base]).rowcount != 1:
+                raise WatermarkConflictError(plan.pipeline, f"{table.target} was changed by another writer.")
 
 
 if TYPE_CHECKING:

@@ -105,9 +105,10 @@ def advance_window(window_id: int, ledger: PostgresLedger, warehouse: Warehouse)
     Raises WatermarkConflictError when another run moved a watermark; then none moves.
     """
     opened = ledger.read_window(window_id)
-    if opened.state is WindowState.CHECKED:
+    in_ledger = warehouse.traits.publishes_in_ledger
+    if opened.state is WindowState.CHECKED and not in_ledger:
         warehouse.publish_window(opened.plan)
-    counts = ledger.advance(window_id)
+    counts = ledger.advance(window_id, warehouse.publish_window if in_ledger else None)
     plan = opened.plan
     warehouse.drop_staging(window_id)
     is_replay = is_replay_lane(plan.lane)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from datetime import datetime
 from traceback import format_exc
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError
 from floodmark.core.plan import Bound, LoadChunk, MemberRead, TableCounts, TablePlan, ValueColumn, WindowPlan
@@ -310,6 +310,8 @@ class WarehouseTraits:
     """Whether the target refuses duplicate keys. Without a primary key the merge refuses duplicate keys in staging."""
     shares_ledger: bool
     """Whether staging and merge are written in one transaction with the ledger. If not, the load records them."""
+    publishes_in_ledger: bool = False
+    """Whether a window is published in the transaction of the ledger that moves the watermarks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,8 +389,13 @@ class Warehouse(Protocol):
     def open_rows(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> Sequence[CheckedRows]:
         """Return the rows of each table of a merged window for the checks. counts: those of its merge, by source."""
 
-    def publish_window(self, plan: WindowPlan) -> None:
-        """Make a checked window visible. Repeatable. Does nothing where the merge published it (``traits``)."""
+    def publish_window(self, plan: WindowPlan, transaction: Any = None) -> None:
+        """Make a checked window visible. Repeatable. Does nothing where the merge published it (``traits``).
+
+        transaction: for a warehouse that publishes in the ledger, the ledger's open transaction, with whose end the
+        window becomes visible; None for all others. Raises WatermarkConflictError, which rolls the transaction back,
+        where what would become visible is not what was merged and checked.
+        """
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from floodmark.core.schema import TableName, quote_table
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from memory_warehouse import MemoryWarehouse
+from memory_warehouse import CataloguedWarehouse, MemoryWarehouse
 
-WAREHOUSES = ["postgres", "memory"]
+WAREHOUSES = ["postgres", "memory", "catalogued"]
 LEDGERS = ["postgres"]
 
 pytest.register_assert_rewrite(
@@ -27,6 +27,9 @@ def rig(request: pytest.FixtureRequest, database: WarehouseConnection, ledger: P
     if request.param == "memory":
         memory = MemoryWarehouse()
         return WarehouseRig(ledger, memory, memory.read)
+    if request.param == "catalogued":
+        catalogued = CataloguedWarehouse(database)
+        return WarehouseRig(ledger, catalogued, catalogued.read)
     return WarehouseRig(ledger, PostgresWarehouse(database), rows_of(database))
 
 

@@ -17,7 +17,7 @@ The steps, the ledger, the engine and the sources stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -27,18 +27,18 @@ from fuse import Fuse, KilledError
 from small_source import NoChecks, SmallSource, SmallStager
 from warehouse_shop import ORDERS, PIPELINE, TARGET, Shop, first_load, staged_batch
 
-from floodmark.core.errors import ConfigError
+from floodmark.core.errors import ConfigError, WatermarkConflictError
 from floodmark.core.plan import LoadChunk, TableCounts, WindowPlan
 from floodmark.core.schema import TableName
 from floodmark.core.settings import Deletes, OnFailure, PipelineSettings, Rule, TableSettings
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.session import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection, open_transaction
 from floodmark.sync.finish import advance_window, check_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
 from floodmark.sync.ports import StagedPart, StagedRows, StagingSink
 from lsns import lsn, number_of
-from memory_warehouse import MemoryWarehouse
+from memory_warehouse import CataloguedWarehouse, MemoryWarehouse
 
 CHUNKS = 3
 """Of the first load: two bounds in five rows."""
@@ -142,9 +142,21 @@ def shop(database: WarehouseConnection, ledger: PostgresLedger) -> Shop:
     return Shop(database, ledger)
 
 
+@pytest.fixture(params=["memory", "catalogued"])
+def make(request: pytest.FixtureRequest, shop: Shop) -> Callable[[], MemoryWarehouse]:
+    """Return what makes a warehouse that publishes before the ledger advances, or with it."""
+    return MemoryWarehouse if request.param == "memory" else lambda: CataloguedWarehouse(shop.connection)
+
+
 @pytest.fixture
-def runner(shop: Shop) -> Runner:
-    return Runner(shop)
+def runner(shop: Shop, make: Callable[[], MemoryWarehouse]) -> Runner:
+    return Runner(shop, warehouse=make())
+
+
+def is_published(runner: Runner, fuse: Fuse) -> bool:
+    """Return whether a run that was killed had published its window."""
+    step = "advance" if runner.warehouse.traits.publishes_in_ledger else "publish_window"
+    return step in fuse.done
 
 
 def change_some(source: SmallSource) -> None:
@@ -194,14 +206,16 @@ def test_steps_that_are_repeated_change_nothing(runner: Runner) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_first_load_that_is_killed_at_any_call_ends_as_if_it_had_not_been(shop: Shop, after: bool) -> None:
+def test_first_load_that_is_killed_at_any_call_ends_as_if_it_had_not_been(
+    shop: Shop, make: Callable[[], MemoryWarehouse], after: bool
+) -> None:
     for blows_at in range(1, 100):
-        runner = Runner(shop, name=f"shop_{blows_at}", deletes=list(Deletes)[blows_at % 2])
+        runner = Runner(shop, warehouse=make(), name=f"shop_{blows_at}", deletes=list(Deletes)[blows_at % 2])
         fuse = Fuse(blows_at, after)
         try:
             runner.run(fuse)
         except KilledError:
-            assert runner.visible() == (runner.at_source() if "publish_window" in fuse.done else {})
+            assert runner.visible() == (runner.at_source() if is_published(runner, fuse) else {})
             runner.source.write(1, 11)
             runner.finish()
         else:
@@ -219,9 +233,9 @@ def is_lost(fuse: Fuse) -> bool:
 
 @pytest.mark.parametrize(("after", "deletes"), [(False, Deletes.SOFT), (True, Deletes.HARD)])
 def test_window_that_is_killed_at_any_call_ends_as_if_it_had_not_been(
-    shop: Shop, after: bool, deletes: Deletes
+    shop: Shop, make: Callable[[], MemoryWarehouse], after: bool, deletes: Deletes
 ) -> None:
-    runner = Runner(shop, deletes=deletes)
+    runner = Runner(shop, warehouse=make(), deletes=deletes)
     runner.run()
     for blows_at in range(1, 100):
         change_some(runner.source)
@@ -229,7 +243,7 @@ def test_window_that_is_killed_at_any_call_ends_as_if_it_had_not_been(
         try:
             runner.run(fuse)
         except KilledError:
-            assert runner.visible() == (runner.at_source() if "publish_window" in fuse.done else before)
+            assert runner.visible() == (runner.at_source() if is_published(runner, fuse) else before)
             runner.finish()
         else:
             break
@@ -238,6 +252,24 @@ def test_window_that_is_killed_at_any_call_ends_as_if_it_had_not_been(
     assert blows_at > 15
     runner.assert_complete()
     assert runner.warehouse.list_staged() == set()
+
+
+def test_target_that_another_program_has_written_is_not_published(shop: Shop) -> None:
+    runner = Runner(shop, warehouse=CataloguedWarehouse(shop.connection))
+    runner.run()
+    change_some(runner.source)
+    before, watermark = runner.visible(), runner.watermark()
+    with pytest.raises(WatermarkConflictError, match="was changed by another writer"):
+        for step in runner.steps(Fuse()):
+            if step == "check":
+                with open_transaction(shop.connection) as session:
+                    session.execute("UPDATE catalog SET version = 0")
+    assert (runner.visible(), runner.watermark()) == ({}, watermark)
+    with open_transaction(shop.connection) as session:
+        session.execute("UPDATE catalog SET version = 1")
+    assert runner.visible() == before
+    runner.finish()
+    runner.assert_complete()
 
 
 def test_what_the_warehouse_does_not_support_is_refused_by_name(shop: Shop) -> None:

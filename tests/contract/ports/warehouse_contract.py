@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,7 +22,7 @@ from floodmark.core.errors import (
     WatermarkConflictError,
 )
 from floodmark.core.naming import map_columns
-from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowState, replay_lane
+from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, WindowState, replay_lane
 from floodmark.core.position import Interval
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, TableName, keep_column
 from floodmark.core.settings import Deletes, Naming
@@ -205,15 +206,33 @@ class WarehouseContract:
         plan = rig.open(first_load(), to=10)
         rig.stage(plan, one())
         rig.merge(plan)
-        rig.ledger.mark_checked(plan.window_id)
+        rig.check(plan)
         for _ in range(2):
-            rig.warehouse.publish_window(plan)
+            rig.publish(plan)
             assert rig.visible() == ONE
         rig.ledger.advance(plan.window_id)
         rig.warehouse.drop_staging(plan.window_id)
         rig.run(changes(10, 20), 20, [Row(1, DELETE, 15)])
-        rig.warehouse.publish_window(plan)
+        rig.publish(plan)
         assert rig.visible() == {}
+
+    def test_window_in_the_ledger_is_published_with_its_watermarks_or_not_at_all(self, rig: WarehouseRig) -> None:
+        if not rig.warehouse.traits.publishes_in_ledger:
+            return  # The tests of the other kinds are those of ``publish_window`` alone.
+        plan = rig.open(first_load(), to=10)
+        rig.stage(plan, one())
+        rig.merge(plan)
+        rig.check(plan)
+
+        def publish_and_end(published: WindowPlan, transaction: Any) -> None:
+            rig.warehouse.publish_window(published, transaction)
+            raise InterruptedError
+
+        with pytest.raises(InterruptedError):
+            rig.ledger.advance(plan.window_id, publish_and_end)
+        assert (rig.visible(), rig.ledger.read_window(plan.window_id).state) == ({}, WindowState.CHECKED)
+        rig.publish(plan)
+        assert (rig.visible(), rig.ledger.read_window(plan.window_id).state) == (ONE, WindowState.ADVANCED)
 
     def test_merge_that_is_repeated_at_once_changes_nothing(self, rig: WarehouseRig) -> None:
         plan = rig.open(first_load(), to=10)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -141,6 +141,8 @@ class PatternRecords:
 _LOAD_LOCK = 0x46_4C_4F_44
 
 
+Publish = Callable[[WindowPlan, psycopg.Connection], None]
+"""What makes a window visible in the open transaction of the ledger."""
 OF_A_PIPELINE = (
     "tables",
     "windows",
@@ -300,11 +302,12 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
             if window.state is WindowState.MERGED:
                 query(session, "mark_checked", window_id=window_id)
 
-    def advance(self, window_id: int) -> Mapping[TableName, TableCounts]:
+    def advance(self, window_id: int, publish: Publish | None = None) -> Mapping[TableName, TableCounts]:
         """Move every table's watermark from the planned one to ``to`` and finish the window, in one transaction.
 
-        A replay and a reload of some rows move none. Repeating it is harmless. Raises WatermarkConflictError when a
-        watermark is neither the planned one nor ``to``.
+        A replay and a reload of some rows move none. Repeating it is harmless. publish: publishes a window that is not
+        finished, in the same transaction. Raises WatermarkConflictError when a watermark is neither the planned one nor
+        ``to``, and what ``publish`` raises.
         """
         with open_transaction(self._at, f"window {window_id}") as session:
             window = one_window(session, "lock_window", window_id)
@@ -315,6 +318,8 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
                     "The watermark does not move until the checks have passed.",
                 )
             if window.state is WindowState.CHECKED:
+                if publish is not None:
+                    publish(window.plan, session)
                 if not is_replay_lane(window.plan.lane):
                     for table in sorted(window.plan.tables, key=lambda table: table.source):
                         finish_table(session, window.plan, table)

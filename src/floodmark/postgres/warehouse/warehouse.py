@@ -339,7 +339,7 @@ class PostgresWarehouse:
                 opened.append(CheckedRows(planned.target, staging if is_there else None))
         return opened
 
-    def publish_window(self, plan: WindowPlan) -> None:
+    def publish_window(self, plan: WindowPlan, transaction: Any = None) -> None:
         """Do nothing: the merge has published the window."""
 
     def drop_staging(self, window_id: int) -> None:
