@@ -23,6 +23,12 @@ $(CLASSES) $(CLASSES)-of-the-wheel: $(VENV)/.synced
 	  || echo "setup: Spark starts without them, in twice the time" >&2
 	@touch $@
 
+# The jars of a lake, from a Maven repository or the folder in FLOODMARK_JARS.
+JARS := $(VENV)/.jars
+$(JARS): $(VENV)/.synced
+	@$(VENV)/bin/floodmark fetch-jars > /dev/null
+	@touch $@
+
 run: setup $(CLASSES) ## the main job on embedded defaults, from first load to a row-by-row comparison
 	@$(PY) -m floodmark_laptop run
 
@@ -60,7 +66,7 @@ check-pythons: ## all unit tests on every Python of 3.11 to 3.13 that the machin
 # Two cores are kept busy by three processes: stories wait for servers. A file stays in one process.
 PYTEST := $(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -c pyproject.toml
 
-test: check $(CLASSES)-of-the-wheel ## Floodmark's tests, and whether the emulator answers as SQL Server does
+test: check $(CLASSES)-of-the-wheel $(JARS) ## Floodmark's tests, and whether the emulator answers as SQL Server does
 	@$(PYTEST) --ignore=tests/unit tests emulator/tests/conformance
 
 test-emulator: setup $(CLASSES)-of-the-wheel ## all tests of the emulator and of compact_tracking

@@ -62,6 +62,7 @@ from floodmark.core.imported import (
     parse_ssis_state,
 )
 from floodmark.core.snapshot import SurveyedTable
+from floodmark.spark.launch.jars import fetch_jars
 from floodmark.spark.launch.processes import record_classes, server_command, server_environment
 from floodmark.spark.launch.target import DEFAULT_MASTER, SparkTarget
 
@@ -133,6 +134,18 @@ def archive_classes(
     with explained():
         path = record_classes(only_missing)
     typer.echo(f"{path}: {path.stat().st_size / 1e6:.0f} MB")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ``floodmark fetch-jars``: the jars of a lake.
+
+
+def fetch_lake_jars() -> None:
+    """Fetch the jars that a warehouse of kind iceberg needs from a Maven repository, once for an installation, and
+    compare them with their checksums. FLOODMARK_JARS names another folder, as on a closed network."""
+    with explained():
+        folder = fetch_jars()
+    typer.echo(str(folder))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -493,6 +506,7 @@ app.command()(rename)
 app.command("rename-target")(rename_table)
 app.command("import-state")(import_tool_state)
 app.command()(archive_classes)
+app.command("fetch-jars")(fetch_lake_jars)
 app.command()(spark_server)
 for each in (app, *(group.typer_instance for group in app.registered_groups)):
     for registered in each.registered_commands if each else ():
