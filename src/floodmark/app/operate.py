@@ -202,6 +202,7 @@ def replay_of(pipeline: Pipeline, tables: Sequence[str] = ()) -> Replay:
 
     Raises ConfigError where its source keeps no history of changes, and for an unknown table.
     """
+    pipeline.app.require_postgres("a replay")
     log = pipeline.source.replays()
     return Replay(
         pipeline.settings,
@@ -267,6 +268,7 @@ def rename_pipeline(app: App, name: str, to: str) -> Sequence[TableName]:
 
     Raises ConfigError where the configuration has the old name, or not the new one, and what the ledger raises.
     """
+    app.require_postgres("a rename")
     if to not in app.config.pipelines:
         raise ConfigError(to, "there is no such pipeline.", f"There are: {', '.join(sorted(app.config.pipelines))}.")
     if name in app.config.pipelines:
@@ -280,6 +282,7 @@ def rename_target(pipeline: Pipeline, table: str) -> tuple[TableName, TableName]
 
     Raises ConfigError for an unknown table, and what the ledger raises.
     """
+    pipeline.app.require_postgres("a rename")
     settings = pipeline.find_table(table)
     pipeline.ledger.ensure_schema()
     return pipeline.ledger.rename_target(pipeline.name, settings.source, settings.target), settings.target

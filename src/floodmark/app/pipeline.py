@@ -21,15 +21,17 @@ from floodmark.airflow_connections import OF_HOOKS, find_connection, read_connec
 from floodmark.app.alerts import ConnectedChannel, alert_links
 from floodmark.core.columns import has_hash
 from floodmark.core.errors import ConfigError
-from floodmark.core.schema import LEDGER_SCHEMA, STAGING_SCHEMA, TableName, table_dataset
+from floodmark.core.schema import LEDGER_SCHEMA, STAGING_SCHEMA, TableName, file_dataset, table_dataset
 from floodmark.core.settings import (
     KIND_VARIABLE,
     LEDGER_VARIABLE,
     MASK_KEYS_VARIABLE,
     SOURCE_VARIABLE,
+    WAREHOUSE_KIND_VARIABLE,
     WAREHOUSE_VARIABLE,
 )
 from floodmark.sources.kind import SourceKind, find_kind
+from floodmark.spark.launch.jars import lake_environment
 from floodmark.sync.alerts import AlertNotes, AlertService
 from floodmark.sync.drift_watch import DriftWatch, WatchedSource
 from floodmark.sync.ports import LoggedProgress, Metrics, Progress
@@ -37,12 +39,16 @@ from floodmark.sync.ports import LoggedProgress, Metrics, Progress
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from pyspark.sql import SparkSession
+
     from floodmark.config.models import Config, PipelineConfig
     from floodmark.core.doctor import WarehouseAccess
     from floodmark.core.schema import Dataset
     from floodmark.core.settings import PipelineSettings, TableSettings
     from floodmark.core.snapshot import Survey
     from floodmark.core.types import WarehouseType
+    from floodmark.iceberg.lake import LakeFolder
+    from floodmark.iceberg.warehouse import IcebergWarehouse
     from floodmark.postgres.ledger.drift import PostgresDriftLedger
     from floodmark.postgres.ledger.ledger import PostgresLedger, PostgresUpkeepLedger
     from floodmark.postgres.ledger.status import PostgresAlertLedger, PostgresMarkLedger, PostgresStatusLedger
@@ -52,6 +58,7 @@ if TYPE_CHECKING:
     from floodmark.postgres.warehouse.verify import PostgresRowComparer
     from floodmark.postgres.warehouse.views import PostgresTargets
     from floodmark.quality.great_expectations import DataDocs
+    from floodmark.sources.kind import PortableConnection
     from floodmark.spark.launch.target import SparkTarget
     from floodmark.sync.alerts import AlertNotes, Alerts, Channel
     from floodmark.sync.ports import Quality, Warehouse
@@ -153,13 +160,41 @@ class App:
 
         return PostgresStatusLedger(self.ledger_connection)
 
+    @property
+    def is_lake(self) -> bool:
+        """Return whether the targets are Iceberg tables."""
+        return self.config.warehouse.kind == "iceberg"
+
+    def require_postgres(self, what: str) -> None:
+        """Raise ConfigError, which names ``what``, where the targets are Iceberg tables."""
+        if self.is_lake:
+            raise ConfigError(
+                "warehouse",
+                f"{what} is not supported for kind iceberg so far.",
+                'See docs/lakehouse.md, "What is refused".',
+            )
+
+    @cached_property
+    def lake(self) -> LakeFolder:
+        """The folder of the lake."""
+        return lake_folder(self.config.warehouse.conn_id)
+
+    @cached_property
+    def lake_spark(self) -> LakeSpark:
+        """The Spark of this process that checks windows of the lake."""
+        return LakeSpark()
+
     @cached_property
     def warehouse_connection(self) -> WarehouseConnection:
+        """The warehouse's PostgreSQL. Raises ConfigError for a lake, of whose rows PostgreSQL has none."""
+        self.require_postgres("what reads targets by PostgreSQL")
         return warehouse_connection(self.config.warehouse.conn_id)
 
     @cached_property
     def warehouse(self) -> Warehouse:
         """The warehouse, in whose database the ledger must be: a merge and its record are one transaction."""
+        if self.is_lake:
+            return self.iceberg
         from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 
         connection, ledger = self.warehouse_connection, self.ledger_connection
@@ -171,6 +206,13 @@ class App:
                 "A warehouse of kind postgres keeps the ledger in its own database: name that one, or omit ledger.",
             )
         return PostgresWarehouse(connection)
+
+    @cached_property
+    def iceberg(self) -> IcebergWarehouse:
+        """The warehouse of kind iceberg."""
+        from floodmark.iceberg.warehouse import IcebergWarehouse
+
+        return IcebergWarehouse(self.lake, self.ledger_connection, self.lake_spark.open)
 
     @cached_property
     def targets(self) -> PostgresTargets:
@@ -204,7 +246,11 @@ class App:
         from floodmark.postgres.session import read_access
 
         own = [TableName(LEDGER_SCHEMA, "windows"), TableName(LEDGER_SCHEMA, ""), TableName(STAGING_SCHEMA, "")]
-        if self.ledger_connection == self.warehouse_connection:
+        if self.is_lake:
+            from floodmark.iceberg.lake import CATALOG_SCHEMA
+
+            yield read_access(self.ledger_connection, [*own, TableName(CATALOG_SCHEMA, "")])
+        elif self.ledger_connection == self.warehouse_connection:
             yield read_access(self.warehouse_connection, [*own, *targets])
         else:
             yield read_access(self.ledger_connection, own)
@@ -212,11 +258,17 @@ class App:
 
     def name_target(self, target: TableName) -> Dataset:
         """Return the name of a target in lineage."""
+        if self.is_lake:
+            return file_dataset(str(self.lake.tables / target.schema / target.name))
         at = self.warehouse_connection
         return table_dataset("postgres", at.host, at.port, at.database, target)
 
     def name_type(self, kind: WarehouseType) -> str:
         """Return the warehouse's own name of a type."""
+        if self.is_lake:
+            from floodmark.iceberg.tables import lake_type
+
+            return lake_type(kind)
         from floodmark.postgres.warehouse.targets import postgres_type
 
         return postgres_type(kind)
@@ -273,6 +325,10 @@ class Pipeline:
     @cached_property
     def quality(self) -> Quality:
         """The checks of windows."""
+        if self.app.is_lake:
+            from floodmark.iceberg.checks import IcebergQuality
+
+            return IcebergQuality(self.app.iceberg, self.app.lake_spark.close)
         from floodmark.postgres.url import sqlalchemy_url
         from floodmark.quality.great_expectations import GreatExpectationsQuality
 
@@ -315,12 +371,15 @@ class Pipeline:
 
     def job_secrets(self) -> Mapping[str, str]:
         """Return the kind of the source, and connections as JSON with their passwords, by the load job's variables."""
+        warehouse: PortableConnection = self.app.lake if self.app.is_lake else self.app.warehouse_connection
         return {
             KIND_VARIABLE: self.source.name,
             SOURCE_VARIABLE: self.source.connection().to_json(),
             LEDGER_VARIABLE: self.app.ledger_connection.to_json(),
-            WAREHOUSE_VARIABLE: self.app.warehouse_connection.to_json(),
+            WAREHOUSE_KIND_VARIABLE: self.app.config.warehouse.kind,
+            WAREHOUSE_VARIABLE: warehouse.to_json(),
             MASK_KEYS_VARIABLE: json.dumps(self.mask_keys()),
+            **(lake_environment() if self.app.is_lake else {}),
         }
 
     def mask_keys(self) -> Mapping[str, str]:
@@ -461,6 +520,44 @@ def read_mask_key(conn_id: str) -> str:
             "Make one at random: openssl rand -hex 32.",
         )
     return secret
+
+
+def lake_folder(conn_id: str) -> LakeFolder:
+    """Return an Airflow connection of type fs: its extra path is the folder of a lake. Raises ConfigError."""
+    from floodmark.iceberg.lake import LakeFolder
+
+    extras = read_extras(read_connection(conn_id, "fs"), conn_id, ("path",))
+    path = Path(required_field(extras.get("path"), conn_id, "path in its extra"))
+    if not path.is_absolute():
+        raise ConfigError(f"connection {conn_id}", f"its path {path} is relative.", "Name the whole path.")
+    return LakeFolder(str(path))
+
+
+class LakeSpark:
+    """The local Spark of a step outside of the load job. It is started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._session: SparkSession | None = None
+
+    def open(self) -> SparkSession:
+        """Return the session. Raises ConfigError where the jars of the lake are missing."""
+        if self._session is None:
+            from floodmark.spark.launch.command import job_environment, job_settings
+            from floodmark.spark.launch.target import SparkTarget
+
+            target = SparkTarget()
+            os.environ.update(job_environment(lake_environment(), target))
+            from floodmark.spark.engine import open_classic_engine
+
+            settings = job_settings(target) | {"spark.master": target.master, "spark.log.level": "ERROR"}
+            self._session = open_classic_engine(settings).session
+        return self._session
+
+    def close(self) -> None:
+        """End the session. The next ``open`` begins another."""
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
 
 
 def spark_target(conn_id: str = "spark_default") -> SparkTarget:

@@ -75,6 +75,7 @@ from floodmark.core.settings import (
     TableSettings,
     why_no_style,
 )
+from floodmark.iceberg.limits import LAKE_SOURCE, find_refused
 from floodmark.sources.kind import KindName, find_kind
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -214,16 +215,16 @@ class WarehouseConfig(_Frozen):
     """The warehouse that all pipelines load."""
 
     conn_id: ConnectionId
-    """An Airflow connection of type postgres."""
-    kind: Literal["postgres"] = "postgres"
-    """Only PostgreSQL so far."""
+    """An Airflow connection of type postgres, or of type fs for the folder of a lake (kind iceberg)."""
+    kind: Literal["postgres", "iceberg"] = "postgres"
+    """Whether the targets are tables of PostgreSQL, or Iceberg tables (docs/lakehouse.md)."""
 
 
 class LedgerConfig(_Frozen):
     """The ledger, where it has a connection of its own."""
 
     conn_id: ConnectionId
-    """An Airflow connection of type postgres. With a warehouse of kind postgres it names the same database."""
+    """An Airflow connection of type postgres: to the database of the warehouse, or to that of the lake's catalog."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -425,6 +426,23 @@ class Config(_Frozen):
     """None: it is reached by the warehouse's connection."""
     pipelines: dict[PipelineName, PipelineConfig] = Field(min_length=1)
     alerts: AlertsConfig = AlertsConfig()
+
+    @model_validator(mode="after")
+    def _check_lake(self) -> Self:
+        """Raise ValueError for what a lake does not support."""
+        if self.warehouse.kind != "iceberg":
+            return self
+        if self.ledger is None:
+            raise ValueError("a warehouse of kind iceberg needs a ledger in PostgreSQL: set ledger.conn_id")
+        for name, pipeline in self.pipelines.items():
+            kind = self.sources[pipeline.source].kind if pipeline.source in self.sources else LAKE_SOURCE
+            if kind != LAKE_SOURCE:
+                raise ValueError(f"pipelines.{name}: a warehouse of kind iceberg takes no source of kind {kind} so far")
+            for table in pipeline.tables:
+                if refused := list(find_refused(table)):
+                    found = "; ".join(refused)
+                    raise ValueError(f"pipelines.{name}, {table.source}: a lake does not support {found}")
+        return self
 
     def pipeline(self, name: str) -> PipelineConfig:
         """Return a pipeline. Raises ConfigError, listing the pipelines that exist, for an unknown name."""

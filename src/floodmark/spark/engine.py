@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
@@ -106,14 +106,17 @@ class ClassicEngine:
         self.session.sparkContext._jsc.stop()
 
 
-def open_classic_engine() -> ClassicEngine:
-    """Return the engine of spark-submit with Floodmark's settings; without spark-submit, a local one on all cores."""
+def open_classic_engine(settings: Mapping[str, str] | None = None) -> ClassicEngine:
+    """Return the engine of spark-submit with Floodmark's settings; without spark-submit, a local one on all cores.
+
+    settings: more properties, where there is no spark-submit. They are on the command line of Java.
+    """
     began = time.monotonic()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _GATEWAY_VARIABLE not in os.environ:
         os.environ.update(java_environment())
     builder = SparkSession.builder
-    for name, value in (WORKER_DAEMON | SESSION_SETTINGS).items():
+    for name, value in (WORKER_DAEMON | SESSION_SETTINGS | dict(settings or {})).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     silence(session, _REPEATED)

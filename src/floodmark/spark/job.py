@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from pyspark.sql import SparkSession
+
 from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
 from floodmark.core.plan import TableCounts
 from floodmark.core.planning import STARTED, LoadResult, format_load_result
@@ -24,8 +26,10 @@ from floodmark.core.settings import (
     MASK_KEYS_VARIABLE,
     PROGRESS_VARIABLE,
     SOURCE_VARIABLE,
+    WAREHOUSE_KIND_VARIABLE,
     WAREHOUSE_VARIABLE,
 )
+from floodmark.iceberg.lake import LakeFolder
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
@@ -36,7 +40,7 @@ from floodmark.spark.stage import recover
 from floodmark.spark.stager import SparkStager
 from floodmark.sync.columns import MaskKeys
 from floodmark.sync.load import load_window
-from floodmark.sync.ports import LoggedProgress
+from floodmark.sync.ports import LoggedProgress, Warehouse
 
 _LOG = logging.getLogger(__name__)
 
@@ -94,12 +98,14 @@ def run_load_job(window_id: int, opening: OpeningEngine) -> Mapping[TableName, T
     adapters = find_kind(os.environ.get(KIND_VARIABLE, "cdc")).load_adapters()
     source = _from_environment(SOURCE_VARIABLE, adapters.connection, subject)
     ledger = _from_environment(LEDGER_VARIABLE, WarehouseConnection, subject)
-    warehouse = _from_environment(WAREHOUSE_VARIABLE, WarehouseConnection, subject)
+    is_lake = os.environ.get(WAREHOUSE_KIND_VARIABLE) == "iceberg"
+    kind: type[PortableConnection] = LakeFolder if is_lake else WarehouseConnection
+    at = _from_environment(WAREHOUSE_VARIABLE, kind, subject)
 
     def open_engine() -> Engine:
         engine = opening.get()
         for master in engine.masters:
-            _require_reachable(master, {**source.hosts, **warehouse.hosts})
+            _require_reachable(master, {**source.hosts, **at.hosts})
             _require_variables(master, adapters.executor_variables(source), engine.session.conf.get)
         return engine
 
@@ -108,13 +114,25 @@ def run_load_job(window_id: int, opening: OpeningEngine) -> Mapping[TableName, T
         return load_window(
             window_id,
             PostgresLedger(ledger),
-            PostgresWarehouse(warehouse),
+            _open_warehouse(at, ledger, lambda: open_engine().session),
             adapters.snapshots(source),
             SparkStager(open_engine, adapters.open_reader, adapters.plan_reads, _mask_keys(subject)),
             progress=PrintedProgress() if PROGRESS_VARIABLE in os.environ else LoggedProgress(),
         )
     finally:
         _LOG.info("The load took %.1f s.", time.monotonic() - began - opening.waited_seconds)
+
+
+def _open_warehouse(
+    at: PortableConnection, ledger: WarehouseConnection, open_spark: Callable[[], SparkSession]
+) -> Warehouse:
+    if isinstance(at, LakeFolder):
+        # Only a lake needs the modules of the merge by Spark.
+        from floodmark.iceberg.warehouse import IcebergWarehouse  # noqa: PLC0415
+
+        return IcebergWarehouse(at, ledger, open_spark)
+    assert isinstance(at, WarehouseConnection)  # noqa: S101  (the only other kind)
+    return PostgresWarehouse(at)
 
 
 def _require_reachable(master: str, hosts: Mapping[str, str]) -> None:

@@ -1,0 +1,1 @@
+"""Iceberg tables as a warehouse: Parquet staging, a merge by Spark, and publication in the ledger's transaction."""

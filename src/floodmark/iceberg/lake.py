@@ -1,0 +1,275 @@
+"""The folder of a lake, and its catalog: rows of the ledger's PostgreSQL that readers and merges see by two names.
+
+The catalog ``lake`` is what readers see, ``next`` is where a window is merged and checked. To publish a window is to
+give the rows of ``lake`` the locations that those of ``next`` have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote, urlencode
+
+import psycopg
+
+from floodmark.core.errors import ConfigError, WatermarkConflictError
+from floodmark.core.plan import WindowPlan, WindowState
+from floodmark.core.schema import LEDGER_SCHEMA, TableName
+from floodmark.postgres.session import WarehouseConnection, open_transaction
+
+# ruff: noqa: S608  (the names in statements are constants)
+
+PUBLISHED, UNPUBLISHED = "lake", "next"
+CATALOG_SCHEMA = "floodmark_lake"
+"""The schema of the ledger's database with the tables of Iceberg's catalog, which Iceberg creates itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFolder:
+    """The folder of the files of a lake."""
+
+    path: str
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the folder that ``to_json`` wrote. Raises ValueError or TypeError for any other text."""
+        return cls(**json.loads(text))
+
+    def to_json(self) -> str:
+        """Return it as JSON. It has no secret."""
+        return json.dumps(asdict(self))
+
+    def portable(self) -> Self:
+        """Return the folder itself: only tasks on this machine use it."""
+        return self
+
+    @property
+    def hosts(self) -> Mapping[str, str]:
+        """Return the folder in the place of a host: executors of another machine do not have it."""
+        return {"lake": self.path}
+
+    @property
+    def tables(self) -> Path:
+        """Return the folder of the tables."""
+        return Path(self.path, "tables")
+
+    @property
+    def staging(self) -> Path:
+        """Return the folder of the rows that are not merged yet."""
+        return Path(self.path, "staging")
+
+
+def catalog_settings(ledger: WarehouseConnection, folder: LakeFolder) -> dict[str, str]:
+    """Return the properties of Spark for both catalogs, with the password: for a session, never a command line.
+
+    Raises ConfigError where the ledger's connection is a Unix socket, which Java's driver does not know.
+    """
+    if ledger.host.startswith(("/", "@")):
+        raise ConfigError(
+            "the ledger's connection",
+            f"its host is the socket {ledger.host}, and Iceberg's catalog is reached by TCP.",
+            "Name a host and a port.",
+        )
+    host = f"[{ledger.host}]" if ":" in ledger.host else ledger.host
+    asked = {"currentSchema": CATALOG_SCHEMA, "sslmode": ledger.sslmode, "ApplicationName": "floodmark"}
+    if ledger.sslrootcert:
+        asked["sslrootcert"] = ledger.sslrootcert
+    database = quote(ledger.database, safe="")
+    values = {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".type": "jdbc",
+        ".uri": f"jdbc:postgresql://{host}:{ledger.port}/{database}?{urlencode(asked)}",
+        ".jdbc.user": ledger.user,
+        ".jdbc.password": ledger.password,
+        ".jdbc.schema-version": "V1",
+        ".cache-enabled": "false",
+        ".warehouse": str(folder.tables),
+    }
+    return {
+        f"spark.sql.catalog.{name}{key}": value for name in (PUBLISHED, UNPUBLISHED) for key, value in values.items()
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The rows of the catalog, and what Floodmark keeps of each table next to them.
+
+
+_SCHEMA = f"""
+DO $$ BEGIN IF to_regnamespace('{CATALOG_SCHEMA}') IS NULL THEN CREATE SCHEMA {CATALOG_SCHEMA}; END IF; END $$;
+CREATE TABLE IF NOT EXISTS {CATALOG_SCHEMA}.lake_tables (
+  target_schema text NOT NULL,
+  target_name text NOT NULL,
+  window_id bigint NOT NULL,
+  attempt integer NOT NULL,
+  base text NOT NULL,
+  checked text,
+  PRIMARY KEY (target_schema, target_name)
+);
+COMMENT ON TABLE {CATALOG_SCHEMA}.lake_tables IS 'The last window of each table of the lake: the location of its
+metadata that the window began with (base), and the one that its checks have read (checked).';
+"""
+_UNFINISHED = f"SELECT window_id FROM {LEDGER_SCHEMA}.windows WHERE state <> %(state)s"
+_LOCATIONS = f"""
+SELECT catalog_name, table_namespace, table_name, metadata_location FROM {CATALOG_SCHEMA}.iceberg_tables
+WHERE (table_namespace, table_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
+"""
+_LOCK = f"""
+SELECT FROM {CATALOG_SCHEMA}.iceberg_tables
+WHERE catalog_name IN ('{PUBLISHED}', '{UNPUBLISHED}')
+  AND (table_namespace, table_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
+ORDER BY catalog_name, table_namespace, table_name FOR UPDATE
+"""
+_COPY = f"""
+INSERT INTO {CATALOG_SCHEMA}.iceberg_tables AS known
+  (catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location, iceberg_type)
+SELECT %(to)s, table_namespace, table_name, metadata_location, previous_metadata_location, iceberg_type
+FROM {CATALOG_SCHEMA}.iceberg_tables
+WHERE catalog_name = %(of)s
+  AND (table_namespace, table_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
+ON CONFLICT (catalog_name, table_namespace, table_name) DO
+"""
+_TO_LAKE = _COPY + " NOTHING"
+_TO_NEXT = (
+    _COPY
+    + """ UPDATE SET metadata_location = excluded.metadata_location,
+  previous_metadata_location = excluded.previous_metadata_location
+  WHERE known.metadata_location <> excluded.metadata_location"""
+)
+_FORGET = f"""
+DELETE FROM {CATALOG_SCHEMA}.lake_tables
+WHERE (target_schema, target_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
+"""
+_BEGIN = f"""
+INSERT INTO {CATALOG_SCHEMA}.lake_tables AS known (target_schema, target_name, window_id, attempt, base)
+SELECT table_namespace, table_name, %(window_id)s, %(attempt)s, metadata_location
+FROM {CATALOG_SCHEMA}.iceberg_tables
+WHERE catalog_name = '{PUBLISHED}'
+  AND (table_namespace, table_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
+ON CONFLICT (target_schema, target_name) DO UPDATE
+SET window_id = excluded.window_id, attempt = excluded.attempt, base = excluded.base, checked = NULL
+WHERE (known.window_id, known.attempt) <= (excluded.window_id, excluded.attempt)
+"""
+_IS_LATEST = f"""
+SELECT count(*) FROM {CATALOG_SCHEMA}.lake_tables
+WHERE (target_schema, target_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
+  AND (window_id, attempt) = (%(window_id)s, %(attempt)s)
+"""
+_CHECKED = f"""
+UPDATE {CATALOG_SCHEMA}.lake_tables AS known SET checked = n.metadata_location
+FROM {CATALOG_SCHEMA}.iceberg_tables AS n
+WHERE n.catalog_name = '{UNPUBLISHED}' AND (n.table_namespace, n.table_name) = (known.target_schema, known.target_name)
+  AND (known.target_schema, known.target_name, n.metadata_location)
+    IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[], %(locations)s::text[]))
+  AND known.window_id = %(window_id)s
+"""
+_PUBLISH = f"""
+UPDATE {CATALOG_SCHEMA}.iceberg_tables AS l
+SET metadata_location = n.metadata_location, previous_metadata_location = l.metadata_location
+FROM {CATALOG_SCHEMA}.iceberg_tables AS n, {CATALOG_SCHEMA}.lake_tables AS w
+WHERE l.catalog_name = '{PUBLISHED}' AND n.catalog_name = '{UNPUBLISHED}'
+  AND (l.table_namespace, l.table_name) = (n.table_namespace, n.table_name)
+  AND (w.target_schema, w.target_name) = (l.table_namespace, l.table_name)
+  AND (l.table_namespace, l.table_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
+  AND w.window_id = %(window_id)s
+  AND l.metadata_location = w.base
+  AND n.metadata_location = w.checked
+"""
+Locations = Mapping[tuple[str, TableName], str]
+"""The place of the metadata of a table, by the name of a catalog and that of the table."""
+
+
+class LakeCatalog:
+    """The rows of the catalog. It holds no session: each method is one transaction of its own."""
+
+    def __init__(self, ledger: WarehouseConnection) -> None:
+        self._at = ledger
+
+    def ensure_schema(self) -> None:
+        """Create the schema of the catalog, and Floodmark's table in it, where they are missing."""
+        with open_transaction(self._at, "the catalog of the lake") as session:
+            session.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [CATALOG_SCHEMA])
+            session.execute(_SCHEMA)
+
+    def read_locations(self, targets: Sequence[TableName]) -> Locations:
+        """Return the locations of tables in both catalogs; without those that a catalog does not have."""
+        with open_transaction(self._at, "the catalog of the lake") as session:
+            rows = session.execute(_LOCATIONS, _names(targets)).fetchall()
+        return {(catalog, TableName(schema, name)): location for catalog, schema, name, location in rows}
+
+    def list_unfinished(self) -> list[int]:
+        """Return the windows of the ledger that are not finished."""
+        with open_transaction(self._at, "the catalog of the lake") as session:
+            rows = session.execute(_UNFINISHED, {"state": WindowState.ADVANCED.value}).fetchall()
+        return [window_id for (window_id,) in rows]
+
+    def forget(self, targets: Sequence[TableName]) -> None:
+        """Forget the windows of tables that are new: those of their names were of other tables, or another ledger."""
+        with open_transaction(self._at, "the catalog of the lake") as session:
+            session.execute(_FORGET, _names(targets))
+
+    def begin(self, plan: WindowPlan) -> None:
+        """Make the tables of a window what readers see, in both catalogs, and record where the window begins.
+
+        What a killed or refused window left in ``next`` is given up. Raises WatermarkConflictError where a later
+        attempt has begun.
+        """
+        named = _of(plan)
+        with open_transaction(self._at, plan.pipeline) as session:
+            session.execute(_LOCK, named)
+            session.execute(_TO_LAKE, named | {"of": UNPUBLISHED, "to": PUBLISHED})
+            session.execute(_TO_NEXT, named | {"of": PUBLISHED, "to": UNPUBLISHED})
+            if session.execute(_BEGIN, named).rowcount != len(plan.tables):
+                raise overtaken(plan)
+
+    def refuse_overtaken(self, plan: WindowPlan) -> None:
+        """Raise WatermarkConflictError where a later attempt at the tables has begun."""
+        with open_transaction(self._at, plan.pipeline) as session:
+            if session.execute(_IS_LATEST, _of(plan)).fetchone() != (len(plan.tables),):
+                raise overtaken(plan)
+
+    def record_checked(self, plan: WindowPlan, checked: Mapping[TableName, str]) -> None:
+        """Record the locations of tables that the checks have read. Raises WatermarkConflictError where one is over."""
+        named = _of(plan) | _names(tuple(checked)) | {"locations": list(checked.values())}
+        with open_transaction(self._at, plan.pipeline) as session:
+            if session.execute(_CHECKED, named).rowcount != len(checked):
+                raise WatermarkConflictError(
+                    plan.pipeline, f"tables of window {plan.window_id} changed while they were checked.", "Run again."
+                )
+
+    def publish(self, plan: WindowPlan, session: psycopg.Connection) -> None:
+        """Let readers see the tables of a checked window, in the caller's transaction.
+
+        Raises WatermarkConflictError where another program has written to a table since the window began, or what the
+        checks have read is no longer what would be published.
+        """
+        named = _of(plan)
+        session.execute(_LOCK, named)
+        published = session.execute(_PUBLISH, named).rowcount
+        if published != len(plan.tables):
+            raise WatermarkConflictError(
+                plan.pipeline,
+                f"{len(plan.tables) - published} of {len(plan.tables)} tables of window {plan.window_id} are no longer "
+                "as they were when it began, or as they were checked.",
+                "Nothing was published. Find out what else writes to the lake; then give the window up and run again.",
+            )
+
+
+def overtaken(plan: WindowPlan) -> WatermarkConflictError:
+    """Return the error about a load that a later attempt has replaced."""
+    return WatermarkConflictError(
+        f"{plan.pipeline}, window {plan.window_id}",
+        f"this load is attempt {plan.attempt}, and it is not the latest one.",
+        "Nothing was merged; the later attempt merges the window.",
+    )
+
+
+def _of(plan: WindowPlan) -> dict[str, Any]:
+    targets = tuple(table.target for table in plan.tables)
+    return {"window_id": plan.window_id, "attempt": plan.attempt, **_names(targets)}
+
+
+def _names(targets: Sequence[TableName]) -> dict[str, Any]:
+    return {"schemas": [target.schema for target in targets], "names": [target.name for target in targets]}

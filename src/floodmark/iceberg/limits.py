@@ -1,0 +1,75 @@
+"""The settings that a lake does not support: each is refused by name, in ``config check`` and before a load writes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from floodmark.core.errors import ConfigError, TargetRefusedError
+from floodmark.core.plan import MAIN_LANE, TablePlan, WindowPlan
+from floodmark.core.settings import (
+    Deletes,
+    Naming,
+    OnFailure,
+    OnGap,
+    Style,
+    TableOptions,
+    UnstorablePolicy,
+    WhenAdded,
+)
+
+LAKE_SOURCE = "cdc"
+"""The only kind of source that a lake takes so far."""
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+")
+_PAGE = 'See docs/lakehouse.md, "What is refused".'
+
+
+def find_refused(table: TableOptions) -> Iterator[str]:
+    """Yield the settings of a table that a lake refuses, as they are written in the configuration."""
+    if table.style is not Style.CURRENT:
+        yield f"style: {table.style.value}"
+    if table.deletes is not Deletes.SOFT:
+        yield f"deletes: {table.deletes.value}"
+    if table.naming is not Naming.KEEP:
+        yield f"naming: {table.naming.value}"
+    if table.columns or table.new_columns is not None:
+        yield "columns" if table.columns else "new_columns"
+    if table.live_view:
+        yield "live_view"
+    if table.unstorable is UnstorablePolicy.REPLACE:
+        yield f"unstorable: {table.unstorable.value}"
+    if table.on_gap is not OnGap.FAIL:
+        yield f"on_gap: {table.on_gap.value}"
+    if table.first_load.when_added is not WhenAdded.IN_WINDOW:
+        yield f"first_load.when_added: {table.first_load.when_added.value}"
+    if table.expectations:
+        yield "expectations"
+    for rule in table.rules:
+        if rule.on_failure is OnFailure.QUARANTINE:
+            yield f"rule {rule.name} with on_failure: quarantine"
+    for part in (table.target.schema, table.target.name):
+        if not _PLAIN_NAME.fullmatch(part.replace("*", "x")):
+            yield f"target {table.target}: its names may have letters, digits and _"
+
+
+def refuse_unsupported(plan: WindowPlan) -> None:
+    """Raise ConfigError or TargetRefusedError for the first table of a plan that a lake cannot take."""
+    if plan.lane != MAIN_LANE:
+        raise ConfigError(plan.pipeline, f"a lake takes no {plan.lane.partition(' ')[0]} so far.", _PAGE)
+    for table in plan.tables:
+        if refused := list(find_refused(table.settings)):
+            raise ConfigError(str(table.source), f"a lake does not support {'; '.join(refused)}.", _PAGE)
+        _refuse_plan(table)
+
+
+def _refuse_plan(table: TablePlan) -> None:
+    if table.feed.has_members or table.feed.table.is_partial or table.renames_columns or table.where:
+        raise ConfigError(str(table.source), "a lake takes the changes of CDC alone so far.", _PAGE)
+    folded = Counter(column.name.casefold() for column in table.in_target.stored_columns)
+    if twice := [column.name for column in table.in_target.stored_columns if folded[column.name.casefold()] > 1]:
+        raise TargetRefusedError(
+            str(table.source),
+            f"the columns {', '.join(twice)} differ in case alone, which readers of a lake do not distinguish.",
+            "Leave one of them out of the capture instance (@captured_column_list).",
+        )

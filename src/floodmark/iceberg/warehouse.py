@@ -1,0 +1,339 @@
+"""``IcebergWarehouse``: tables of Iceberg that a local Spark merges, and that readers see when the ledger advances."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+
+from floodmark.core.errors import (
+    ConfigError,
+    DuplicateKeyError,
+    FloodmarkBugError,
+    FloodmarkError,
+    TargetRefusedError,
+    WarehouseUnavailableError,
+)
+from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, staging_table
+from floodmark.core.schema import TableName
+from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeCatalog, LakeFolder, catalog_settings
+from floodmark.iceberg.limits import refuse_unsupported
+from floodmark.iceberg.staging import LakeStaging, count_rows
+from floodmark.iceberg.tables import add_columns, create_table, in_spark, lake_columns, spark_name, unpublished
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.postgres.warehouse.merge import Merge, MergeCounts, build_count, build_merge, merge_of
+from floodmark.sync.ports import CheckedRows, StagedNow, StagedRows, StagingSink, WarehouseTraits
+
+# ruff: noqa: S608  (names are quoted by ``spark_name``)
+
+_LOG = logging.getLogger(__name__)
+_PROPERTY = "spark.sql.iceberg.snapshot-property."
+_WINDOW, _ATTEMPT, _COUNTS = "floodmark.window", "floodmark.attempt", "floodmark.counts"
+_STAGED_SETTINGS = {
+    # pyarrow has written the files: their days are those of the Gregorian calendar.
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+}
+
+
+@contextmanager
+def spark_errors(subject: str) -> Iterator[None]:
+    """Raise errors of Spark as errors about ``subject``; their messages, which may have values, as the detail alone."""
+    try:
+        yield
+    except AnalysisException as error:
+        raise FloodmarkBugError(subject, "Spark refused a statement.", "See the log of the job.", str(error)) from None
+    except (PySparkException, Py4JJavaError) as error:
+        raise WarehouseUnavailableError(subject, "Spark could not read or write the lake.", "", str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class StagedTable:
+    """The staged rows of a table, as a view of the session."""
+
+    index: int
+    planned: TablePlan
+    merge: Merge
+    files: Sequence[Path]
+
+
+class IcebergWarehouse:
+    """``sync.ports.Warehouse``. It opens a session of Spark when a step first needs one."""
+
+    traits = WarehouseTraits(
+        publishes="at_advance",
+        tables_at_once=True,
+        has_primary_key=False,
+        shares_ledger=False,
+        publishes_in_ledger=True,
+    )
+
+    def __init__(self, folder: LakeFolder, ledger: WarehouseConnection, open_spark: Callable[[], SparkSession]) -> None:
+        """Prepare the warehouse.
+
+        open_spark: returns the same session each time, of a local Spark that was started with the jars of a lake.
+        """
+        self.catalog = LakeCatalog(ledger)
+        self._folder = folder
+        self._settings = catalog_settings(ledger, folder) | _STAGED_SETTINGS
+        self._open_spark = open_spark
+        self._staging = LakeStaging(folder)
+
+    def session(self) -> SparkSession:
+        """Return the session with both catalogs. Raises ConfigError for a Spark on other machines."""
+        session = self._open_spark()
+        master = session.conf.get("spark.master", "") or ""
+        if not master.startswith("local") or not hasattr(session, "_jvm"):
+            raise ConfigError(
+                "the Spark connection",
+                f"its Spark is {master or 'a server'}, and a lake is merged by a local Spark so far.",
+                "Let the connection spark_default name local[*], or remove it.",
+            )
+        for name, value in self._settings.items():
+            session.conf.set(name, value)
+        return session
+
+    def prepare_window(self, plan: WindowPlan) -> None:
+        refuse_unsupported(plan)
+        session = self.session()
+        self.catalog.ensure_schema()
+        with spark_errors(plan.pipeline):
+            for schema in sorted({table.target.schema for table in plan.tables}):
+                for catalog in (PUBLISHED, UNPUBLISHED):
+                    session.sql(f"CREATE NAMESPACE IF NOT EXISTS {spark_name(catalog, schema)}")
+        known = self.catalog.read_locations([table.target for table in plan.tables])
+        new = [
+            table
+            for table in plan.tables
+            if not {(PUBLISHED, table.target), (UNPUBLISHED, table.target)} & known.keys()
+        ]
+        self.catalog.forget([table.target for table in new])
+        for table in new:
+            with spark_errors(str(table.source)):
+                session.sql(create_table(table))
+            _LOG.info("%s: created the table %s of the lake.", table.source, table.target)
+        self.catalog.begin(plan)
+        for table in plan.tables:
+            with spark_errors(str(table.source)):
+                _evolve(session, table)
+        self._staging.prepare(plan, self.catalog.list_unfinished())
+
+    def sink(self, plan: WindowPlan, index: int) -> StagingSink:
+        return self._staging.sink(plan, index)
+
+    def count_parts(self, plan: WindowPlan, index: int) -> Mapping[int, int]:
+        return self._staging.count_parts(plan, index)
+
+    def count_staged(self, plan: WindowPlan) -> Mapping[TableName, StagedNow]:
+        return {
+            table.source: StagedNow(sum(self._staging.count_parts(plan, index).values()), 0)
+            for index, table in enumerate(plan.tables)
+        }
+
+    def clear_parts(self, plan: WindowPlan, index: int, numbers: Collection[int]) -> None:
+        self._staging.clear(plan, index, numbers)
+
+    def drop_duplicates(self, plan: WindowPlan, index: int) -> int:
+        """Keep the first of the rows with a key. Only files with such a key are written again."""
+        planned, session = plan.tables[index], self.session()
+        files = self._staging.find_files(plan, index, None)
+        view = _open_view(session, plan, index, files)
+        keys = _quoted(planned.in_target.key)
+        with spark_errors(str(planned.source)):
+            twice = session.sql(f"SELECT {keys} FROM {view} GROUP BY {keys} HAVING count(*) > 1").collect()
+        left = {tuple(row): False for row in twice}
+        return sum(_without_repeated(path, planned.in_target.key, left) for path in files) if left else 0
+
+    def drop_staging(self, window_id: int) -> None:
+        self._staging.drop(window_id)
+
+    def merge_window(
+        self, plan: WindowPlan, staged: Mapping[TableName, StagedRows] | None = None
+    ) -> Mapping[TableName, TableCounts]:
+        session = self.session()
+        self.catalog.refuse_overtaken(plan)
+        # Every table is examined before the first is merged: one that is refused leaves the window, and all are merged.
+        tables = [self._examine(session, plan, index, staged) for index in range(len(plan.tables))]
+        return {table.planned.source: self._merge(session, plan, table) for table in tables}
+
+    def open_rows(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> Sequence[CheckedRows]:
+        """Return the rows for the checks, of the tables that are not published; without staging where it is gone."""
+        session, opened = self.session(), []
+        for index, planned in enumerate(plan.tables):
+            files = self._staging.find_merged(plan, index)
+            rows = counts[planned.source]
+            is_there = files is not None and count_rows(files) == rows.staged_rows
+            if files and is_there:
+                _open_view(session, plan, index, files)
+            opened.append(CheckedRows(planned.target, staging_table(plan, index) if files and is_there else None))
+        return opened
+
+    def publish_window(self, plan: WindowPlan, transaction: psycopg.Connection | None = None) -> None:
+        """Let readers see the window, in the transaction of the ledger that moves the watermarks."""
+        assert transaction is not None, "a lake is published in the ledger's transaction"  # noqa: S101  (``traits``)
+        self.catalog.publish(plan, transaction)
+
+    def _examine(
+        self, session: SparkSession, plan: WindowPlan, index: int, staged: Mapping[TableName, StagedRows] | None
+    ) -> StagedTable:
+        """Return the staged rows of a table. Raises the error about rows that are missing, or have a key twice."""
+        planned = plan.tables[index]
+        reported = (staged or {}).get(planned.source)
+        files = self._staging.find_files(plan, index, reported)
+        found = count_rows(files)
+        if reported is not None and found != reported.staged_rows:
+            raise WarehouseUnavailableError(
+                str(planned.source),
+                f"{reported.staged_rows} rows were staged, but {found} are in staging now.",
+                "Something else has changed the staging folder of the lake; the window is loaded again.",
+            )
+        merge = replace(merge_of(plan, index, has_tombstones=False), sorted_by_key=False, overwrites=False)
+        if files:
+            view = _open_view(session, plan, index, files)
+            with spark_errors(str(planned.source)):
+                _refuse_bad_keys(session, planned, view)
+        return StagedTable(index, planned, merge, files)
+
+    def _merge(self, session: SparkSession, plan: WindowPlan, table: StagedTable) -> TableCounts:
+        planned = table.planned
+        with spark_errors(str(planned.source)):
+            newest = _read_summary(session, planned.target)
+            if (newest.get(_WINDOW), newest.get(_ATTEMPT)) == (str(plan.window_id), str(plan.attempt)):
+                return TableCounts(**json.loads(newest[_COUNTS]))
+            if planned.kind is LoadKind.FIRST_LOAD and newest:
+                raise _not_reloaded(planned)
+            self._staging.record_merged(plan, table.index, table.files)
+            if not table.files:
+                return TableCounts()
+            counts = _count(session, planned, table.merge)
+            with _snapshot_properties(session, plan, counts):
+                session.sql(in_spark(build_merge(table.merge)))
+        return counts
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The steps of one table.
+
+
+def _evolve(session: SparkSession, table: TablePlan) -> None:
+    """Add the columns that a target does not have. Raises TargetRefusedError where a type is another one."""
+    found = {field.name: field.dataType.simpleString() for field in session.table(unpublished(table.target)).schema}
+    wanted = lake_columns(table)
+    other = {name: found[name] for name, kind in wanted.items() if name in found and found[name] != kind}
+    if other:
+        listed = ", ".join(f"{name} is {found[name]} and would be {wanted[name]}" for name in other)
+        raise TargetRefusedError(
+            str(table.source),
+            f"the table {table.target} of the lake has other types: {listed}.",
+            "A lake takes new columns and no other types so far: rename the table, and the run creates it again.",
+        )
+    if new := [name for name in wanted if name not in found]:
+        session.sql(add_columns(table, new))
+        _LOG.info("%s: added %s to the table %s of the lake.", table.source, ", ".join(new), table.target)
+
+
+def _open_view(session: SparkSession, plan: WindowPlan, index: int, files: Sequence[Path]) -> str:
+    name = staging_table(plan, index).name
+    with spark_errors(str(plan.tables[index].source)):
+        session.read.parquet(*map(str, files)).createOrReplaceTempView(name)
+    return spark_name(name)
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(map(spark_name, names))
+
+
+def _refuse_bad_keys(session: SparkSession, planned: TablePlan, view: str) -> None:
+    """Raise the error about a key that several rows have, or that is NULL: no primary key would refuse them."""
+    key = planned.in_target.key
+    nulls = " OR ".join(f"{spark_name(name)} IS NULL" for name in key)
+    if session.sql(f"SELECT 1 FROM {view} WHERE {nulls} LIMIT 1").collect():
+        raise TargetRefusedError(
+            str(planned.source),
+            f"rows of the window have NULL in their key ({', '.join(key)}).",
+            "A lake has no quarantine so far: declare a key without NULL, or correct the rows at the source.",
+        )
+    keys = _quoted(key)
+    if session.sql(f"SELECT 1 FROM {view} GROUP BY {keys} HAVING count(*) > 1 LIMIT 1").collect():
+        raise DuplicateKeyError(str(planned.source), "duplicate key in staging.")
+
+
+def _read_summary(session: SparkSession, target: TableName) -> Mapping[str, str]:
+    """Return the summary of the newest snapshot of a table that is being merged; {} for a table without rows."""
+    snapshots = f"{unpublished(target)}.snapshots"
+    rows = session.sql(f"SELECT summary FROM {snapshots} ORDER BY committed_at DESC, snapshot_id LIMIT 1").collect()
+    return rows[0][0] if rows else {}
+
+
+def _count(session: SparkSession, planned: TablePlan, merge: Merge) -> TableCounts:
+    """Return the effect that a merge will have."""
+    [row] = session.sql(in_spark(build_count(merge))).collect()
+    counted = MergeCounts(*(int(value) for value in row))
+    if counted.incomplete:
+        _LOG.warning(
+            "%s: %s rows are missing in %s, and their changes left out the value of %s, which is NULL now.",
+            planned.source,
+            counted.incomplete,
+            planned.target,
+            " or ".join(merge.optional),
+        )
+    return TableCounts(
+        staged_rows=counted.staged,
+        inserted_rows=counted.inserted,
+        updated_rows=counted.updated,
+        deleted_rows=counted.deleted,
+        unchanged_rows=counted.staged - counted.inserted - counted.updated - counted.deleted,
+    )
+
+
+@contextmanager
+def _snapshot_properties(session: SparkSession, plan: WindowPlan, counts: TableCounts) -> Iterator[None]:
+    """Let the snapshots that are written in the block say which window they are of."""
+    values: dict[str, Any] = {
+        _WINDOW: plan.window_id,
+        _ATTEMPT: plan.attempt,
+        _COUNTS: json.dumps(asdict(counts)),
+        "floodmark.pipeline": plan.pipeline,
+        "floodmark.to": str(plan.to),
+    }
+    for name, value in values.items():
+        session.conf.set(_PROPERTY + name, str(value))
+    try:
+        yield
+    finally:
+        for name in values:
+            session.conf.unset(_PROPERTY + name)
+
+
+def _not_reloaded(planned: TablePlan) -> FloodmarkError:
+    return TargetRefusedError(
+        str(planned.source),
+        f"the table {planned.target} of the lake has rows, and a lake is not reloaded so far.",
+        f"Rename it in both catalogs (ALTER TABLE {PUBLISHED}.… and {UNPUBLISHED}.… RENAME TO), and run again.",
+    )
+
+
+def _without_repeated(path: Path, key: Sequence[str], left: dict[tuple[Any, ...], bool]) -> int:
+    """Remove the rows of a file whose key was kept before. Return their number. left: whether each key was kept."""
+    rows = pq.read_table(path)
+    kept = []
+    for place, found in enumerate(zip(*(rows.column(name).to_pylist() for name in key), strict=True)):
+        if left.get(found) is True:
+            continue
+        if found in left:
+            left[found] = True
+        kept.append(place)
+    if len(kept) < rows.num_rows:
+        partial = path.with_name(f".{path.name}.partial")
+        pq.write_table(rows.take(kept), partial)
+        partial.replace(path)
+    return int(rows.num_rows) - len(kept)

@@ -1,0 +1,249 @@
+"""The contract of a warehouse on a lake with a real Spark, where it does not need what a lake refuses."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+from warehouse_contract import ONE, WarehouseContract, one
+from warehouse_rig import WarehouseRig
+from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load
+
+from floodmark.core.errors import ConfigError, TargetRefusedError, WatermarkConflictError
+from floodmark.core.plan import TableCounts, WindowPlan, WindowState
+from floodmark.core.schema import TableName
+from floodmark.core.settings import Deletes, OnFailure, Rule, Style
+from floodmark.iceberg.checks import IcebergQuality
+from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeFolder
+from floodmark.iceberg.tables import spark_name
+from floodmark.iceberg.warehouse import IcebergWarehouse
+from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection, open_transaction
+from floodmark.spark.launch.jars import lake_environment
+from floodmark_laptop.processes import free_port
+from prepared_folders import PreparedPostgres
+from spark_engine import classic_engine
+from table_plans import with_settings
+
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+_numbers = itertools.count(1)
+
+
+@dataclass
+class LakeRig(WarehouseRig):
+    """A lake. Its checks are part of a window: only what they have read is published."""
+
+    at: Any = None
+
+    def check(self, plan: WindowPlan) -> None:
+        found = IcebergQuality(self.lake, lambda: None).check_window(plan, self.ledger.read_counts(plan.window_id))
+        assert found == {}
+        super().check(plan)
+
+    @property
+    def lake(self) -> IcebergWarehouse:
+        assert isinstance(self.warehouse, IcebergWarehouse)
+        return self.warehouse
+
+    def sql(self, statement: str, catalog: str = PUBLISHED) -> None:
+        """Run a statement about the target, in the place of ``{}``."""
+        name = spark_name(catalog, self.target.schema, self.target.name)
+        self.lake.session().sql(statement.format(name))
+
+    def locations(self) -> list[str | None]:
+        """Return where the metadata of the target is, as readers see it and as it is merged."""
+        found = self.lake.catalog.read_locations([self.target])
+        return [found.get((catalog, self.target)) for catalog in (PUBLISHED, UNPUBLISHED)]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory, shared_dir: Path) -> Iterator[LakeRig]:
+    with (
+        PreparedPostgres(shared_dir / "lake_catalog", port=free_port()) as server,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        at = WarehouseConnection("127.0.0.1", server.port, "postgres", "postgres", server.password)
+        for name, value in lake_environment().items():
+            patch.setenv(name, value)
+        # Another test of this process may have a Java without the jars.
+        patch.setattr(SparkContext, "_gateway", None)
+        patch.setattr(SparkContext, "_jvm", None)
+        with classic_engine() as engine:
+            warehouse = IcebergWarehouse(LakeFolder(str(tmp_path_factory.mktemp("lake"))), at, lambda: engine.session)
+
+            def read(target: TableName) -> list[dict[str, Any]]:
+                if (PUBLISHED, target) not in warehouse.catalog.read_locations([target]):
+                    return []
+                rows = engine.session.table(spark_name(PUBLISHED, target.schema, target.name)).collect()
+                return [row.asDict() for row in rows if not row["__deleted"]]
+
+            ledger = PostgresLedger(at)
+            ledger.ensure_schema()
+            warehouse.catalog.ensure_schema()
+            # Iceberg makes the tables of its catalog when a session first names it.
+            warehouse.session().sql(f"CREATE NAMESPACE IF NOT EXISTS {UNPUBLISHED}.shop")
+            yield LakeRig(ledger, warehouse, read, at=at)
+        gateway = SparkContext._gateway
+        assert gateway is not None
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(60)
+
+
+@pytest.fixture
+def rig(lake: LakeRig) -> LakeRig:
+    name = f"orders_{next(_numbers)}"
+    return replace(lake, pipeline=name, target=TableName("shop", name), reported={})
+
+
+class TestContract:
+    """The tests of the contract that need soft deletes and the main lane alone."""
+
+    test_lob = WarehouseContract.test_left_out_lob_keeps_its_value
+    test_visible = WarehouseContract.test_rows_are_visible_when_the_traits_say_so
+    test_publication = WarehouseContract.test_publication_may_be_repeated_at_any_time
+    test_in_ledger = WarehouseContract.test_window_in_the_ledger_is_published_with_its_watermarks_or_not_at_all
+    test_repeated = WarehouseContract.test_merge_that_is_repeated_at_once_changes_nothing
+    test_killed = WarehouseContract.test_load_that_was_killed_after_its_merge_is_repeated_and_changes_nothing
+    test_overtaken_rows = WarehouseContract.test_rows_of_an_overtaken_attempt_never_count
+    test_overtaken_merge = WarehouseContract.test_merge_of_an_overtaken_attempt_is_not_published
+    test_lost = WarehouseContract.test_staging_that_lost_rows_is_not_merged
+    test_twice = WarehouseContract.test_key_that_is_in_staging_twice_is_refused
+    test_duplicates = WarehouseContract.test_duplicates_of_a_first_load_are_dropped_but_for_one
+    test_all_or_none = WarehouseContract.test_tables_of_a_window_are_merged_all_or_none
+    test_parts = WarehouseContract.test_parts_of_a_first_load_outlast_attempts_and_those_of_changes_do_not
+    test_cleared = WarehouseContract.test_parts_are_counted_and_cleared_by_number
+    test_counted = WarehouseContract.test_rows_in_staging_are_counted_while_the_window_is_loaded
+
+
+def test_rows_are_counted_by_what_became_of_them(rig: LakeRig) -> None:
+    first = rig.run(first_load(), 10, [Row(key, INSERT, 10, key * 10, notes=f"n{key}") for key in (1, 2, 3)])
+    assert first == TableCounts(staged_rows=3, inserted_rows=3)
+    rows = [Row(1, UPDATE, 11, 11, notes="m"), Row(2, DELETE, 12), Row(4, INSERT, 13, 40, 5), Row(9, DELETE, 14)]
+    counts = rig.run(changes(10, 20), 20, rows)
+    assert counts == TableCounts(staged_rows=4, inserted_rows=1, updated_rows=1, deleted_rows=1, unchanged_rows=1)
+    assert rig.visible() == {
+        1: (Decimal("11.00"), None, "m"),
+        3: (Decimal("30.00"), None, "n3"),
+        4: (Decimal("40.00"), 5, None),
+    }
+
+
+def test_table_that_another_program_has_written_is_not_published(rig: LakeRig) -> None:
+    rig.run(first_load(), 10, one())
+    plan = rig.open(changes(10, 20), to=20)
+    rig.stage(plan, [Row(1, DELETE, 15)])
+    rig.merge(plan)
+    rig.check(plan)
+    rig.sql("UPDATE {} SET Notes = 'foreign'")
+    with pytest.raises(WatermarkConflictError, match="1 of 1 tables of window"):
+        rig.publish(plan)
+    assert rig.ledger.read_window(plan.window_id).state is WindowState.CHECKED
+    assert [row[2] for row in rig.visible().values()] == ["foreign"]
+
+
+def test_table_that_was_merged_again_after_its_checks_is_not_published(rig: LakeRig) -> None:
+    plan = rig.open(first_load(), to=10)
+    rig.stage(plan, one())
+    rig.merge(plan)
+    rig.check(plan)
+    rig.sql("UPDATE {} SET Notes = 'later'", UNPUBLISHED)
+    with pytest.raises(WatermarkConflictError, match="1 of 1 tables of window"):
+        rig.publish(plan)
+    assert rig.visible() == {}
+
+
+def test_refused_window_leaves_no_trace_in_the_next(rig: LakeRig) -> None:
+    rig.run(first_load(), 10, one())
+    before = rig.locations()
+    rule = Rule("small", '"Amount" < 100', OnFailure.STOP)
+    plan = rig.open(changes(10, 20, rules=(rule,)), to=20)
+    rig.stage(plan, [Row(1, UPDATE, 15, 500), Row(2, INSERT, 16, 5)])
+    counts = rig.merge(plan)
+    found = IcebergQuality(rig.lake, lambda: None).check_window(plan, counts)
+    assert "small" in str(found[ORDERS])
+    assert "500" not in str(found[ORDERS])
+    assert rig.locations()[0] == before[0]
+    rig.ledger.drop_merged(plan.window_id)
+    after = rig.open(changes(10, 30), to=30)
+    assert rig.locations() == before
+    rig.stage(after, [Row(3, INSERT, 25, 5, notes="n")])
+    rig.merge(after)
+    rig.finish(after)
+    assert rig.visible() == {**ONE, 3: (Decimal("5.00"), None, "n")}
+
+
+def test_first_load_that_a_check_refused_is_made_again(rig: LakeRig) -> None:
+    rule = Rule("small", '"Amount" < 100', OnFailure.STOP)
+    plan = rig.open(first_load(rules=(rule,)), to=10)
+    rig.stage(plan, [Row(1, INSERT, 10, 500), Row(2, INSERT, 10, 5)])
+    assert list(IcebergQuality(rig.lake, lambda: None).check_window(plan, rig.merge(plan))) == [ORDERS]
+    rig.ledger.drop_merged(plan.window_id)
+    rig.run(first_load(rules=(rule,)), 20, one())
+    assert rig.visible() == ONE
+
+
+def test_table_that_was_renamed_is_made_again_also_by_a_new_ledger(rig: LakeRig) -> None:
+    rig.run(first_load(), 10, one())
+    for catalog in (PUBLISHED, UNPUBLISHED):
+        rig.sql(f"ALTER TABLE {{}} RENAME TO shop.{rig.target.name}_before", catalog)
+    with open_transaction(rig.at) as session:
+        change = "UPDATE floodmark_lake.lake_tables SET window_id = 1000000 WHERE target_name = %s"
+        session.execute(change, [rig.target.name])
+        session.execute("DELETE FROM floodmark.tables WHERE target_name = %s", [rig.target.name])
+    again = replace(rig, pipeline=f"{rig.pipeline}_again", reported={})
+    again.run(first_load(), 20, [Row(2, INSERT, 20, 5, notes="n")])
+    assert list(again.visible()) == [2]
+
+
+def test_warning_of_a_rule_publishes_the_rows(rig: LakeRig, caplog: pytest.LogCaptureFixture) -> None:
+    rule = Rule("small", '"Amount" < 5', OnFailure.WARN)
+    rig.run(first_load(rules=(rule,)), 10, one())
+    assert rig.visible() == ONE
+    assert "small: expected that no row of this window breaks" in caplog.text
+
+
+def test_column_that_comes_later_is_added_and_another_type_is_refused(rig: LakeRig) -> None:
+    rig.run(first_load(), 10, one())
+    for catalog in (PUBLISHED, UNPUBLISHED):
+        rig.sql("ALTER TABLE {} DROP COLUMN Notes", catalog)
+    rig.run(changes(10, 20), 20, [Row(2, INSERT, 15, 5, notes="n")])
+    assert rig.visible() == {1: (Decimal("5.00"), None, None), 2: (Decimal("5.00"), None, "n")}
+    rig.sql("ALTER TABLE {} ALTER COLUMN `Disc%` TYPE bigint")
+    with pytest.raises(TargetRefusedError, match="Disc% is bigint and would be int"):
+        rig.open(changes(20, 30), to=30)
+
+
+def test_table_with_rows_is_not_loaded_again(rig: LakeRig) -> None:
+    rig.run(first_load(), 10, one())
+    other = replace(rig, pipeline=f"{rig.pipeline}_again")
+    with open_transaction(rig.at) as session:
+        session.execute("DELETE FROM floodmark.tables WHERE target_name = %s", [rig.target.name])
+    plan = other.open(first_load(), to=20)
+    other.stage(plan, one(2))
+    with pytest.raises(TargetRefusedError, match="has rows, and a lake is not reloaded so far"):
+        other.merge(plan)
+    assert rig.visible() == ONE
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (first_load(Deletes.HARD), "deletes: hard"),
+        (with_settings(first_load(), style=Style.LOG), "style: log"),
+        (first_load(rules=(Rule("r", '"Id" > 0', OnFailure.QUARANTINE),)), "rule r with on_failure: quarantine"),
+    ],
+)
+def test_setting_that_a_lake_lacks_is_refused_by_name(rig: LakeRig, table: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=f"a lake does not support {words}"):
+        rig.open(table, to=10)
+    assert rig.locations() == [None, None]

@@ -1,0 +1,185 @@
+"""Runs into a lake, by the command with a real Spark: what readers without Java see equals the source after each."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from cdc_database import CdcDatabase, cdc_database, wait_until
+from command_line import FLOODMARK, command_environment
+from emulator_process import Emulator
+from floodmark_laptop.processes import free_port
+from prepared_folders import PreparedPostgres
+from torture_command import RunningCommand
+
+pytestmark = pytest.mark.timeout(1800)
+
+_LIMIT_SECONDS = 300
+_FAILED = 1
+CONFIG = """
+sources: {shop: {conn_id: shop_mssql}}
+warehouse: {kind: iceberg, conn_id: lake}
+ledger: {conn_id: warehouse}
+pipelines:
+  shop:
+    source: shop
+    tables:
+      - source: dbo.Orders
+        target: shop.orders
+        rules: [{name: amount_is_not_negative, sql: '"Amount" >= 0', on_failure: stop}]
+      - {source: dbo.Customers, target: shop.customers}
+"""
+TABLES = {"Orders": "orders", "Customers": "customers"}
+ORDERS = """
+CREATE TABLE dbo.Orders (
+  Id int PRIMARY KEY, Amount decimal(38, 4), Placed datetime2(6), Day date, Notes nvarchar(max), Raw varbinary(20),
+  Flag bit, Big bigint, Ratio float
+)
+"""
+
+
+@dataclass
+class Lake:
+    source: CdcDatabase
+    server: PreparedPostgres
+    folder: Path
+    environment: dict[str, str]
+
+    def begin(self, *arguments: str) -> RunningCommand:
+        process = subprocess.Popen(
+            [FLOODMARK, *arguments],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        return RunningCommand(arguments, process, process.stdout)
+
+    def run(self, status: int = 0) -> str:
+        """Run the pipeline once, over all changes so far."""
+        self.source.scan()
+        command = self.begin("run", "shop")
+        assert command.wait(_LIMIT_SECONDS) == status, command.output
+        return command.output
+
+    @property
+    def uri(self) -> str:
+        return f"postgresql+psycopg://postgres:{self.server.password}@127.0.0.1:{self.server.port}/postgres"
+
+    def published(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Return the rows that a reader without Java finds in the lake, in order, by table of the source."""
+        catalog = SqlCatalog(
+            "lake",
+            uri=f"{self.uri}?options=-csearch_path%3Dfloodmark_lake",
+            init_catalog_tables="false",
+            warehouse=str(self.folder / "tables"),
+        )
+        found = {}
+        try:
+            for source, target in TABLES.items():
+                rows = catalog.load_table(f"shop.{target}").scan(row_filter="__deleted = false").to_arrow()
+                names = [name for name in rows.column_names if not name.startswith("__")]
+                columns = [rows.column(name).to_pylist() for name in names]
+                found[source] = sorted(zip(*columns, strict=True))
+        finally:
+            catalog.engine.dispose()
+        return found
+
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Return the rows of the source, in order, by table."""
+        return {
+            table: [tuple(row.values()) for row in self.source.query(f"SELECT * FROM dbo.{table} ORDER BY Id")]
+            for table in TABLES
+        }
+
+    def window_state(self) -> str | None:
+        """Return the state of the newest window."""
+        with psycopg.connect(self.server_conninfo) as session:
+            row = session.execute("SELECT state FROM floodmark.windows ORDER BY window_id DESC LIMIT 1").fetchone()
+        return row[0] if row else None
+
+    @property
+    def server_conninfo(self) -> str:
+        at = self.server
+        return f"host=127.0.0.1 port={at.port} user=postgres password={at.password} dbname=postgres"
+
+
+@pytest.fixture
+def lake(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Lake]:
+    path, folder = tmp_path / "pipelines.yaml", tmp_path / "lake"
+    path.write_text(CONFIG, encoding="utf-8")
+    with cdc_database(emulator) as source, PreparedPostgres(open_dir / "lake_ledger", port=free_port()) as server:
+        ledger = {
+            "conn_type": "postgres",
+            "host": "127.0.0.1",
+            "port": server.port,
+            "login": "postgres",
+            "password": server.password,
+            "schema": "postgres",
+        }
+        environment = command_environment(emulator, source.name, server, path) | {
+            "AIRFLOW_CONN_WAREHOUSE": json.dumps(ledger),
+            "AIRFLOW_CONN_LAKE": json.dumps({"conn_type": "fs", "extra": {"path": str(folder)}}),
+        }
+        source.run(
+            ORDERS,
+            "CREATE TABLE dbo.Customers (Id int PRIMARY KEY, Name nvarchar(50))",
+            "INSERT INTO dbo.Orders (Id, Amount, Flag, Big) SELECT value, value, 1, 1 FROM GENERATE_SERIES(1, 50)",
+            "INSERT INTO dbo.Orders VALUES (60, -0.0, '0001-01-01 00:00:00.000001', '9999-12-31', N'Zürich 😀', 0x00FF,"
+            " 0, -9223372036854775808, 0.1)",
+            "INSERT INTO dbo.Customers VALUES (1, N'Ada'), (2, N'Bo'), (3, NULL)",
+        )
+        source.enable("Orders", "Customers")
+        yield Lake(source, server, folder, environment)
+
+
+def test_lake_equals_the_source_after_each_run_and_shows_nothing_unchecked(lake: Lake) -> None:
+    lake.run()
+    before = lake.published()
+    assert before == lake.rows()
+
+    change(lake.source)
+    lake.source.run("UPDATE dbo.Orders SET Amount = -1 WHERE Id = 7")
+    refused = lake.run(status=_FAILED)
+    assert "amount_is_not_negative" in refused
+    assert lake.published() == before | {"Customers": lake.rows()["Customers"]}
+
+    lake.source.run(
+        "UPDATE dbo.Orders SET Amount = 1 WHERE Id = 7",
+        "INSERT INTO dbo.Orders (Id, Amount) VALUES (100, 5)",
+        "DELETE FROM dbo.Orders WHERE Id IN (8, 9)",
+        "INSERT INTO dbo.Customers VALUES (10, N'Di')",
+    )
+    before = lake.published()
+    lake.source.scan()
+    killed = lake.begin("run", "shop")
+    wait_until(lambda: lake.window_state() == "merged", _LIMIT_SECONDS)
+    killed.kill()
+    assert lake.published() == before
+    lake.run()
+    assert lake.published() == lake.rows()
+    assert lake.server.password not in refused + killed.output
+
+
+def change(source: CdcDatabase) -> None:
+    """Insert, update and delete rows of both tables, one of them several times."""
+    source.run(
+        "UPDATE dbo.Orders SET Amount = Amount * 2, Notes = N'twice' WHERE Id % 5 = 0",
+        "UPDATE dbo.Orders SET Amount = 3 WHERE Id = 60",
+        "DELETE FROM dbo.Orders WHERE Id % 7 = 0 AND Id <> 7",
+        "INSERT INTO dbo.Orders (Id, Amount, Placed) VALUES (70, 1, '2026-11-27 12:00:00.123456')",
+        "DELETE FROM dbo.Orders WHERE Id = 1",
+        "INSERT INTO dbo.Orders (Id, Amount) VALUES (1, 11)",
+        "DELETE FROM dbo.Customers WHERE Id = 2",
+        "INSERT INTO dbo.Customers VALUES (4, N'New')",
+    )

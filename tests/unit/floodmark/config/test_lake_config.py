@@ -1,0 +1,67 @@
+"""A configuration with a lake: what it needs, and what it does not support."""
+
+from pathlib import Path
+
+import pytest
+
+from floodmark.config import load_config
+from floodmark.core.errors import ConfigError
+
+LAKE = """
+sources: {{shop: {{conn_id: shop_mssql{kind}}}}}
+warehouse: {{kind: iceberg, conn_id: lake}}
+{ledger}
+pipelines:
+  shop:
+    source: shop
+    tables: [{{source: {source}, target: {target}{settings}}}]
+"""
+
+
+def load(path: Path, settings: str = "", **other: str) -> None:
+    values = {"kind": "", "ledger": "ledger: {conn_id: warehouse}", "source": "dbo.Orders", "target": "shop.orders"}
+    (path / "pipelines.yaml").write_text(LAKE.format(**values | other, settings=settings), "utf-8")
+    load_config(path / "pipelines.yaml")
+
+
+def test_lake_takes_current_rows_with_rules_that_stop_or_warn(tmp_path: Path) -> None:
+    load(tmp_path, ", rules: [{name: r, sql: 'Id > 0', on_failure: stop}]")
+    load(tmp_path, ", rules: [{name: r, sql: 'Id > 0', on_failure: warn}]", source='"dbo.*"', target='"shop.*"')
+
+
+def test_lake_needs_a_ledger_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a warehouse of kind iceberg needs a ledger in PostgreSQL"):
+        load(tmp_path, ledger="")
+
+
+def test_lake_takes_no_source_of_another_kind(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="takes no source of kind change_tracking so far"):
+        load(tmp_path, kind=", kind: change_tracking")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (", style: log", "style: log"),
+        (", style: history", "style: history"),
+        (", deletes: hard", "deletes: hard"),
+        (", naming: snake_case", "naming: snake_case"),
+        (", columns: {Amount: {mask: redact}}", "columns"),
+        (", new_columns: drop", "new_columns"),
+        (", live_view: true", "live_view"),
+        (", unstorable: replace", "unstorable: replace"),
+        (", on_gap: repair", "on_gap: repair"),
+        (", first_load: {when_added: in_parallel}", "first_load.when_added: in_parallel"),
+        (", rules: [{name: r, sql: 'Id > 0'}]", "rule r with on_failure: quarantine"),
+        (", expectations: [{type: expect_column_values_to_not_be_null, kwargs: {column: Id}}]", "expectations"),
+    ],
+)
+def test_what_a_lake_lacks_is_refused_by_name(tmp_path: Path, settings: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=rf"pipelines\.shop, dbo\.Orders: a lake does not support {words}"):
+        load(tmp_path, settings)
+
+
+@pytest.mark.parametrize("target", ["'shop.my orders'", "sh-op.orders"])
+def test_target_whose_name_other_readers_cannot_write_is_refused(tmp_path: Path, target: str) -> None:
+    with pytest.raises(ConfigError, match="its names may have letters, digits and _"):
+        load(tmp_path, target=target)
