@@ -27,24 +27,22 @@ _PAGE = 'See docs/lakehouse.md, "What is refused".'
 
 def find_refused(table: TableOptions) -> Iterator[str]:
     """Yield the settings of a table that a lake refuses, as they are written in the configuration."""
-    if table.style is not Style.CURRENT:
-        yield f"style: {table.style.value}"
-    if table.deletes is not Deletes.SOFT:
-        yield f"deletes: {table.deletes.value}"
-    if table.naming is not Naming.KEEP:
-        yield f"naming: {table.naming.value}"
-    if table.columns or table.new_columns is not None:
-        yield "columns" if table.columns else "new_columns"
-    if table.live_view:
-        yield "live_view"
-    if table.unstorable is UnstorablePolicy.REPLACE:
-        yield f"unstorable: {table.unstorable.value}"
-    if table.on_gap is not OnGap.FAIL:
-        yield f"on_gap: {table.on_gap.value}"
-    if table.first_load.when_added is not WhenAdded.IN_WINDOW:
-        yield f"first_load.when_added: {table.first_load.when_added.value}"
-    if table.expectations:
-        yield "expectations"
+    settings = (
+        (table.style is not Style.CURRENT, f"style: {table.style.value}"),
+        (table.deletes is not Deletes.SOFT, f"deletes: {table.deletes.value}"),
+        (table.naming is not Naming.KEEP, f"naming: {table.naming.value}"),
+        (bool(table.columns), "columns"),
+        (table.new_columns is not None, "new_columns"),
+        (table.live_view, "live_view"),
+        (table.unstorable is UnstorablePolicy.REPLACE, f"unstorable: {table.unstorable.value}"),
+        (table.on_gap is not OnGap.FAIL, f"on_gap: {table.on_gap.value}"),
+        (
+            table.first_load.when_added is not WhenAdded.IN_WINDOW,
+            f"first_load.when_added: {table.first_load.when_added.value}",
+        ),
+        (bool(table.expectations), "expectations"),
+    )
+    yield from (words for is_refused, words in settings if is_refused)
     for rule in table.rules:
         if rule.on_failure is OnFailure.QUARANTINE:
             yield f"rule {rule.name} with on_failure: quarantine"
