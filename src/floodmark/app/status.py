@@ -65,6 +65,7 @@ def read_status(pipeline: Pipeline, *, live: bool) -> PipelineStatus:
 
 def preview_next_run(pipeline: Pipeline) -> RunPreview:
     """Return what the next run of a pipeline does. It reads source, warehouse and ledger, and writes nothing."""
+    pipeline.app.require_postgres("a plan")
     config, now = pipeline.config, datetime.now(UTC)
     stop = current_stop(pipeline, now)
     limits = Limits(config.source, config.freshness.total_seconds(), now, stop)
@@ -289,6 +290,7 @@ def verify_pipeline(
     tables: only these, by their names at the source; none for all. sample_percent: about this share of their rows.
     Raises from ``core.errors``; ConfigError for an unknown table.
     """
+    pipeline.app.require_postgres("a comparison with the source")
     chosen = [pipeline.find_table(each).source for each in tables]
     return verify_tables(
         pipeline.settings,
