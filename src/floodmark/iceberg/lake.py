@@ -15,8 +15,8 @@ from urllib.parse import quote, urlencode
 
 import psycopg
 
-from floodmark.core.errors import ConfigError, WatermarkConflictError
-from floodmark.core.plan import WindowPlan, WindowState
+from floodmark.core.errors import ConfigError, TargetLostError, WatermarkConflictError
+from floodmark.core.plan import TablePlan, WindowPlan, WindowState
 from floodmark.core.schema import LEDGER_SCHEMA, TableName
 from floodmark.postgres.session import WarehouseConnection, open_transaction
 
@@ -25,6 +25,8 @@ from floodmark.postgres.session import WarehouseConnection, open_transaction
 PUBLISHED, UNPUBLISHED = "lake", "next"
 CATALOG_SCHEMA = "floodmark_lake"
 """The schema of the ledger's database with the tables of Iceberg's catalog, which Iceberg creates itself."""
+_NO_SNAPSHOT = -1
+"""The number that some writers give to the newest snapshot of a table without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +108,12 @@ CREATE TABLE IF NOT EXISTS {CATALOG_SCHEMA}.lake_tables (
   attempt integer NOT NULL,
   base text NOT NULL,
   checked text,
+  published text,
   PRIMARY KEY (target_schema, target_name)
 );
 COMMENT ON TABLE {CATALOG_SCHEMA}.lake_tables IS 'The last window of each table of the lake: the location of its
-metadata that the window began with (base), and the one that its checks have read (checked).';
+metadata that the window began with (base), the one that its checks have read (checked), and the one that was last
+published.';
 """
 _UNFINISHED = f"SELECT window_id FROM {LEDGER_SCHEMA}.windows WHERE state <> %(state)s"
 _LOCATIONS = f"""
@@ -177,6 +181,14 @@ WHERE l.catalog_name = '{PUBLISHED}' AND n.catalog_name = '{UNPUBLISHED}'
   AND l.metadata_location = w.base
   AND n.metadata_location = w.checked
 """
+_RECORD_PUBLISHED = f"""
+UPDATE {CATALOG_SCHEMA}.lake_tables SET published = checked
+WHERE (target_schema, target_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
+"""
+_LIST_PUBLISHED = f"""
+SELECT target_schema, target_name, published FROM {CATALOG_SCHEMA}.lake_tables
+WHERE (target_schema, target_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
+"""
 Locations = Mapping[tuple[str, TableName], str]
 """The place of the metadata of a table, by the name of a catalog and that of the table."""
 
@@ -198,6 +210,12 @@ class LakeCatalog:
         with open_transaction(self._at, "the catalog of the lake") as session:
             rows = session.execute(_LOCATIONS, _names(targets)).fetchall()
         return {(catalog, TableName(schema, name)): location for catalog, schema, name, location in rows}
+
+    def list_published(self, targets: Sequence[TableName]) -> Mapping[TableName, str | None]:
+        """Return the locations of tables that were published last; None for a table that no window has published."""
+        with open_transaction(self._at, "the catalog of the lake") as session:
+            rows = session.execute(_LIST_PUBLISHED, _names(targets)).fetchall()
+        return {TableName(schema, name): location for schema, name, location in rows}
 
     def list_unfinished(self) -> list[int]:
         """Return the windows of the ledger that are not finished."""
@@ -253,8 +271,75 @@ class LakeCatalog:
                 plan.pipeline,
                 f"{len(plan.tables) - published} of {len(plan.tables)} tables of window {plan.window_id} are no longer "
                 "as they were when it began, or as they were checked.",
-                "Nothing was published. Find out what else writes to the lake; then give the window up and run again.",
+                "Nothing was published. Find out what else writes to the lake, and take its commit back "
+                '(docs/lakehouse.md, "Checks"). Then run again.',
             )
+        session.execute(_RECORD_PUBLISHED, named)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Whether a table is still the one that was published last. Commits of other programs may come after it.
+
+
+def refuse_lost(table: TablePlan, published: str | None, found: str | None) -> None:
+    """Raise TargetLostError where the changes of a table would not be merged into all that was loaded before.
+
+    published: the location that Floodmark published last. found: the one that readers see now; None: there is no table.
+    """
+    if published is not None and published == found:
+        return
+    if found is None:
+        raise _lost(table, "does not exist, and was loaded before")
+    if published is None:
+        raise _lost(table, "is not the one that was loaded: no window has published it")
+    before, now = _read_metadata(table, published), _read_metadata(table, found)
+    if before["table-uuid"] != now["table-uuid"]:
+        raise _lost(table, "was dropped and made again")
+    if not _follows(before, now):
+        raise _lost(table, "was set back to an earlier state")
+    if gone := sorted(_columns(before) - _columns(now)):
+        raise _lost(table, f"has lost columns: {', '.join(name for _, name in gone)}")
+
+
+def _lost(table: TablePlan, what: str) -> TargetLostError:
+    return TargetLostError(
+        str(table.source),
+        f"the table {table.target} of the lake {what}.",
+        "Nothing was merged. Restore the table, by Iceberg's rollback_to_snapshot or from a backup of the catalog: "
+        "a lake is not reloaded so far.",
+    )
+
+
+def _read_metadata(table: TablePlan, location: str) -> dict[str, Any]:
+    path = "/" + location.removeprefix("file:").lstrip("/")
+    try:
+        return dict(json.loads(Path(path).read_bytes()))
+    except (OSError, ValueError):
+        raise _lost(table, f"has no readable metadata in {path}") from None
+
+
+def _follows(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Return whether the newest snapshot of a table is, or has come after, that of an earlier state of it."""
+    wanted = before.get("current-snapshot-id")
+    if wanted in (None, _NO_SNAPSHOT):
+        return True
+    snapshots = {each["snapshot-id"]: each for each in now.get("snapshots", ())}
+    newest = current = now.get("current-snapshot-id")
+    while current in snapshots:
+        if current == wanted:
+            return True
+        current = snapshots[current].get("parent-snapshot-id")
+    if current is None or newest not in snapshots:
+        return False
+    # Its ancestors are expired. What a table is set back to has a lower number.
+    [then] = [each for each in before["snapshots"] if each["snapshot-id"] == wanted]
+    return bool(snapshots[newest]["sequence-number"] > then["sequence-number"])
+
+
+def _columns(metadata: Mapping[str, Any]) -> set[tuple[int, str]]:
+    """Return the columns of a table. One that is made again has another number."""
+    [schema] = [each for each in metadata["schemas"] if each["schema-id"] == metadata["current-schema-id"]]
+    return {(each["id"], each["name"]) for each in schema["fields"]}
 
 
 def overtaken(plan: WindowPlan) -> WatermarkConflictError:

@@ -26,7 +26,7 @@ from floodmark.core.errors import (
 )
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, staging_table
 from floodmark.core.schema import TableName
-from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeCatalog, LakeFolder, catalog_settings
+from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeCatalog, LakeFolder, catalog_settings, refuse_lost
 from floodmark.iceberg.limits import refuse_unsupported
 from floodmark.iceberg.staging import LakeStaging, count_rows
 from floodmark.iceberg.tables import add_columns, create_table, in_spark, lake_columns, spark_name, unpublished
@@ -110,7 +110,11 @@ class IcebergWarehouse:
             for schema in sorted({table.target.schema for table in plan.tables}):
                 for catalog in (PUBLISHED, UNPUBLISHED):
                     session.sql(f"CREATE NAMESPACE IF NOT EXISTS {spark_name(catalog, schema)}")
-        known = self.catalog.read_locations([table.target for table in plan.tables])
+        targets = [table.target for table in plan.tables]
+        known, published = self.catalog.read_locations(targets), self.catalog.list_published(targets)
+        for table in plan.tables:
+            if table.kind is LoadKind.CHANGES:
+                refuse_lost(table, published.get(table.target), known.get((PUBLISHED, table.target)))
         new = [
             table
             for table in plan.tables

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -15,7 +16,7 @@ from warehouse_contract import ONE, WarehouseContract, one
 from warehouse_rig import WarehouseRig
 from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load
 
-from floodmark.core.errors import ConfigError, TargetRefusedError, WatermarkConflictError
+from floodmark.core.errors import ConfigError, TargetLostError, TargetRefusedError, WatermarkConflictError
 from floodmark.core.plan import TableCounts, WindowPlan, WindowState
 from floodmark.core.schema import TableName
 from floodmark.core.settings import Deletes, OnFailure, Rule, Style
@@ -149,6 +150,18 @@ def test_table_that_another_program_has_written_is_not_published(rig: LakeRig) -
         rig.publish(plan)
     assert rig.ledger.read_window(plan.window_id).state is WindowState.CHECKED
     assert [row[2] for row in rig.visible().values()] == ["foreign"]
+    # As the page says; after the publication it changes nothing.
+    page = (Path(__file__).parents[3] / "docs" / "lakehouse.md").read_text(encoding="utf-8")
+    [back] = re.findall(r"^UPDATE floodmark_lake[^;]+;", page, re.MULTILINE)
+    with open_transaction(rig.at) as session:
+        session.execute(back.replace("'orders'", f"'{rig.target.name}'"))
+    rig.publish(plan)
+    assert rig.visible() == {}
+    rig.sql("UPDATE {} SET Notes = 'foreign'")
+    found = rig.locations()
+    with open_transaction(rig.at) as session:
+        session.execute(back.replace("'orders'", f"'{rig.target.name}'"))
+    assert rig.locations() == found
 
 
 def test_table_that_was_merged_again_after_its_checks_is_not_published(rig: LakeRig) -> None:
@@ -214,13 +227,59 @@ def test_warning_of_a_rule_publishes_the_rows(rig: LakeRig, caplog: pytest.LogCa
 
 def test_column_that_comes_later_is_added_and_another_type_is_refused(rig: LakeRig) -> None:
     rig.run(first_load(), 10, one())
-    for catalog in (PUBLISHED, UNPUBLISHED):
-        rig.sql("ALTER TABLE {} DROP COLUMN Notes", catalog)
+    rig.sql("ALTER TABLE {} DROP COLUMN Notes")
+    with open_transaction(rig.at) as session:
+        # As if it had never had the column.
+        session.execute(
+            "UPDATE floodmark_lake.lake_tables SET published = %s WHERE target_name = %s",
+            [rig.locations()[0], rig.target.name],
+        )
     rig.run(changes(10, 20), 20, [Row(2, INSERT, 15, 5, notes="n")])
     assert rig.visible() == {1: (Decimal("5.00"), None, None), 2: (Decimal("5.00"), None, "n")}
     rig.sql("ALTER TABLE {} ALTER COLUMN `Disc%` TYPE bigint")
     with pytest.raises(TargetRefusedError, match="Disc% is bigint and would be int"):
         rig.open(changes(20, 30), to=30)
+
+
+def test_table_that_is_not_the_one_that_was_loaded_gets_no_changes(rig: LakeRig) -> None:
+    """Otherwise its older rows would be missing, and nothing would say so."""
+    rig.run(first_load(), 10, one())
+    rig.run(changes(10, 20), 20, [Row(2, INSERT, 15, 5, notes="n")])
+    published = rig.locations()[0]
+    snapshots = f"{spark_name(PUBLISHED, rig.target.schema, rig.target.name)}.snapshots"
+    [first, *_] = rig.lake.session().sql(f"SELECT snapshot_id FROM {snapshots} ORDER BY committed_at").collect()
+
+    plan = rig.open(changes(20, 30), to=30)
+
+    def refused(words: str) -> None:
+        with pytest.raises(TargetLostError, match=words):
+            rig.warehouse.prepare_window(plan)
+
+    def restore() -> None:
+        with open_transaction(rig.at) as session:
+            change = "UPDATE floodmark_lake.iceberg_tables SET metadata_location = %s WHERE table_name = %s"
+            session.execute(change, [published, rig.target.name])
+
+    rig.lake.session().sql(
+        f"CALL {PUBLISHED}.system.rollback_to_snapshot('{rig.target.schema}.{rig.target.name}', {first[0]})"
+    )
+    refused("was set back to an earlier state")
+    restore()
+    rig.sql("ALTER TABLE {} DROP COLUMN Notes")
+    refused("has lost columns: Notes")
+    restore()
+    rig.sql("UPDATE {} SET Notes = 'foreign' WHERE Id = 2")
+    rig.warehouse.prepare_window(plan)
+    rig.stage(plan, [Row(3, INSERT, 25, 5, notes="n")])
+    rig.merge(plan)
+    rig.finish(plan)
+    assert [row[2] for _, row in sorted(rig.visible().items())] == [ONE[1][2], "foreign", "n"]
+    plan = rig.open(changes(30, 40), to=40)
+    rig.sql("DROP TABLE {}")
+    refused("does not exist, and was loaded before")
+    assert rig.locations()[0] is None
+    rig.sql("CREATE TABLE {} (Id int) USING iceberg")
+    refused("was dropped and made again")
 
 
 def test_table_with_rows_is_not_loaded_again(rig: LakeRig) -> None:
