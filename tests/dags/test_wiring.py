@@ -13,7 +13,14 @@ from floodmark.app.pipeline import App, config_path, data_docs_dir, spark_target
 from floodmark.config import Config, load_config
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName
-from floodmark.core.settings import KIND_VARIABLE, LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
+from floodmark.core.settings import (
+    KIND_VARIABLE,
+    LEDGER_VARIABLE,
+    MASK_KEYS_VARIABLE,
+    SOURCE_VARIABLE,
+    WAREHOUSE_KIND_VARIABLE,
+    WAREHOUSE_VARIABLE,
+)
 from floodmark.orchestration.load_operator import LoadHook
 from floodmark.sources.cdc.kind import CdcKind
 from floodmark.sources.compact.kind import CompactKind
@@ -379,6 +386,8 @@ def test_ledger_is_reached_by_the_warehouses_connection_unless_it_has_its_own(
     assert own.warehouse
     secrets = dict(own.job_secrets())
     assert secrets.pop(KIND_VARIABLE) == "cdc"
+    assert secrets.pop(WAREHOUSE_KIND_VARIABLE) == "postgres"
+    assert secrets.pop(MASK_KEYS_VARIABLE) == "{}"
     users = {name: json.loads(text)["user"] for name, text in secrets.items()}
     assert users == {SOURCE_VARIABLE: "u", LEDGER_VARIABLE: "keeper", WAREHOUSE_VARIABLE: "u"}
 
