@@ -6,6 +6,7 @@ give the rows of ``lake`` the locations that those of ``next`` have.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +26,7 @@ from floodmark.postgres.session import WarehouseConnection, open_transaction
 PUBLISHED, UNPUBLISHED = "lake", "next"
 CATALOG_SCHEMA = "floodmark_lake"
 """The schema of the ledger's database with the tables of Iceberg's catalog, which Iceberg creates itself."""
+_DIGITS = 16
 _NO_SNAPSHOT = -1
 """The number that some writers give to the newest snapshot of a table without one."""
 
@@ -58,10 +60,10 @@ class LakeFolder:
         """Return the folder of the tables."""
         return Path(self.path, "tables")
 
-    @property
-    def staging(self) -> Path:
-        """Return the folder of the rows that are not merged yet."""
-        return Path(self.path, "staging")
+    def staging(self, ledger: WarehouseConnection) -> Path:
+        """Return the folder of the rows that are not merged yet. Another ledger counts windows of its own."""
+        named = f"{ledger.host}:{ledger.port}/{ledger.database}"
+        return Path(self.path, "staging", hashlib.sha256(named.encode()).hexdigest()[:_DIGITS])
 
 
 def catalog_settings(ledger: WarehouseConnection, folder: LakeFolder) -> dict[str, str]:

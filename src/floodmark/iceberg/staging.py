@@ -1,6 +1,6 @@
 """Staging of a lake: one Parquet file for each try of a part, of which the merge reads those that tasks reported.
 
-``<staging>/<window>/<attempt>/<table>/<part>-<random>.parquet`` has changes, and ``<staging>/<window>/load/<table>/``
+``<root>/<window>/<attempt>/<table>/<part>-<random>.parquet`` has changes, and ``<root>/<window>/load/<table>/``
 the chunks of a first load, which outlast attempts. A file appears under its name when it is complete.
 """
 
@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 from floodmark.core.errors import DataQualityError, WatermarkConflictError
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, value_columns
 from floodmark.core.schema import OPERATION_COLUMN, POSITION_COLUMN, keep_column, optional_columns
-from floodmark.iceberg.lake import LakeFolder
 from floodmark.sync.arrow import arrow_type
 from floodmark.sync.ports import StagedPart, StagedRows
 
@@ -111,8 +110,9 @@ class ParquetSink:
 class LakeStaging:
     """The folders of staging, for the driver."""
 
-    def __init__(self, folder: LakeFolder) -> None:
-        self._root = folder.staging
+    def __init__(self, root: Path) -> None:
+        """Prepare it. root: the folder of one ledger's windows."""
+        self._root = root
 
     def prepare(self, plan: WindowPlan, unfinished: Collection[int]) -> None:
         """Make the folders of an attempt, and remove those of earlier ones; chunks of first loads are kept.

@@ -86,7 +86,7 @@ class IcebergWarehouse:
         self._folder = folder
         self._settings = catalog_settings(ledger, folder) | _STAGED_SETTINGS
         self._open_spark = open_spark
-        self._staging = LakeStaging(folder)
+        self._staging = LakeStaging(folder.staging(ledger))
 
     def session(self) -> SparkSession:
         """Return the session with both catalogs. Raises ConfigError for a Spark on other machines."""

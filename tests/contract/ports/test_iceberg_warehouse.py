@@ -14,7 +14,7 @@ import pytest
 from pyspark import SparkContext
 from warehouse_contract import ONE, WarehouseContract, one
 from warehouse_rig import WarehouseRig
-from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load
+from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load, staged_batch
 
 from floodmark.core.errors import ConfigError, TargetLostError, TargetRefusedError, WatermarkConflictError
 from floodmark.core.plan import TableCounts, WindowPlan, WindowState
@@ -22,6 +22,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import Deletes, OnFailure, Rule, Style
 from floodmark.iceberg.checks import IcebergQuality
 from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeFolder
+from floodmark.iceberg.staging import LakeStaging
 from floodmark.iceberg.tables import spark_name
 from floodmark.iceberg.warehouse import IcebergWarehouse
 from floodmark.postgres.ledger.ledger import PostgresLedger
@@ -216,6 +217,18 @@ def test_table_that_was_renamed_is_made_again_also_by_a_new_ledger(rig: LakeRig)
     again = replace(rig, pipeline=f"{rig.pipeline}_again", reported={})
     again.run(first_load(), 20, [Row(2, INSERT, 20, 5, notes="n")])
     assert list(again.visible()) == [2]
+
+
+def test_two_ledgers_with_one_folder_do_not_see_each_others_staged_rows(rig: LakeRig, tmp_path: Path) -> None:
+    """Both count their windows from one."""
+    folder, plan = LakeFolder(str(tmp_path)), rig.open(first_load(), to=10)
+    ours, theirs = (LakeStaging(folder.staging(replace(rig.at, database=name))) for name in ("ours", "theirs"))
+    for staging, keys in ((ours, (1, 2)), (theirs, (3,))):
+        staging.prepare(plan, [])
+        staging.sink(plan, 0).write(0, iter([staged_batch([Row(key, INSERT, 10, 5) for key in keys])]))
+    theirs.drop(plan.window_id)
+    assert ours.count_parts(plan, 0) == {0: 2}
+    assert theirs.count_parts(plan, 0) == {}
 
 
 def test_warning_of_a_rule_publishes_the_rows(rig: LakeRig, caplog: pytest.LogCaptureFixture) -> None:
