@@ -189,7 +189,6 @@ def open_reload(pipeline: Pipeline, table: str, where: str | None) -> OpenResult
 
     table: schema.table of the source. where: a condition in T-SQL from the operator; it is checked here.
     """
-    pipeline.app.require_postgres("a reload")
     name = pipeline.parse_table(table)
     condition = pipeline.source.parse_condition(where, name) if where else ""
     return load_planner(pipeline).open_reload(name, condition)

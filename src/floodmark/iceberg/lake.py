@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 
 import psycopg
 
-from floodmark.core.errors import ConfigError, TargetLostError, WatermarkConflictError
+from floodmark.core.errors import ConfigError, TargetLostError, WatermarkConflictError, command_line
 from floodmark.core.plan import TablePlan, WindowPlan, WindowState
 from floodmark.core.schema import LEDGER_SCHEMA, TableName
 from floodmark.postgres.session import WarehouseConnection, open_transaction
@@ -148,6 +148,12 @@ _FORGET = f"""
 DELETE FROM {CATALOG_SCHEMA}.lake_tables
 WHERE (target_schema, target_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
 """
+_FORGET_LOCATIONS = f"""
+DELETE FROM {CATALOG_SCHEMA}.iceberg_tables
+WHERE catalog_name IN ('{PUBLISHED}', '{UNPUBLISHED}')
+  AND (table_namespace, table_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
+"""
+_FORGET_OTHER_LEDGER = _FORGET + f"  AND window_id > (SELECT max(window_id) FROM {LEDGER_SCHEMA}.windows)"
 _BEGIN = f"""
 INSERT INTO {CATALOG_SCHEMA}.lake_tables AS known (target_schema, target_name, window_id, attempt, base)
 SELECT table_namespace, table_name, %(window_id)s, %(attempt)s, metadata_location
@@ -226,9 +232,13 @@ class LakeCatalog:
         return [window_id for (window_id,) in rows]
 
     def forget(self, targets: Sequence[TableName]) -> None:
-        """Forget the windows of tables that are new: those of their names were of other tables, or another ledger."""
+        """Forget tables that are made again: what is known under their names is of tables that are gone.
+
+        Their files are kept.
+        """
         with open_transaction(self._at, "the catalog of the lake") as session:
             session.execute(_FORGET, _names(targets))
+            session.execute(_FORGET_LOCATIONS, _names(targets))
 
     def begin(self, plan: WindowPlan) -> None:
         """Make the tables of a window what readers see, in both catalogs, and record where the window begins.
@@ -241,6 +251,7 @@ class LakeCatalog:
             session.execute(_LOCK, named)
             session.execute(_TO_LAKE, named | {"of": UNPUBLISHED, "to": PUBLISHED})
             session.execute(_TO_NEXT, named | {"of": PUBLISHED, "to": UNPUBLISHED})
+            session.execute(_FORGET_OTHER_LEDGER, named)
             if session.execute(_BEGIN, named).rowcount != len(plan.tables):
                 raise overtaken(plan)
 
@@ -288,13 +299,14 @@ def refuse_lost(table: TablePlan, published: str | None, found: str | None) -> N
 
     published: the location that Floodmark published last. found: the one that readers see now; None: there is no table.
     """
-    if published is not None and published == found:
-        return
     if found is None:
         raise _lost(table, "does not exist, and was loaded before")
     if published is None:
         raise _lost(table, "is not the one that was loaded: no window has published it")
-    before, now = _read_metadata(table, published), _read_metadata(table, found)
+    now = _read_metadata(table, found)
+    if published == found:
+        return
+    before = _read_metadata(table, published)
     if before["table-uuid"] != now["table-uuid"]:
         raise _lost(table, "was dropped and made again")
     if not _follows(before, now):
@@ -307,17 +319,29 @@ def _lost(table: TablePlan, what: str) -> TargetLostError:
     return TargetLostError(
         str(table.source),
         f"the table {table.target} of the lake {what}.",
-        "Nothing was merged. Restore the table, by Iceberg's rollback_to_snapshot or from a backup of the catalog: "
-        "a lake is not reloaded so far.",
+        "Nothing was merged. Restore the table, by Iceberg's rollback_to_snapshot or from a backup of the catalog. Or "
+        f"reload it: {command_line('reload', 'PIPELINE', table.source)}.",
     )
 
 
-def _read_metadata(table: TablePlan, location: str) -> dict[str, Any]:
-    path = "/" + location.removeprefix("file:").lstrip("/")
+def is_readable(location: str) -> bool:
+    """Return whether the metadata of a table can be read. Iceberg cannot even drop a table without it."""
     try:
-        return dict(json.loads(Path(path).read_bytes()))
+        json.loads(path_of(location).read_bytes())
     except (OSError, ValueError):
-        raise _lost(table, f"has no readable metadata in {path}") from None
+        return False
+    return True
+
+
+def path_of(location: str) -> Path:
+    """Return the path of a file that Iceberg names as a URI or as a path."""
+    return Path("/" + location.removeprefix("file:").lstrip("/"))
+
+
+def _read_metadata(table: TablePlan, location: str) -> dict[str, Any]:
+    if not is_readable(location):
+        raise _lost(table, f"has no readable metadata in {path_of(location)}")
+    return dict(json.loads(path_of(location).read_bytes()))
 
 
 def _follows(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

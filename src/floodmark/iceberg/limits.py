@@ -7,17 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from floodmark.core.errors import ConfigError, TargetRefusedError
-from floodmark.core.plan import MAIN_LANE, TablePlan, WindowPlan
-from floodmark.core.settings import (
-    Deletes,
-    Naming,
-    OnFailure,
-    OnGap,
-    Style,
-    TableOptions,
-    UnstorablePolicy,
-    WhenAdded,
-)
+from floodmark.core.plan import TablePlan, WindowPlan, is_replay_lane
+from floodmark.core.settings import OnFailure, Style, TableOptions, UnstorablePolicy
 
 LAKE_SOURCE = "cdc"
 """The only kind of source that a lake takes so far."""
@@ -29,17 +20,8 @@ def find_refused(table: TableOptions) -> Iterator[str]:
     """Yield the settings of a table that a lake refuses, as they are written in the configuration."""
     settings = (
         (table.style is not Style.CURRENT, f"style: {table.style.value}"),
-        (table.deletes is not Deletes.SOFT, f"deletes: {table.deletes.value}"),
-        (table.naming is not Naming.KEEP, f"naming: {table.naming.value}"),
-        (bool(table.columns), "columns"),
-        (table.new_columns is not None, "new_columns"),
         (table.live_view, "live_view"),
         (table.unstorable is UnstorablePolicy.REPLACE, f"unstorable: {table.unstorable.value}"),
-        (table.on_gap is not OnGap.FAIL, f"on_gap: {table.on_gap.value}"),
-        (
-            table.first_load.when_added is not WhenAdded.IN_WINDOW,
-            f"first_load.when_added: {table.first_load.when_added.value}",
-        ),
         (bool(table.expectations), "expectations"),
     )
     yield from (words for is_refused, words in settings if is_refused)
@@ -53,8 +35,8 @@ def find_refused(table: TableOptions) -> Iterator[str]:
 
 def refuse_unsupported(plan: WindowPlan) -> None:
     """Raise ConfigError or TargetRefusedError for the first table of a plan that a lake cannot take."""
-    if plan.lane != MAIN_LANE:
-        raise ConfigError(plan.pipeline, f"a lake takes no {plan.lane.partition(' ')[0]} so far.", _PAGE)
+    if is_replay_lane(plan.lane):
+        raise ConfigError(plan.pipeline, "a lake takes no replay so far.", _PAGE)
     for table in plan.tables:
         if refused := list(find_refused(table.settings)):
             raise ConfigError(str(table.source), f"a lake does not support {'; '.join(refused)}.", _PAGE)
@@ -62,7 +44,7 @@ def refuse_unsupported(plan: WindowPlan) -> None:
 
 
 def _refuse_plan(table: TablePlan) -> None:
-    if table.feed.has_members or table.feed.table.is_partial or table.renames_columns or table.where:
+    if table.feed.has_members or table.feed.table.is_partial:
         raise ConfigError(str(table.source), "a lake takes the changes of CDC alone so far.", _PAGE)
     folded = Counter(column.name.casefold() for column in table.in_target.stored_columns)
     if twice := [column.name for column in table.in_target.stored_columns if folded[column.name.casefold()] > 1]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
@@ -16,9 +17,12 @@ from floodmark.core.schema import (
     WINDOW_COLUMN,
     TableName,
 )
+from floodmark.core.settings import Deletes
 from floodmark.core.types import Kind, WarehouseType
 from floodmark.iceberg.lake import UNPUBLISHED
+from floodmark.postgres.warehouse.merge import DELETE_OPERATION, Merge, same_key, table, target
 
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _SPARK_TYPES = {
     Kind.BOOLEAN: "boolean",
     Kind.INT16: "int",  # Iceberg has none of 16 bits
@@ -88,15 +92,65 @@ def add_columns(table: TablePlan, names: Sequence[str]) -> str:
     return f"ALTER TABLE {unpublished(table.target)} ADD COLUMNS ({columns})"
 
 
+def holds(wide: str, narrow: str) -> bool:
+    """Return whether a column of a type can be widened to another one, or is of it: what Iceberg can do in place."""
+    if wide == narrow or (narrow, wide) in {("int", "bigint"), ("float", "double")}:
+        return True
+    before, after = (_DECIMAL.fullmatch(each) for each in (narrow, wide))
+    return bool(before and after and before[2] == after[2] and int(before[1]) <= int(after[1]))
+
+
+def build_swept(merge: Merge) -> exp.Select:
+    """Return the query for the number of living rows of a target that a load of the whole table did not find."""
+    is_read = exp.select(exp.Literal.number(1)).from_(table(merge.staging, "s")).where(same_key(merge))
+    living = exp.and_(exp.not_(target(DELETED_COLUMN)), exp.not_(exp.Exists(this=is_read)))
+    return exp.select(exp.Count(this=exp.Star())).from_(table(merge.target, "t")).where(living)
+
+
+def add_sweep(statement: exp.Merge, merge: Merge, *, keeps_unread: bool) -> exp.Merge:
+    """Return the merge of a load of the whole table, which deletes the rows that it did not find.
+
+    keeps_unread: they may be at the source. Where no row is deleted, and for rows that were deleted before, a position
+    above that of the load is lowered: it is of a past that the source no longer has, and would win over its changes.
+    """
+    at = exp.HexString(this=merge.rows_at.hex())
+    found = []
+    if not keeps_unread:
+        gone = exp.Update(expressions=[_assign(name, value) for name, value in _swept_columns(merge, at).items()])
+        is_hard = merge.deletes is Deletes.HARD
+        condition = None if is_hard else exp.not_(target(DELETED_COLUMN))
+        found.append((condition, exp.var("DELETE") if is_hard else gone))
+    if keeps_unread or merge.deletes is Deletes.SOFT:
+        above = exp.GT(this=target(POSITION_COLUMN), expression=at)
+        found.append((above, exp.Update(expressions=[_assign(POSITION_COLUMN, at)])))
+    whens = [exp.When(matched=False, source=True, condition=condition, then=then) for condition, then in found]
+    statement.set("whens", exp.Whens(expressions=[*statement.args["whens"].expressions, *whens]))
+    return statement
+
+
+def _swept_columns(merge: Merge, at: exp.Expression) -> dict[str, exp.Expression]:
+    return {
+        POSITION_COLUMN: at,
+        OPERATION_COLUMN: exp.Literal.number(DELETE_OPERATION),
+        WINDOW_COLUMN: exp.Literal.number(merge.window_id),
+        LOADED_AT_COLUMN: exp.CurrentTimestamp(),
+        DELETED_COLUMN: exp.true(),
+    }
+
+
+def _assign(name: str, value: exp.Expression) -> exp.Expression:
+    return exp.EQ(this=exp.column(name, quoted=True), expression=value.copy())
+
+
 def in_spark(tree: exp.Expression) -> str:
     """Return a statement over targets and staging tables in Spark's SQL.
 
     Targets are those of the unpublished catalog. A staging table is a view of the session with its name.
     """
     tree = tree.copy()
-    for table in tree.find_all(exp.Table):
-        if table.db == STAGING_SCHEMA:
-            table.set("db", None)
-        elif table.db:
-            table.set("catalog", exp.to_identifier(UNPUBLISHED, quoted=True))
+    for named in tree.find_all(exp.Table):
+        if named.db == STAGING_SCHEMA:
+            named.set("db", None)
+        elif named.db:
+            named.set("catalog", exp.to_identifier(UNPUBLISHED, quoted=True))
     return str(tree.sql(dialect="spark"))

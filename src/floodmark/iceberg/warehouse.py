@@ -20,16 +20,34 @@ from floodmark.core.errors import (
     ConfigError,
     DuplicateKeyError,
     FloodmarkBugError,
-    FloodmarkError,
     TargetRefusedError,
     WarehouseUnavailableError,
+    command_line,
 )
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, staging_table
 from floodmark.core.schema import TableName
-from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeCatalog, LakeFolder, catalog_settings, refuse_lost
+from floodmark.iceberg.lake import (
+    PUBLISHED,
+    UNPUBLISHED,
+    LakeCatalog,
+    LakeFolder,
+    catalog_settings,
+    is_readable,
+    refuse_lost,
+)
 from floodmark.iceberg.limits import refuse_unsupported
 from floodmark.iceberg.staging import LakeStaging, count_rows
-from floodmark.iceberg.tables import add_columns, create_table, in_spark, lake_columns, spark_name, unpublished
+from floodmark.iceberg.tables import (
+    add_columns,
+    add_sweep,
+    build_swept,
+    create_table,
+    holds,
+    in_spark,
+    lake_columns,
+    spark_name,
+    unpublished,
+)
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.merge import Merge, MergeCounts, build_count, build_merge, merge_of
 from floodmark.sync.ports import CheckedRows, StagedNow, StagedRows, StagingSink, WarehouseTraits
@@ -112,14 +130,14 @@ class IcebergWarehouse:
                     session.sql(f"CREATE NAMESPACE IF NOT EXISTS {spark_name(catalog, schema)}")
         targets = [table.target for table in plan.tables]
         known, published = self.catalog.read_locations(targets), self.catalog.list_published(targets)
+        new = []
         for table in plan.tables:
-            if table.kind is LoadKind.CHANGES:
-                refuse_lost(table, published.get(table.target), known.get((PUBLISHED, table.target)))
-        new = [
-            table
-            for table in plan.tables
-            if not {(PUBLISHED, table.target), (UNPUBLISHED, table.target)} & known.keys()
-        ]
+            found = known.get((PUBLISHED, table.target))
+            if table.kind is LoadKind.CHANGES or table.where:
+                refuse_lost(table, published.get(table.target), found)
+            elif found is None or not is_readable(found):
+                new.append(table)
+        # What is left of a table that was dropped, or has lost its metadata, cannot be dropped by Iceberg.
         self.catalog.forget([table.target for table in new])
         for table in new:
             with spark_errors(str(table.source)):
@@ -178,7 +196,8 @@ class IcebergWarehouse:
             is_there = files is not None and count_rows(files) == rows.staged_rows
             if files and is_there:
                 _open_view(session, plan, index, files)
-            opened.append(CheckedRows(planned.target, staging_table(plan, index) if files and is_there else None))
+            staged = staging_table(plan, index) if files and is_there else None
+            opened.append(CheckedRows(planned.target, staged, has_tombstones=False))
         return opened
 
     def publish_window(self, plan: WindowPlan, transaction: psycopg.Connection | None = None) -> None:
@@ -200,7 +219,7 @@ class IcebergWarehouse:
                 f"{reported.staged_rows} rows were staged, but {found} are in staging now.",
                 "Something else has changed the staging folder of the lake; the window is loaded again.",
             )
-        merge = replace(merge_of(plan, index, has_tombstones=False), sorted_by_key=False, overwrites=False)
+        merge = replace(merge_of(plan, index, has_tombstones=False), sorted_by_key=False)
         if files:
             view = _open_view(session, plan, index, files)
             with spark_errors(str(planned.source)):
@@ -213,14 +232,22 @@ class IcebergWarehouse:
             newest = _read_summary(session, planned.target)
             if (newest.get(_WINDOW), newest.get(_ATTEMPT)) == (str(plan.window_id), str(plan.attempt)):
                 return TableCounts(**json.loads(newest[_COUNTS]))
-            if planned.kind is LoadKind.FIRST_LOAD and newest:
-                raise _not_reloaded(planned)
             self._staging.record_merged(plan, table.index, table.files)
-            if not table.files:
+            loads_again = planned.kind is LoadKind.FIRST_LOAD and not planned.where and bool(newest)
+            if not (table.files or loads_again):
                 return TableCounts()
-            counts = _count(session, planned, table.merge)
+            if loads_again:
+                _report_again(planned)
+                if not table.files:
+                    _open_empty_view(session, plan, table.index)
+            merge = replace(table.merge, overwrites=loads_again)
+            counts, statement = _count(session, planned, merge), build_merge(merge)
+            if loads_again:
+                swept = 0 if planned.keeps_unread else int(session.sql(in_spark(build_swept(merge))).collect()[0][0])
+                counts = replace(counts, swept_rows=swept)
+                statement = add_sweep(statement, merge, keeps_unread=planned.keeps_unread)
             with _snapshot_properties(session, plan, counts):
-                session.sql(in_spark(build_merge(table.merge)))
+                session.sql(in_spark(statement))
         return counts
 
 
@@ -229,20 +256,63 @@ class IcebergWarehouse:
 
 
 def _evolve(session: SparkSession, table: TablePlan) -> None:
-    """Add the columns that a target does not have. Raises TargetRefusedError where a type is another one."""
-    found = {field.name: field.dataType.simpleString() for field in session.table(unpublished(table.target)).schema}
-    wanted = lake_columns(table)
-    other = {name: found[name] for name, kind in wanted.items() if name in found and found[name] != kind}
-    if other:
-        listed = ", ".join(f"{name} is {found[name]} and would be {wanted[name]}" for name in other)
+    """Rename, widen and add columns, so that a target can hold the rows of a plan.
+
+    Raises TargetRefusedError where a type cannot be widened to the one of the plan.
+    """
+    name, wanted = unpublished(table.target), lake_columns(table)
+    found = _read_types(session, name)
+    # A column may have to give up its name before another one gets it.
+    while free := [each for each in table.columns if each.was in found and each.target not in found]:
+        session.sql(f"ALTER TABLE {name} RENAME COLUMN {spark_name(free[0].was)} TO {spark_name(free[0].target)}")
+        _LOG.info("%s: column %s of %s is %s now.", table.source, free[0].was, table.target, free[0].target)
+        found = _read_types(session, name)
+    other = {each: found[each] for each, kind in wanted.items() if each in found and not holds(found[each], kind)}
+    if refused := {each: kind for each, kind in other.items() if not holds(wanted[each], kind)}:
+        listed = ", ".join(f"{each} is {kind} and would be {wanted[each]}" for each, kind in refused.items())
         raise TargetRefusedError(
             str(table.source),
             f"the table {table.target} of the lake has other types: {listed}.",
-            "A lake takes new columns and no other types so far: rename the table, and the run creates it again.",
+            f"Rename the table in both catalogs (ALTER TABLE {PUBLISHED}.… and {UNPUBLISHED}.… RENAME TO), and reload "
+            f"it, which creates it again: {command_line('reload', 'PIPELINE', table.source)}.",
         )
-    if new := [name for name in wanted if name not in found]:
+    for each in other:
+        session.sql(f"ALTER TABLE {name} ALTER COLUMN {spark_name(each)} TYPE {wanted[each]}")
+        _LOG.info("%s: widened %s of %s to %s.", table.source, each, table.target, wanted[each])
+    if new := [each for each in wanted if each not in found]:
         session.sql(add_columns(table, new))
         _LOG.info("%s: added %s to the table %s of the lake.", table.source, ", ".join(new), table.target)
+
+
+def _read_types(session: SparkSession, name: str) -> Mapping[str, str]:
+    return {field.name: field.dataType.simpleString() for field in session.table(name).schema}
+
+
+def _report_again(planned: TablePlan) -> None:
+    """Log that a first load finds rows. Raises TargetRefusedError where they are masked otherwise."""
+    if planned.renewed:
+        raise TargetRefusedError(
+            str(planned.source),
+            f"the table {planned.target} of the lake has rows with other values of {', '.join(planned.renewed)}: those "
+            "columns are masked otherwise now.",
+            f"Drop the table in both catalogs (DROP TABLE {PUBLISHED}.… and {UNPUBLISHED}.…) and its files, and reload "
+            "it, which creates it again.",
+        )
+    if not planned.is_reload:
+        _LOG.warning(
+            "%s: the table %s of the lake has rows that no window of the ledger brought: the first load sweeps those "
+            "that the source does not have.",
+            planned.source,
+            planned.target,
+        )
+
+
+def _open_empty_view(session: SparkSession, plan: WindowPlan, index: int) -> None:
+    """Make a view without rows, with the columns that a sweep needs."""
+    columns = ", ".join(
+        f"CAST(NULL AS {kind}) AS {spark_name(name)}" for name, kind in lake_columns(plan.tables[index]).items()
+    )
+    session.sql(f"SELECT {columns} WHERE false").createOrReplaceTempView(staging_table(plan, index).name)
 
 
 def _open_view(session: SparkSession, plan: WindowPlan, index: int, files: Sequence[Path]) -> str:
@@ -316,14 +386,6 @@ def _snapshot_properties(session: SparkSession, plan: WindowPlan, counts: TableC
     finally:
         for name in values:
             session.conf.unset(_PROPERTY + name)
-
-
-def _not_reloaded(planned: TablePlan) -> FloodmarkError:
-    return TargetRefusedError(
-        str(planned.source),
-        f"the table {planned.target} of the lake has rows, and a lake is not reloaded so far.",
-        f"Rename it in both catalogs (ALTER TABLE {PUBLISHED}.… and {UNPUBLISHED}.… RENAME TO), and run again.",
-    )
 
 
 def _without_repeated(path: Path, key: Sequence[str], left: dict[tuple[Any, ...], bool]) -> int:

@@ -188,11 +188,11 @@ def build_batches(
     if staged is None:
         return [target]
     staged_sql = f"SELECT * FROM {quote_table(staged)}"
-    checks = tuple(_staged_checks(table, counts))
+    checks = tuple(_staged_checks(table, counts, has_tombstones=opened.has_tombstones))
     return [Batch(f"{name}.staged", table.source, str(table.source), staged_sql, checks, staged), target]
 
 
-def _staged_checks(table: TablePlan, counts: TableCounts) -> list[Check]:
+def _staged_checks(table: TablePlan, counts: TableCounts, *, has_tombstones: bool) -> list[Check]:
     # Rows that broke a rule were moved from staging to quarantine.
     rows = counts.staged_rows - counts.quarantined_rows
     staged = f"SELECT * FROM {BATCH}"
@@ -205,7 +205,7 @@ def _staged_checks(table: TablePlan, counts: TableCounts) -> list[Check]:
         ),
         Check(
             "every_staged_row_merged",
-            NoRows(select_unmerged(table, staged)),
+            NoRows(select_unmerged(table, staged, has_tombstones=has_tombstones)),
             "every staged row is in the target at its log position or a later one",
         ),
     ]

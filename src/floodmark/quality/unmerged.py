@@ -23,15 +23,19 @@ from floodmark.core.settings import Deletes
 # ruff: noqa: S608  (names are quoted by core.schema, and Great Expectations takes no bound values)
 
 
-def select_unmerged(table: TablePlan, staged: str) -> str:
-    """Return the query of staged rows that are not in the target. A staged delete needs no row there, but in a log."""
+def select_unmerged(table: TablePlan, staged: str, *, has_tombstones: bool = True) -> str:
+    """Return the query of staged rows that are not in the target. A staged delete needs no row there, but in a log.
+
+    has_tombstones: whether hard deletes leave tombstones in the database of the target.
+    """
     if table.is_history:
         return _select_without_version(table, staged)
     key = table.target_key
     missing = f"target.{quote(key[0])} IS NULL"
     older = f"target.{quote(POSITION_COLUMN)} < staged.{quote(POSITION_COLUMN)}"
     is_delete = f"staged.{quote(OPERATION_COLUMN)} = {Operation.DELETE.value}"
-    needed = "" if table.is_log else f" AND NOT {is_delete}{_unless_deleted_later(table)}"
+    later = _unless_deleted_later(table) if has_tombstones and table.settings.deletes is Deletes.HARD else ""
+    needed = "" if table.is_log else f" AND NOT {is_delete}{later}"
     return (
         f"SELECT {_list('staged', key)} FROM ({staged}) AS staged "
         f"LEFT JOIN {quote_table(table.target)} AS target ON {_same(key, 'target', 'staged')} "
@@ -41,8 +45,6 @@ def select_unmerged(table: TablePlan, staged: str) -> str:
 
 def _unless_deleted_later(table: TablePlan) -> str:
     """Return the condition for hard deletes that no later delete has removed the row and written a tombstone."""
-    if table.settings.deletes is not Deletes.HARD:
-        return ""
     key = _list("staged", table.in_target.key)
     return (
         f" AND NOT EXISTS (SELECT 1 FROM {LEDGER_SCHEMA}.tombstones AS tombstone "

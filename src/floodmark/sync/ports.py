@@ -331,6 +331,8 @@ class CheckedRows:
     target: TableName
     staged: TableName | None
     """The staging table; None where it no longer exists, so that only the target is checked."""
+    has_tombstones: bool = True
+    """Whether hard deletes leave tombstones, of which a later window may have written some."""
 
 
 class Warehouse(Protocol):

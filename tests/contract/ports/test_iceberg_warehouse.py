@@ -14,14 +14,14 @@ import pytest
 from pyspark import SparkContext
 from warehouse_contract import ONE, WarehouseContract, one
 from warehouse_rig import WarehouseRig
-from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load, staged_batch
+from warehouse_shop import COLUMNS, DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load, instance, staged_batch
 
 from floodmark.core.errors import ConfigError, TargetLostError, TargetRefusedError, WatermarkConflictError
-from floodmark.core.plan import TableCounts, WindowPlan, WindowState
-from floodmark.core.schema import TableName
+from floodmark.core.plan import TableCounts, TablePlan, WindowPlan, WindowState
+from floodmark.core.schema import MappedColumn, TableName
 from floodmark.core.settings import Deletes, OnFailure, Rule, Style
 from floodmark.iceberg.checks import IcebergQuality
-from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeFolder
+from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeFolder, path_of
 from floodmark.iceberg.staging import LakeStaging
 from floodmark.iceberg.tables import spark_name
 from floodmark.iceberg.warehouse import IcebergWarehouse
@@ -29,6 +29,7 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection, open_transaction
 from floodmark.spark.launch.jars import lake_environment
 from floodmark_laptop.processes import free_port
+from lsns import lsn
 from prepared_folders import PreparedPostgres
 from spark_engine import classic_engine
 from table_plans import with_settings
@@ -249,9 +250,10 @@ def test_column_that_comes_later_is_added_and_another_type_is_refused(rig: LakeR
         )
     rig.run(changes(10, 20), 20, [Row(2, INSERT, 15, 5, notes="n")])
     assert rig.visible() == {1: (Decimal("5.00"), None, None), 2: (Decimal("5.00"), None, "n")}
-    rig.sql("ALTER TABLE {} ALTER COLUMN `Disc%` TYPE bigint")
-    with pytest.raises(TargetRefusedError, match="Disc% is bigint and would be int"):
-        rig.open(changes(20, 30), to=30)
+    rig.sql("ALTER TABLE {} DROP COLUMN `Disc%`")
+    rig.sql("ALTER TABLE {} ADD COLUMN `Disc%` string")
+    with pytest.raises(TargetRefusedError, match="Disc% is string and would be int"):
+        rig.open(reload(20), to=30, lane="load dbo.Orders")
 
 
 def test_table_that_is_not_the_one_that_was_loaded_gets_no_changes(rig: LakeRig) -> None:
@@ -295,22 +297,111 @@ def test_table_that_is_not_the_one_that_was_loaded_gets_no_changes(rig: LakeRig)
     refused("was dropped and made again")
 
 
-def test_table_with_rows_is_not_loaded_again(rig: LakeRig) -> None:
+def reload(watermark: int, deletes: Deletes = Deletes.SOFT) -> TablePlan:
+    return replace(first_load(deletes), is_reload=True, watermark=lsn(watermark))
+
+
+@pytest.mark.parametrize("deletes", Deletes)
+def test_reload_deletes_what_the_source_no_longer_has_and_nothing_else(rig: LakeRig, deletes: Deletes) -> None:
+    """Some rows have a position that the source lost when it was restored: later changes must win over them."""
+    rig.run(first_load(deletes), 50, [Row(key, INSERT, 50, key, notes="n") for key in (1, 2, 3, 4)])
+    rig.run(changes(50, 90, deletes), 90, [Row(4, DELETE, 90), Row(5, INSERT, 90, 5, notes="n")])
+    again = reload(90, deletes)
+    plan = rig.open(again, to=60, lane="load dbo.Orders")
+    staged = rig.stage(plan, [Row(1, INSERT, 60, 10, notes="m"), Row(2, INSERT, 60, 2, notes="n")])
+    [counts] = rig.merge(plan, staged.rows).values()
+    assert counts == TableCounts(staged_rows=2, updated_rows=2, swept_rows=2)
+    assert sorted(rig.visible()) == [1, 2, 3, 5]
+    rig.finish(plan)
+    assert rig.visible() == {1: (Decimal("10.00"), None, "m"), 2: (Decimal("2.00"), None, "n")}
+    rows = [Row(key, INSERT, 65, 7, notes="n") for key in (3, 4, 5)]
+    assert rig.run(changes(60, 70, deletes), 70, rows).inserted_rows == 3
+    assert sorted(rig.visible()) == [1, 2, 3, 4, 5]
+
+
+def test_reload_of_a_table_without_rows_deletes_all_but_those_that_may_be_hidden(rig: LakeRig) -> None:
     rig.run(first_load(), 10, one())
-    other = replace(rig, pipeline=f"{rig.pipeline}_again")
+    hidden = replace(reload(10), keeps_unread=True)
+    assert rig.run(hidden, 20, [], lane="load dbo.Orders").swept_rows == 0
+    assert rig.visible() == ONE
+    assert rig.run(reload(20), 30, [], lane="load dbo.Orders").swept_rows == 1
+    assert rig.visible() == {}
+
+
+def test_reload_of_some_rows_deletes_nothing(rig: LakeRig) -> None:
+    rig.run(first_load(), 10, one())
+    some = replace(reload(10), is_reload=False, where="Id = 2")
+    rig.run(some, 20, [Row(2, INSERT, 20, 5, notes="n")], lane="load dbo.Orders")
+    assert sorted(rig.visible()) == [1, 2]
+    rig.sql("DROP TABLE {}")
+    with pytest.raises(TargetLostError, match="does not exist, and was loaded before"):
+        rig.open(some, to=30, lane="load dbo.Orders")
+
+
+def test_first_load_of_another_ledger_sweeps_the_rows_of_the_one_before(
+    rig: LakeRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.run(first_load(), 10, [*one(), Row(2, INSERT, 10, 5)])
     with open_transaction(rig.at) as session:
         session.execute("DELETE FROM floodmark.tables WHERE target_name = %s", [rig.target.name])
-    plan = other.open(first_load(), to=20)
-    other.stage(plan, one(2))
-    with pytest.raises(TargetRefusedError, match="has rows, and a lake is not reloaded so far"):
-        other.merge(plan)
+        change = "UPDATE floodmark_lake.lake_tables SET window_id = 1000000 WHERE target_name = %s"
+        session.execute(change, [rig.target.name])
+    other = replace(rig, pipeline=f"{rig.pipeline}_again", reported={})
+    assert other.run(first_load(), 20, one()).swept_rows == 1
     assert rig.visible() == ONE
+    assert "has rows that no window of the ledger brought" in caplog.text
+
+
+@pytest.mark.parametrize("loss", ["dropped", "dropped for readers", "without metadata"])
+def test_table_that_is_lost_is_made_again_by_a_reload(rig: LakeRig, loss: str) -> None:
+    rig.run(first_load(), 10, one())
+    plan = rig.open(changes(10, 20), to=20)
+    if loss == "without metadata":
+        for location in rig.locations():
+            assert location is not None
+            path_of(location).unlink(missing_ok=True)
+    else:
+        for catalog in (PUBLISHED, UNPUBLISHED)[: 1 if loss == "dropped for readers" else 2]:
+            rig.sql("DROP TABLE {}", catalog)
+    with pytest.raises(TargetLostError, match=r"does not exist|no readable metadata"):
+        rig.warehouse.prepare_window(plan)
+    rig.ledger.leave_out(plan.window_id, [ORDERS])
+    rig.run(reload(10), 30, one(2), lane="load dbo.Orders")
+    assert list(rig.visible()) == [2]
+
+
+def test_columns_are_renamed_and_widened(rig: LakeRig) -> None:
+    rig.run(first_load(), 10, one())
+    rig.sql("ALTER TABLE {} RENAME COLUMN Notes TO Remarks")
+    rig.sql("ALTER TABLE {} RENAME COLUMN `Disc%` TO Notes")
+    names = (MappedColumn("Notes", "Notes", "Remarks"), MappedColumn("Disc%", "Disc%", "Notes"))
+    plan = rig.open(replace(reload(10), columns=names), to=20, lane="load dbo.Orders")
+    staged = rig.stage(plan, [Row(1, INSERT, 20, 5, 4, "n")])
+    rig.merge(plan, staged.rows)
+    rig.finish(plan)
+    assert rig.visible() == {1: (Decimal("5.00"), 4, "n")}
+    columns = tuple(replace(each, type_name="bigint") if each.name == "Disc%" else each for each in COLUMNS)
+    wide = replace(changes(20, 30), feed=instance(columns))
+    plan = rig.open(wide, to=30)
+    rig.merge(plan, 0)
+    rig.finish(plan)
+    rig.run(changes(30, 40), 40, [Row(1, UPDATE, 35, 6, 5, "m")])
+    assert rig.visible() == {1: (Decimal("6.00"), 5, "m")}
+    assert dict(rig.lake.session().table(f"{PUBLISHED}.{rig.target}").dtypes)["Disc%"] == "bigint"
+
+
+def test_mask_that_is_new_refuses_a_table_with_rows(rig: LakeRig) -> None:
+    rig.run(first_load(), 10, one())
+    masked = replace(reload(10), renewed=("Notes",))
+    plan = rig.open(masked, to=20, lane="load dbo.Orders")
+    rig.stage(plan, one())
+    with pytest.raises(TargetRefusedError, match="other values of Notes"):
+        rig.merge(plan)
 
 
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        (first_load(Deletes.HARD), "deletes: hard"),
         (with_settings(first_load(), style=Style.LOG), "style: log"),
         (first_load(rules=(Rule("r", '"Id" > 0', OnFailure.QUARANTINE),)), "rule r with on_failure: quarantine"),
     ],
