@@ -39,8 +39,6 @@ from floodmark.sync.ports import LoggedProgress, Metrics, Progress
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from pyspark.sql import SparkSession
-
     from floodmark.config.models import Config, PipelineConfig
     from floodmark.core.doctor import WarehouseAccess
     from floodmark.core.schema import Dataset
@@ -48,6 +46,7 @@ if TYPE_CHECKING:
     from floodmark.core.snapshot import Survey
     from floodmark.core.types import WarehouseType
     from floodmark.iceberg.lake import LakeFolder
+    from floodmark.iceberg.upkeep import LakeUpkeep
     from floodmark.iceberg.warehouse import IcebergWarehouse
     from floodmark.postgres.ledger.drift import PostgresDriftLedger
     from floodmark.postgres.ledger.ledger import PostgresLedger, PostgresUpkeepLedger
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
     from floodmark.postgres.warehouse.views import PostgresTargets
     from floodmark.quality.great_expectations import DataDocs
     from floodmark.sources.kind import PortableConnection
+    from floodmark.spark.lake_session import LakeSpark
     from floodmark.spark.launch.target import SparkTarget
     from floodmark.sync.alerts import AlertNotes, Alerts, Channel
     from floodmark.sync.ports import Quality, Warehouse
@@ -181,7 +181,9 @@ class App:
 
     @cached_property
     def lake_spark(self) -> LakeSpark:
-        """The Spark of this process that checks windows of the lake."""
+        """The Spark of this process that checks, compares and keeps the tables of the lake."""
+        from floodmark.spark.lake_session import LakeSpark
+
         return LakeSpark()
 
     @cached_property
@@ -215,6 +217,15 @@ class App:
         return IcebergWarehouse(self.lake, self.ledger_connection, self.lake_spark.open)
 
     @cached_property
+    def lake_upkeep(self) -> LakeUpkeep:
+        """The upkeep of the lake. Raises ConfigError where the targets are no Iceberg tables."""
+        from floodmark.iceberg.upkeep import LakeUpkeep
+
+        if not self.is_lake:
+            raise ConfigError("warehouse", "its kind is postgres, and only one of kind iceberg is a lake.")
+        return LakeUpkeep(self.iceberg, self.lake_spark.close)
+
+    @cached_property
     def targets(self) -> PostgresTargets:
         from floodmark.postgres.warehouse.views import PostgresTargets
 
@@ -236,6 +247,8 @@ class App:
     def row_comparer(self) -> PostgresRowComparer:
         from floodmark.postgres.warehouse.verify import PostgresRowComparer
 
+        if self.is_lake:
+            return PostgresRowComparer(self.ledger_connection, self.iceberg.read_rows)
         return PostgresRowComparer(self.warehouse_connection)
 
     def read_access(self, targets: Iterable[TableName]) -> Iterator[WarehouseAccess]:
@@ -531,33 +544,6 @@ def lake_folder(conn_id: str) -> LakeFolder:
     if not path.is_absolute():
         raise ConfigError(f"connection {conn_id}", f"its path {path} is relative.", "Name the whole path.")
     return LakeFolder(str(path))
-
-
-class LakeSpark:
-    """The local Spark of a step outside of the load job. It is started when it is first needed."""
-
-    def __init__(self) -> None:
-        self._session: SparkSession | None = None
-
-    def open(self) -> SparkSession:
-        """Return the session. Raises ConfigError where the jars of the lake are missing."""
-        if self._session is None:
-            from floodmark.spark.launch.command import job_environment, job_settings
-            from floodmark.spark.launch.target import SparkTarget
-
-            target = SparkTarget()
-            os.environ.update(job_environment(lake_environment(), target))
-            from floodmark.spark.engine import open_classic_engine
-
-            settings = job_settings(target) | {"spark.master": target.master, "spark.log.level": "ERROR"}
-            self._session = open_classic_engine(settings).session
-        return self._session
-
-    def close(self) -> None:
-        """End the session. The next ``open`` begins another."""
-        if self._session is not None:
-            self._session.stop()
-            self._session = None
 
 
 def spark_target(conn_id: str = "spark_default") -> SparkTarget:

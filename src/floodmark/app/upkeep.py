@@ -5,15 +5,16 @@ from __future__ import annotations
 import getpass
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from floodmark.config.sections import planned_stop
 from floodmark.core.alerts import CAPTURE_RUN_FAILED, RETENTION_RUN_FAILED, TABLE_NOT_TAKEN, table_not_taken
-from floodmark.core.errors import FloodmarkError
+from floodmark.core.errors import ConfigError, FloodmarkError
 from floodmark.core.patterns import ListedTable, select_tables
+from floodmark.core.position import parse_position
 from floodmark.sync import upkeep
 from floodmark.sync.drift_watch import alert_key
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from floodmark.config.sections import CaptureConfig, RetentionConfig
     from floodmark.core.capture import PlannedStop
     from floodmark.core.schema import TableName
+    from floodmark.iceberg.upkeep import LakeTable
     from floodmark.sync.records import DriftEvent
 
 _LOG = logging.getLogger(__name__)
@@ -91,6 +93,41 @@ def scheduled_stop(pipeline: Pipeline, now: datetime) -> PlannedStop | None:
     if kept is None:
         return None
     return planned_stop(kept, now) or planned_stop(kept, now - _START_TIME)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The tables of a lake: their files, their upkeep, and their snapshots.
+
+
+def list_lake(app: App) -> Sequence[LakeTable]:
+    """Return the tables of all pipelines that readers of the lake see. Raises ConfigError for another warehouse."""
+    return app.lake_upkeep.list_tables(_targets(app))
+
+
+def keep_lake(app: App, keep: timedelta, *, rewrites: bool = False) -> Iterator[tuple[TableName, str]]:
+    """Keep the tables of all pipelines. Yield each with what was done. Raises from ``core.errors``.
+
+    keep: how long readers can go back. rewrites: compact all tables, also where it is not due.
+    """
+    return app.lake_upkeep.keep_tables(_targets(app), keep, rewrites=rewrites)
+
+
+def find_snapshots(pipeline: Pipeline, position: str) -> Iterator[tuple[TableName, int | None, str]]:
+    """Yield each table with its snapshot that has all changes up to a position and none after it.
+
+    With it comes the position up to which it has changes: None and "" where no snapshot is that old. Raises ConfigError
+    for a text that is no position, and as ``list_lake``.
+    """
+    try:
+        wanted = parse_position(position)
+    except ValueError:
+        raise ConfigError("as-of", f"{position} is no position.", "Such as floodmark status shows it.") from None
+    for table in pipeline.app.lake_upkeep.list_tables([each.target for each in pipeline.settings.tables]):
+        yield table.target, *table.snapshot_at(wanted)
+
+
+def _targets(app: App) -> list[TableName]:
+    return [table.target for pipeline in app.pipelines.values() for table in pipeline.settings.tables]
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from floodmark.app.operate import (
 )
 from floodmark.app.pipeline import check_expectations, config_path, survey
 from floodmark.app.status import json_text
-from floodmark.cli import drift, runs
+from floodmark.cli import drift, lake, runs
 from floodmark.cli.process import (
     EXIT_FAILED,
     AsJson,
@@ -500,6 +500,7 @@ for group, name in (
     (alerts_app, "alerts"),
     (config_app, "config"),
     (source_app, "source"),
+    (lake.lake_app, "lake"),
 ):
     app.add_typer(group, name=name, cls=PlainGroup)
 app.command()(rename)

@@ -23,7 +23,8 @@ from floodmark.postgres.session import WarehouseConnection, open_transaction
 
 # ruff: noqa: S608  (the names in statements are constants)
 
-PUBLISHED, UNPUBLISHED = "lake", "next"
+PUBLISHED, UNPUBLISHED, KEPT = "lake", "next", "upkeep"
+"""The names of the catalog: what readers see, what is merged and checked, and what is made smaller (``upkeep``)."""
 CATALOG_SCHEMA = "floodmark_lake"
 """The schema of the ledger's database with the tables of Iceberg's catalog, which Iceberg creates itself."""
 _DIGITS = 16
@@ -67,7 +68,7 @@ class LakeFolder:
 
 
 def catalog_settings(ledger: WarehouseConnection, folder: LakeFolder) -> dict[str, str]:
-    """Return the properties of Spark for both catalogs, with the password: for a session, never a command line.
+    """Return the properties of Spark for all catalogs, with the password: for a session, never a command line.
 
     Raises ConfigError where the ledger's connection is a Unix socket, which Java's driver does not know.
     """
@@ -93,7 +94,9 @@ def catalog_settings(ledger: WarehouseConnection, folder: LakeFolder) -> dict[st
         ".warehouse": str(folder.tables),
     }
     return {
-        f"spark.sql.catalog.{name}{key}": value for name in (PUBLISHED, UNPUBLISHED) for key, value in values.items()
+        f"spark.sql.catalog.{name}{key}": value
+        for name in (PUBLISHED, UNPUBLISHED, KEPT)
+        for key, value in values.items()
     }
 
 
@@ -197,6 +200,38 @@ _LIST_PUBLISHED = f"""
 SELECT target_schema, target_name, published FROM {CATALOG_SCHEMA}.lake_tables
 WHERE (target_schema, target_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
 """
+_IS_AT_REST = f"""
+SELECT l.metadata_location
+FROM {CATALOG_SCHEMA}.iceberg_tables AS l
+JOIN {CATALOG_SCHEMA}.iceberg_tables AS n USING (table_namespace, table_name, metadata_location)
+JOIN {CATALOG_SCHEMA}.lake_tables AS w ON (w.target_schema, w.target_name) = (l.table_namespace, l.table_name)
+WHERE l.catalog_name = '{PUBLISHED}' AND n.catalog_name = '{UNPUBLISHED}'
+  AND (l.table_namespace, l.table_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
+  AND w.window_id NOT IN ({_UNFINISHED}) AND w.published = l.metadata_location
+"""
+_PUBLISH_KEPT = f"""
+UPDATE {CATALOG_SCHEMA}.iceberg_tables AS l
+SET metadata_location = k.metadata_location, previous_metadata_location = l.metadata_location
+FROM {CATALOG_SCHEMA}.iceberg_tables AS k
+WHERE l.catalog_name IN ('{PUBLISHED}', '{UNPUBLISHED}') AND k.catalog_name = '{KEPT}'
+  AND (l.table_namespace, l.table_name) = (k.table_namespace, k.table_name)
+  AND (l.table_namespace, l.table_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
+"""
+_RECORD_KEPT = f"""
+UPDATE {CATALOG_SCHEMA}.lake_tables AS w SET published = l.metadata_location
+FROM {CATALOG_SCHEMA}.iceberg_tables AS l
+WHERE l.catalog_name = '{PUBLISHED}' AND (l.table_namespace, l.table_name) = (w.target_schema, w.target_name)
+  AND (w.target_schema, w.target_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
+"""
+_FORGET_KEPT = f"""
+DELETE FROM {CATALOG_SCHEMA}.iceberg_tables
+WHERE catalog_name = '{KEPT}'
+  AND (table_namespace, table_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
+"""
+_LIST_OTHERS = f"""
+SELECT metadata_location FROM {CATALOG_SCHEMA}.iceberg_tables
+WHERE NOT (table_namespace, table_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
+"""
 Locations = Mapping[tuple[str, TableName], str]
 """The place of the metadata of a table, by the name of a catalog and that of the table."""
 
@@ -288,6 +323,48 @@ class LakeCatalog:
                 '(docs/lakehouse.md, "Checks"). Then run again.',
             )
         session.execute(_RECORD_PUBLISHED, named)
+
+    def begin_upkeep(self, target: TableName) -> str | None:
+        """Show a table in the catalog of upkeep, as readers see it. Return where its metadata is.
+
+        None, where a window of the table is unfinished, or its state is not the one that a window or upkeep published.
+        """
+        named = _names([target])
+        with open_transaction(self._at, str(target)) as session:
+            base = _read_at_rest(session, named)
+            if base is not None:
+                session.execute(_TO_NEXT, named | {"of": PUBLISHED, "to": KEPT})
+        return base
+
+    def publish_upkeep(self, target: TableName, base: str) -> bool:
+        """Let readers and windows see a table as upkeep has left it. Return False where it has changed meanwhile.
+
+        base: where its metadata was when upkeep began.
+        """
+        named = _names([target])
+        with open_transaction(self._at, str(target)) as session:
+            if is_same := _read_at_rest(session, named) == base:
+                session.execute(_PUBLISH_KEPT, named)
+                session.execute(_RECORD_KEPT, named)
+        return is_same
+
+    def end_upkeep(self, target: TableName) -> None:
+        """Remove a table from the catalog of upkeep."""
+        with open_transaction(self._at, str(target)) as session:
+            session.execute(_FORGET_KEPT, _names([target]))
+
+    def list_other_locations(self, target: TableName) -> list[str]:
+        """Return where the metadata of all other tables is."""
+        with open_transaction(self._at, str(target)) as session:
+            rows = session.execute(_LIST_OTHERS, _names([target])).fetchall()
+        return [location for (location,) in rows]
+
+
+def _read_at_rest(session: psycopg.Connection, named: Mapping[str, Any]) -> str | None:
+    """Lock a table that no unfinished window has, until the transaction ends. Return where its metadata is."""
+    session.execute(_LOCK, named)
+    row = session.execute(_IS_AT_REST, {**named, "state": WindowState.ADVANCED.value}).fetchone()
+    return row[0] if row else None
 
 
 # --------------------------------------------------------------------------------------------------------------------

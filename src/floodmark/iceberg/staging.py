@@ -10,8 +10,10 @@ import json
 import re
 import secrets
 import shutil
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +29,7 @@ from floodmark.sync.ports import StagedPart, StagedRows
 _ATTEMPT = "attempt"
 _MERGED = "merged.json"
 _LOADS = "load"
+_LONGEST_READ_SECONDS = 86_400.0
 _NAME = re.compile(r"(\d+)(?:-[0-9a-f]+)?\.parquet")
 
 
@@ -120,6 +123,7 @@ class LakeStaging:
         unfinished: the windows of the ledger; what is left of others is removed.
         """
         if self._root.is_dir():
+            self._drop_reads()
             for left in [path for path in self._root.iterdir() if path.name.isdecimal()]:
                 if int(left.name) not in {*unfinished, plan.window_id}:
                     self.drop(int(left.name))
@@ -191,6 +195,22 @@ class LakeStaging:
         window = self._window(window_id)
         (window / _ATTEMPT).unlink(missing_ok=True)
         shutil.rmtree(window, ignore_errors=True)
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Return a folder for one read of a table, which is removed after the block."""
+        folder = self._root / f"read-{secrets.token_hex(8)}"
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _drop_reads(self) -> None:
+        """Remove what reads that were killed have left."""
+        for left in self._root.glob("read-*"):
+            with suppress(FileNotFoundError):
+                if time.time() - left.stat().st_mtime > _LONGEST_READ_SECONDS:
+                    shutil.rmtree(left, ignore_errors=True)
 
     def _window(self, window_id: int) -> Path:
         return self._root / str(window_id)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
@@ -24,8 +27,8 @@ from floodmark.core.errors import (
     WarehouseUnavailableError,
     command_line,
 )
-from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, staging_table
-from floodmark.core.schema import TableName
+from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, staging_table, value_columns
+from floodmark.core.schema import DELETED_COLUMN, TableName, keep_column, optional_columns
 from floodmark.iceberg.lake import (
     PUBLISHED,
     UNPUBLISHED,
@@ -49,7 +52,9 @@ from floodmark.iceberg.tables import (
     unpublished,
 )
 from floodmark.postgres.session import WarehouseConnection
-from floodmark.postgres.warehouse.merge import Merge, MergeCounts, build_count, build_merge, merge_of
+from floodmark.postgres.warehouse.merge import Merge, MergeCounts, build_count, build_insert, build_merge, merge_of
+from floodmark.sync.arrow import arrow_type
+from floodmark.sync.load import TABLES_AT_ONCE
 from floodmark.sync.ports import CheckedRows, StagedNow, StagedRows, StagingSink, WarehouseTraits
 
 # ruff: noqa: S608  (names are quoted by ``spark_name``)
@@ -57,9 +62,14 @@ from floodmark.sync.ports import CheckedRows, StagedNow, StagedRows, StagingSink
 _LOG = logging.getLogger(__name__)
 _PROPERTY = "spark.sql.iceberg.snapshot-property."
 _WINDOW, _ATTEMPT, _COUNTS = "floodmark.window", "floodmark.attempt", "floodmark.counts"
+WINDOW_END = "floodmark.to"
+"""The property of a snapshot with the position up to which it has all changes."""
 _STAGED_SETTINGS = {
     # pyarrow has written the files: their days are those of the Gregorian calendar.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    # pyarrow reads what is written for a comparison. The other type of Spark's ends in the year 2262.
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
 
@@ -116,6 +126,13 @@ class IcebergWarehouse:
                 f"its Spark is {master or 'a server'}, and a lake is merged by a local Spark so far.",
                 "Let the connection spark_default name local[*], or remove it.",
             )
+        for name, value in self._settings.items():
+            session.conf.set(name, value)
+        return session
+
+    def _new_session(self) -> SparkSession:
+        """Return another session of the same Spark."""
+        session = self.session().newSession()
         for name, value in self._settings.items():
             session.conf.set(name, value)
         return session
@@ -181,11 +198,15 @@ class IcebergWarehouse:
     def merge_window(
         self, plan: WindowPlan, staged: Mapping[TableName, StagedRows] | None = None
     ) -> Mapping[TableName, TableCounts]:
-        session = self.session()
         self.catalog.refuse_overtaken(plan)
-        # Every table is examined before the first is merged: one that is refused leaves the window, and all are merged.
-        tables = [self._examine(session, plan, index, staged) for index in range(len(plan.tables))]
-        return {table.planned.source: self._merge(session, plan, table) for table in tables}
+        # A session of its own for each table: the views and the properties of snapshots are those of a session.
+        sessions = [self._new_session() for _ in plan.tables]
+        with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="merge") as pool:
+            # Every table is examined before the first is merged: one that is refused leaves the window, and all are
+            # merged.
+            tables = list(pool.map(self._examine, sessions, repeat(plan), range(len(plan.tables)), repeat(staged)))
+            counts = list(pool.map(self._merge, sessions, repeat(plan), tables))
+        return {table.source: each for table, each in zip(plan.tables, counts, strict=True)}
 
     def open_rows(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> Sequence[CheckedRows]:
         """Return the rows for the checks, of the tables that are not published; without staging where it is gone."""
@@ -199,6 +220,28 @@ class IcebergWarehouse:
             staged = staging_table(plan, index) if files and is_there else None
             opened.append(CheckedRows(planned.target, staged, has_tombstones=False))
         return opened
+
+    def read_rows(self, table: TablePlan) -> Iterator[pa.RecordBatch] | None:
+        """Return the living rows of a table that readers see, in the columns of its plan; None for no table."""
+        if (PUBLISHED, table.target) not in self.catalog.read_locations([table.target]):
+            return None
+        return self._read_rows(table)
+
+    def _read_rows(self, table: TablePlan) -> Iterator[pa.RecordBatch]:
+        columns = value_columns(table.in_target, table.settings.temporal)
+        schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
+        living = (
+            f"SELECT {_quoted(schema.names)} FROM {spark_name(PUBLISHED, table.target.schema, table.target.name)} "
+            f"WHERE NOT {DELETED_COLUMN}"
+        )
+        session = self.session()
+        with self._staging.scratch() as folder:
+            with spark_errors(str(table.source)):
+                session.sql(living).write.parquet(str(folder))
+            for path in sorted(folder.glob("*.parquet")):
+                with pq.ParquetFile(path) as file:
+                    for batch in file.iter_batches():
+                        yield batch.cast(schema)
 
     def publish_window(self, plan: WindowPlan, transaction: psycopg.Connection | None = None) -> None:
         """Let readers see the window, in the transaction of the ledger that moves the watermarks."""
@@ -241,7 +284,9 @@ class IcebergWarehouse:
                 if not table.files:
                     _open_empty_view(session, plan, table.index)
             merge = replace(table.merge, overwrites=loads_again)
-            counts, statement = _count(session, planned, merge), build_merge(merge)
+            counts = _count(session, planned, merge)
+            # Nothing is there to be merged with.
+            statement = build_merge(merge) if newest else build_insert(merge)
             if loads_again:
                 swept = 0 if planned.keeps_unread else int(session.sql(in_spark(build_swept(merge))).collect()[0][0])
                 counts = replace(counts, swept_rows=swept)
@@ -309,10 +354,10 @@ def _report_again(planned: TablePlan) -> None:
 
 def _open_empty_view(session: SparkSession, plan: WindowPlan, index: int) -> None:
     """Make a view without rows, with the columns that a sweep needs."""
-    columns = ", ".join(
-        f"CAST(NULL AS {kind}) AS {spark_name(name)}" for name, kind in lake_columns(plan.tables[index]).items()
-    )
-    session.sql(f"SELECT {columns} WHERE false").createOrReplaceTempView(staging_table(plan, index).name)
+    table = plan.tables[index]
+    columns = dict(lake_columns(table)) | {keep_column(name): "boolean" for name in optional_columns(table.in_target)}
+    nothing = ", ".join(f"CAST(NULL AS {kind}) AS {spark_name(name)}" for name, kind in columns.items())
+    session.sql(f"SELECT {nothing} WHERE false").createOrReplaceTempView(staging_table(plan, index).name)
 
 
 def _open_view(session: SparkSession, plan: WindowPlan, index: int, files: Sequence[Path]) -> str:
@@ -377,7 +422,7 @@ def _snapshot_properties(session: SparkSession, plan: WindowPlan, counts: TableC
         _ATTEMPT: plan.attempt,
         _COUNTS: json.dumps(asdict(counts)),
         "floodmark.pipeline": plan.pipeline,
-        "floodmark.to": str(plan.to),
+        WINDOW_END: str(plan.to),
     }
     for name, value in values.items():
         session.conf.set(_PROPERTY + name, str(value))

@@ -13,8 +13,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import IO, Protocol
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from floodmark.spark.launch.command import WORKER_DAEMON
@@ -106,18 +108,25 @@ class ClassicEngine:
         self.session.sparkContext._jsc.stop()
 
 
-def open_classic_engine(settings: Mapping[str, str] | None = None) -> ClassicEngine:
+def open_classic_engine(
+    settings: Mapping[str, str] | None = None, java_output: IO[bytes] | None = None
+) -> ClassicEngine:
     """Return the engine of spark-submit with Floodmark's settings; without spark-submit, a local one on all cores.
 
-    settings: more properties, where there is no spark-submit. They are on the command line of Java.
+    settings: more properties, where there is no spark-submit. They are on the command line of Java. java_output: the
+    file to which a Java that is started writes what is no result; None for that of this process.
     """
     began = time.monotonic()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _GATEWAY_VARIABLE not in os.environ:
         os.environ.update(java_environment())
-    builder = SparkSession.builder
-    for name, value in (WORKER_DAEMON | SESSION_SETTINGS | dict(settings or {})).items():
+    builder, properties = SparkSession.builder, WORKER_DAEMON | SESSION_SETTINGS | dict(settings or {})
+    for name, value in properties.items():
         builder = builder.config(name, value)
+    if java_output is not None and SparkContext._gateway is None:
+        conf = SparkConf().setAll(list(properties.items()))
+        gateway = launch_gateway(conf, {"stdout": java_output, "stderr": java_output})
+        SparkContext(conf=conf, gateway=gateway)
     session = builder.getOrCreate()
     silence(session, _REPEATED)
     java = session.sparkContext._jvm.java.lang.System

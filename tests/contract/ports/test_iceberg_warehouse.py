@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from floodmark.iceberg.checks import IcebergQuality
 from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeFolder, path_of
 from floodmark.iceberg.staging import LakeStaging
 from floodmark.iceberg.tables import spark_name
+from floodmark.iceberg.upkeep import LakeUpkeep
 from floodmark.iceberg.warehouse import IcebergWarehouse
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection, open_transaction
@@ -410,3 +413,70 @@ def test_setting_that_a_lake_lacks_is_refused_by_name(rig: LakeRig, table: Any, 
     with pytest.raises(ConfigError, match=f"a lake does not support {words}"):
         rig.open(table, to=10)
     assert rig.locations() == [None, None]
+
+
+def test_upkeep_makes_fewer_files_and_windows_go_on(rig: LakeRig) -> None:
+    upkeep = LakeUpkeep(rig.lake, lambda: None)
+    rig.run(first_load(), 10, [Row(key, INSERT, 10, key, notes="n") for key in (1, 2, 3, 4)])
+    rig.run(changes(10, 20), 20, [Row(1, UPDATE, 15, 9, notes="m"), Row(2, DELETE, 16)])
+    rig.run(changes(20, 30), 30, [Row(1, UPDATE, 25, 8, notes="o")])
+    rows = rig.visible()
+    [before] = upkeep.list_tables([rig.target])
+    assert before.is_due
+    assert (before.rows, before.delete_files > 0, len(before.snapshots)) == (4, True, 3)
+    assert [before.snapshot_at(lsn(at))[1] for at in (9, 10, 25, 99)] == ["", str(lsn(10)), str(lsn(20)), str(lsn(30))]
+
+    folder = path_of(before.location).parent.parent / "data"
+    files = {name: folder / name for name in ("old.parquet", "young.parquet")}
+    for path in files.values():
+        path.write_bytes(b"")
+    os.utime(files["old.parquet"], (1_700_000_000, 1_700_000_000))
+    [(target, done)] = upkeep.keep_tables([rig.target], timedelta(0))
+    assert target == rig.target
+    assert done.startswith("was ")
+    assert done.endswith("; 1 file removed")
+    assert [path.exists() for path in files.values()] == [False, True]
+    [after] = upkeep.list_tables([rig.target])
+    assert (after.rows, after.files, after.delete_files, len(after.snapshots)) == (4, 1, 0, 1)
+    assert not after.is_due
+    assert rig.locations() == [after.location] * 2
+    assert rig.visible() == rows
+    rig.run(changes(30, 40), 40, [Row(3, DELETE, 35), Row(1, UPDATE, 36, 7, notes="p")])
+    assert rig.visible() == {1: (Decimal("7.00"), None, "p"), 4: rows[4]}
+
+
+def test_upkeep_does_not_touch_a_table_with_a_window(rig: LakeRig) -> None:
+    upkeep, catalog = LakeUpkeep(rig.lake, lambda: None), rig.lake.catalog
+    [(_, done)] = upkeep.keep_tables([rig.target], timedelta(0))
+    assert done.startswith("left alone")
+    rig.run(first_load(), 10, one())
+    base = catalog.begin_upkeep(rig.target)
+    assert base == rig.locations()[0]
+    plan = rig.open(changes(10, 20), to=20)
+    assert not catalog.publish_upkeep(rig.target, base)
+    [(_, done)] = upkeep.keep_tables([rig.target], timedelta(0), rewrites=True)
+    assert done.startswith("left alone")
+    staged = rig.stage(plan, [Row(1, UPDATE, 15, 9, notes="m")])
+    rig.merge(plan, staged.rows)
+    rig.finish(plan)
+    assert rig.visible() == {1: (Decimal("9.00"), None, "m")}
+    [(_, done)] = upkeep.keep_tables([rig.target], timedelta(days=7), rewrites=True)
+    assert "2 snapshots; is 1 file, " in done
+    assert rig.visible() == {1: (Decimal("9.00"), None, "m")}
+    rig.sql("UPDATE {} SET Notes = 'foreign'")
+    [(_, done)] = upkeep.keep_tables([rig.target], timedelta(0))
+    assert "another program has written to it" in done
+
+
+def test_upkeep_removes_no_file_of_a_table_that_was_renamed(rig: LakeRig) -> None:
+    """Its files are in the folder of the table that has its name now."""
+    rig.run(first_load(), 10, one())
+    kept = f"shop.{rig.target.name}_before"
+    for catalog in (PUBLISHED, UNPUBLISHED):
+        rig.sql(f"ALTER TABLE {{}} RENAME TO {kept}", catalog)
+    rig.run(reload(10), 20, one(2), lane="load dbo.Orders")
+    for path in (path_of(str(rig.locations()[0])).parent.parent / "data").iterdir():
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    [(_, done)] = LakeUpkeep(rig.lake, lambda: None).keep_tables([rig.target], timedelta(0), rewrites=True)
+    assert done.endswith("another table has files in its folder")
+    assert [row.Id for row in rig.lake.session().table(f"{PUBLISHED}.{kept}").collect()] == [1]

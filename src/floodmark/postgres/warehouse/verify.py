@@ -7,7 +7,7 @@ full join by the key, which spills to disk where it is large, finds every row th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from floodmark.postgres.warehouse.targets import column_types
 from floodmark.sync.ports import DEFAULT_LISTED_KEYS, RowShape
 
 _SOURCE_ROWS = TableName("", "source_rows")
+_TARGET_ROWS = TableName("", "target_rows")
 _CHANGED_KEYS = TableName("", "changed_keys")
 _DIFFERENCES = "row_differences"
 _KINDS = ("missing", "extra", "different", "waiting")
@@ -31,11 +32,20 @@ ChangedRows = tuple[RowShape, Iterable[pa.RecordBatch]]
 """Changes of a table, with their columns."""
 
 
+ReadTarget = Callable[[TablePlan], Iterator[pa.RecordBatch] | None]
+"""The living rows of a target that is no table of PostgreSQL, in the columns of its plan; None where there is none."""
+
+
 class PostgresRowComparer:
     """The comparison of a target with its source's rows."""
 
-    def __init__(self, connection: WarehouseConnection) -> None:
+    def __init__(self, connection: WarehouseConnection, read_target: ReadTarget | None = None) -> None:
+        """Prepare it. connection: the database of the targets, and of quarantine.
+
+        read_target: for targets that are elsewhere, whose rows are brought into a temporary table; None otherwise.
+        """
         self._at = connection
+        self._read_target = read_target
 
     def compare_rows(
         self,
@@ -57,10 +67,13 @@ class PostgresRowComparer:
         schema = _schema(columns)
         rows = _storable(batches, columns, range(len(columns)))
         with ArrowSession(self._at, str(table.source)) as session:
-            return _Comparison(session, table, is_sample=is_sample).run(schema, rows, listed_keys, changes)
+            comparison = _Comparison(session, table, self._read_target, is_sample=is_sample)
+            return comparison.run(schema, rows, listed_keys, changes)
 
     def estimate_rows(self, table: TablePlan) -> int | None:
         """Return about how many rows the target of a table has, from statistics; None where there are none."""
+        if self._read_target is not None:
+            return None
         with open_transaction(self._at, str(table.source)) as session:
             found = session.execute(read_sql("estimate_rows"), {"target": quote_table(table.target)}).fetchone()
         return found[0] if found else None
@@ -70,27 +83,23 @@ class PostgresRowComparer:
 class _Comparison:
     session: ArrowSession
     table: TablePlan
+    read_target: ReadTarget | None
     is_sample: bool
 
     def run(
         self, schema: pa.Schema, rows: Iterable[pa.RecordBatch], listed_keys: int, changes: Iterable[ChangedRows]
     ) -> TableVerification:
         session, table = self.session, self.table
-        [(found,)] = session.fetch(f"SELECT to_regclass({_literal(quote_table(table.target))})::text")
-        if found is None:
-            raise OperatorError(
-                str(table.source),
-                f"its target {table.target} does not exist, so there is nothing to compare.",
-                "The first window with the table creates it: run the pipeline, then verify again.",
-            )
-        session.execute(_create_source_rows(table))
+        if self.read_target is None:
+            self._require_target()
+        session.execute(_create_rows(_SOURCE_ROWS, table))
         source_rows = session.copy(_SOURCE_ROWS, schema, rows)
         session.execute(f"ANALYZE {quote(_SOURCE_ROWS.name)}")
-        session.execute(_create_differences(table))
+        living = self._living_rows(schema)
+        session.execute(_create_differences(table, living))
         if self.is_sample:
             session.execute(f"DELETE FROM {_DIFFERENCES} WHERE kind = 'extra'")  # noqa: S608
-        live = f"SELECT count(*) FROM {quote_table(table.target)} WHERE NOT {quote(DELETED_COLUMN)}"  # noqa: S608
-        [(target_rows,)] = session.fetch(live)
+        [(target_rows,)] = session.fetch(f"SELECT count(*) FROM {living}")  # noqa: S608
         session.execute(_mark_waiting(table))
         session.execute(_create_changed_keys(table))
         changed_rows = 0
@@ -116,6 +125,31 @@ class _Comparison:
             changed_rows=changed_rows,
             is_sample=self.is_sample,
         )
+
+    def _require_target(self) -> None:
+        name = _literal(quote_table(self.table.target))
+        [(found,)] = self.session.fetch(f"SELECT to_regclass({name})::text")
+        if found is None:
+            raise self._missing()
+
+    def _missing(self) -> OperatorError:
+        return OperatorError(
+            str(self.table.source),
+            f"its target {self.table.target} does not exist, so there is nothing to compare.",
+            "The first window with the table creates it: run the pipeline, then verify again.",
+        )
+
+    def _living_rows(self, schema: pa.Schema) -> str:
+        """Return what FROM takes for the living rows of the target. It is called when the source's were read."""
+        if self.read_target is None:
+            return f"{quote_table(self.table.target)} WHERE NOT {quote(DELETED_COLUMN)}"
+        if (batches := self.read_target(self.table)) is None:
+            raise self._missing()
+        columns = value_columns(self.table.in_target, self.table.settings.temporal)
+        self.session.execute(_create_rows(_TARGET_ROWS, self.table))
+        self.session.copy(_TARGET_ROWS, schema, _storable(batches, columns, range(len(columns))))
+        self.session.execute(f"ANALYZE {quote(_TARGET_ROWS.name)}")
+        return quote(_TARGET_ROWS.name)
 
     def _count(self, condition: str) -> int:
         [(rows,)] = self.session.fetch(f"SELECT count(*) FROM {_DIFFERENCES} WHERE {condition}")  # noqa: S608
@@ -181,14 +215,17 @@ def _mark_waiting(table: TablePlan) -> str:
     )
 
 
-def _create_source_rows(table: TablePlan) -> str:
+def _create_rows(name: TableName, table: TablePlan) -> str:
     # The types of the source, not of the target: the target may have been widened, and binary COPY needs exact types.
-    columns = ", ".join(f"{quote(name)} {kind}" for name, kind in column_types(table).items())
-    return f"CREATE TEMPORARY TABLE {quote(_SOURCE_ROWS.name)} ({columns}) ON COMMIT DROP"
+    columns = ", ".join(f"{quote(column)} {kind}" for column, kind in column_types(table).items())
+    return f"CREATE TEMPORARY TABLE {quote(name.name)} ({columns}) ON COMMIT DROP"
 
 
-def _create_differences(table: TablePlan) -> str:
-    """Return the statement for one row per key that is missing, extra or different. NULL equals NULL."""
+def _create_differences(table: TablePlan, living: str) -> str:
+    """Return the statement for one row per key that is missing, extra or different. NULL equals NULL.
+
+    living: the rows of the target, for FROM.
+    """
     source = table.in_target
     names = [column.name for column in source.stored_columns]
     values = [name for name in names if name not in source.key]
@@ -198,13 +235,13 @@ def _create_differences(table: TablePlan) -> str:
     missing = f"t.{quote(source.key[0])} IS NULL"
     differs = {name: f"s.{quote(name)} IS DISTINCT FROM t.{quote(name)}" for name in values}
     columns = ", ".join(f"CASE WHEN {test} THEN {_literal(name)} END" for name, test in differs.items())
-    live = f"(SELECT {', '.join(quote(name) for name in names)} FROM {quote_table(table.target)}"  # noqa: S608
+    live = f"(SELECT {', '.join(quote(name) for name in names)} FROM {living}) AS t"  # noqa: S608
     return (
         f"CREATE TEMPORARY TABLE {_DIFFERENCES} ON COMMIT DROP AS SELECT jsonb_build_array({key}) AS key,"  # noqa: S608
         f" to_jsonb(s.*) AS row_data,"
         f" CASE WHEN {missing} THEN 'missing' WHEN {extra} THEN 'extra' ELSE 'different' END AS kind,"
         f" array_to_json(array_remove(ARRAY[{columns}]::text[], NULL))::text AS columns"
-        f" FROM {quote(_SOURCE_ROWS.name)} AS s FULL JOIN {live} WHERE NOT {quote(DELETED_COLUMN)}) AS t ON {same_key}"
+        f" FROM {quote(_SOURCE_ROWS.name)} AS s FULL JOIN {live} ON {same_key}"
         f" WHERE {' OR '.join([extra, missing, *differs.values()])}"
     )
 

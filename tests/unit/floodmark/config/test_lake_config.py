@@ -27,6 +27,8 @@ def load(path: Path, settings: str = "", **other: str) -> None:
 def test_lake_takes_current_rows_with_rules_that_stop_or_warn(tmp_path: Path) -> None:
     load(tmp_path, ", rules: [{name: r, sql: 'Id > 0', on_failure: stop}]")
     load(tmp_path, ", rules: [{name: r, sql: 'Id > 0', on_failure: warn}]", source='"dbo.*"', target='"shop.*"')
+    load(tmp_path, ", deletes: hard, naming: snake_case, columns: {Amount: {mask: redact}}, on_gap: repair")
+    load(tmp_path, ", new_columns: drop, first_load: {when_added: in_parallel}")
 
 
 def test_lake_needs_a_ledger_of_its_own(tmp_path: Path) -> None:
@@ -44,14 +46,8 @@ def test_lake_takes_no_source_of_another_kind(tmp_path: Path) -> None:
     [
         (", style: log", "style: log"),
         (", style: history", "style: history"),
-        (", deletes: hard", "deletes: hard"),
-        (", naming: snake_case", "naming: snake_case"),
-        (", columns: {Amount: {mask: redact}}", "columns"),
-        (", new_columns: drop", "new_columns"),
         (", live_view: true", "live_view"),
         (", unstorable: replace", "unstorable: replace"),
-        (", on_gap: repair", "on_gap: repair"),
-        (", first_load: {when_added: in_parallel}", "first_load.when_added: in_parallel"),
         (", rules: [{name: r, sql: 'Id > 0'}]", "rule r with on_failure: quarantine"),
         (", expectations: [{type: expect_column_values_to_not_be_null, kwargs: {column: Id}}]", "expectations"),
     ],

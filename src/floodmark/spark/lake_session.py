@@ -1,0 +1,44 @@
+"""The local Spark of a step that is no load job: checks, comparisons and upkeep of a lake."""
+
+from __future__ import annotations
+
+import os
+from tempfile import TemporaryFile
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from floodmark.core.errors import LoadStartError
+from floodmark.spark.engine import open_classic_engine
+from floodmark.spark.launch.command import job_environment, job_settings
+from floodmark.spark.launch.jars import lake_environment
+from floodmark.spark.launch.target import SparkTarget
+
+
+class LakeSpark:
+    """A local Spark, which is started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._session: SparkSession | None = None
+
+    def open(self) -> SparkSession:
+        """Return the session. Raises ConfigError where the jars of the lake are missing, or LoadStartError."""
+        if self._session is None:
+            target = SparkTarget()
+            os.environ.update(job_environment(lake_environment(), target))
+            settings = job_settings(target) | {"spark.master": target.master, "spark.log.level": "ERROR"}
+            # What Java says at its start is for developers: it is shown where it does not start.
+            with TemporaryFile() as output:
+                try:
+                    self._session = open_classic_engine(settings, output).session
+                except PySparkException as error:
+                    output.seek(0)
+                    said = output.read().decode("utf-8", "replace")
+                    raise LoadStartError("Spark", "it did not start.", "", f"{error} {said}") from None
+        return self._session
+
+    def close(self) -> None:
+        """End the session. The next ``open`` begins another."""
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
