@@ -6,7 +6,7 @@ export VENV
 PY := $(VENV)/bin/python
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help setup run run-sources up down check check-pythons test test-emulator test-one test-tutorial test-clients torture torture-histories bench bench-peers fuzz format docs reference clean
+.PHONY: help setup run run-lake run-sources up down check check-pythons test test-emulator test-one test-tutorial test-clients torture torture-histories bench bench-peers fuzz format docs reference clean
 .PHONY: check-lint check-types check-units check-every-unit
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,6 +31,9 @@ $(JARS): $(VENV)/.synced
 
 run: setup $(CLASSES) ## the main job on embedded defaults, from first load to a row-by-row comparison
 	@$(PY) -m floodmark_laptop run
+
+run-lake: setup $(CLASSES) $(JARS) ## the main job into a lake of Iceberg tables
+	@$(PY) -m floodmark_laptop run-lake
 
 run-sources: setup $(CLASSES) ## the same for change tracking, an event stream, and a fleet of devices
 	@$(PY) -m floodmark_laptop run-sources

@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 
 from embedded_postgres import make_passable_folder
-from floodmark_laptop import streaming_job
+from floodmark_laptop import lake_job, streaming_job
 from floodmark_laptop.comparison import print_comparison
 from floodmark_laptop.devices import CONSUMER, SimulatedFleet
 from floodmark_laptop.devices_job import CONNECTION_ID, print_devices, run_devices_job
@@ -67,6 +67,31 @@ def run(
         with Stack(state_dir, _Progress()) as stack:
             run_main_job(stack, windows)
             equal = print_comparison(stack, _console)
+    except LaptopError as error:
+        _fail(f"{error}\nAll logs: {state_dir / 'logs'}")
+    except KeyboardInterrupt:
+        _fail("interrupted; all started processes have been stopped")
+    raise typer.Exit(0 if equal else 1)
+
+
+@app.command()
+def run_lake(
+    windows: Annotated[int, typer.Option(help="Windows during the workload, between first load and last window.")] = (
+        WINDOWS_UNDER_LOAD
+    ),
+) -> None:
+    """Run the main job into a lake. Exit status 0 only when every table is equal, also to a reader without Java."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    folder = default_state_dir()
+    state_dir = folder.with_name(f"{folder.name}-lake")
+    lake = state_dir / "lake"
+    connections = {lake_job.CONNECTION_ID: {"conn_type": "fs", "extra": {"path": str(lake)}}}
+    config = REPOSITORY / "include" / "lake.yaml"
+    try:
+        with Stack(state_dir, _Progress(), config_file=config, connections=connections) as stack:
+            run_main_job(stack, windows)
+            equal = print_comparison(stack, _console)
+            equal = lake_job.print_read_back(stack, lake, _console) and equal
     except LaptopError as error:
         _fail(f"{error}\nAll logs: {state_dir / 'logs'}")
     except KeyboardInterrupt:

@@ -159,7 +159,7 @@ class Stack:
         left = stop_marked(self.state_dir)
         if left:
             self.say(f"ended {left} processes of an earlier run")
-        for name in ("emulator", "warehouse", "airflow", "logs", "data_docs"):
+        for name in ("emulator", "warehouse", "airflow", "logs", "data_docs", "lake"):
             shutil.rmtree(self.state_dir / name, ignore_errors=True)
         self.logs_dir.mkdir(parents=True)
 
