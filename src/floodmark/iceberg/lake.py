@@ -404,21 +404,21 @@ def _lost(table: TablePlan, what: str) -> TargetLostError:
 def is_readable(location: str) -> bool:
     """Return whether the metadata of a table can be read. Iceberg cannot even drop a table without it."""
     try:
-        json.loads(path_of(location).read_bytes())
+        json.loads(local_path(location).read_bytes())
     except (OSError, ValueError):
         return False
     return True
 
 
-def path_of(location: str) -> Path:
+def local_path(location: str) -> Path:
     """Return the path of a file that Iceberg names as a URI or as a path."""
     return Path("/" + location.removeprefix("file:").lstrip("/"))
 
 
 def _read_metadata(table: TablePlan, location: str) -> dict[str, Any]:
     if not is_readable(location):
-        raise _lost(table, f"has no readable metadata in {path_of(location)}")
-    return dict(json.loads(path_of(location).read_bytes()))
+        raise _lost(table, f"has no readable metadata in {local_path(location)}")
+    return dict(json.loads(local_path(location).read_bytes()))
 
 
 def _follows(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

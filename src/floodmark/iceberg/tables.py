@@ -92,7 +92,7 @@ def add_columns(table: TablePlan, names: Sequence[str]) -> str:
     return f"ALTER TABLE {unpublished(table.target)} ADD COLUMNS ({columns})"
 
 
-def holds(wide: str, narrow: str) -> bool:
+def can_hold(wide: str, narrow: str) -> bool:
     """Return whether a column of a type can be widened to another one, or is of it: what Iceberg can do in place."""
     if wide == narrow or (narrow, wide) in {("int", "bigint"), ("float", "double")}:
         return True

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from floodmark.core.position import Position, parse_position
 from floodmark.core.schema import TableName
 from floodmark.core.upkeep import format_bytes
-from floodmark.iceberg.lake import KEPT, PUBLISHED, LakeCatalog, is_readable, path_of
+from floodmark.iceberg.lake import KEPT, PUBLISHED, LakeCatalog, is_readable, local_path
 from floodmark.iceberg.warehouse import WINDOW_END, IcebergWarehouse, spark_errors
 
 _MANY_FILES = 20
@@ -33,7 +33,7 @@ _OPTIONS = "map('delete-file-threshold', '1', 'min-input-files', '5', 'remove-da
 
 @dataclass(frozen=True, slots=True)
 class LakeTable:
-    """What the metadata of a table says about its files."""
+    """The files of a table, as its metadata has them."""
 
     target: TableName
     location: str
@@ -85,7 +85,7 @@ def read_lake(catalog: LakeCatalog, targets: Sequence[TableName]) -> Iterator[La
 
 
 def _read_table(target: TableName, location: str) -> LakeTable:
-    metadata = json.loads(path_of(location).read_bytes())
+    metadata = json.loads(local_path(location).read_bytes())
     snapshots = tuple(metadata.get("snapshots", ()))
     current = [each for each in snapshots if each["snapshot-id"] == metadata.get("current-snapshot-id")]
     totals = current[0]["summary"] if current else {}
@@ -169,8 +169,8 @@ def _expire(session: SparkSession, target: TableName, before: datetime) -> None:
 
 def _remove_orphans(warehouse: IcebergWarehouse, session: SparkSession, target: TableName) -> str:
     location = warehouse.catalog.read_locations([target])[PUBLISHED, target]
-    folder = path_of(location).parent.parent
-    if any(path_of(other).is_relative_to(folder) for other in warehouse.catalog.list_other_locations(target)):
+    folder = local_path(location).parent.parent
+    if any(local_path(other).is_relative_to(folder) for other in warehouse.catalog.list_other_locations(target)):
         return "no file was removed: another table has files in its folder"
     before = datetime.now(UTC) - _LONGEST_WINDOW
     with spark_errors(str(target)):

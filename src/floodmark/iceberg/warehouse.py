@@ -44,8 +44,8 @@ from floodmark.iceberg.tables import (
     add_columns,
     add_sweep,
     build_swept,
+    can_hold,
     create_table,
-    holds,
     in_spark,
     lake_columns,
     spark_name,
@@ -312,8 +312,8 @@ def _evolve(session: SparkSession, table: TablePlan) -> None:
         session.sql(f"ALTER TABLE {name} RENAME COLUMN {spark_name(free[0].was)} TO {spark_name(free[0].target)}")
         _LOG.info("%s: column %s of %s is %s now.", table.source, free[0].was, table.target, free[0].target)
         found = _read_types(session, name)
-    other = {each: found[each] for each, kind in wanted.items() if each in found and not holds(found[each], kind)}
-    if refused := {each: kind for each, kind in other.items() if not holds(wanted[each], kind)}:
+    other = {each: found[each] for each, kind in wanted.items() if each in found and not can_hold(found[each], kind)}
+    if refused := {each: kind for each, kind in other.items() if not can_hold(wanted[each], kind)}:
         listed = ", ".join(f"{each} is {kind} and would be {wanted[each]}" for each, kind in refused.items())
         raise TargetRefusedError(
             str(table.source),

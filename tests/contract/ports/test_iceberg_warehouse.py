@@ -23,7 +23,7 @@ from floodmark.core.plan import TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.core.schema import MappedColumn, TableName
 from floodmark.core.settings import Deletes, OnFailure, Rule, Style
 from floodmark.iceberg.checks import IcebergQuality
-from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeFolder, path_of
+from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeFolder, local_path
 from floodmark.iceberg.staging import LakeStaging
 from floodmark.iceberg.tables import spark_name
 from floodmark.iceberg.upkeep import LakeUpkeep
@@ -362,7 +362,7 @@ def test_table_that_is_lost_is_made_again_by_a_reload(rig: LakeRig, loss: str) -
     if loss == "without metadata":
         for location in rig.locations():
             assert location is not None
-            path_of(location).unlink(missing_ok=True)
+            local_path(location).unlink(missing_ok=True)
     else:
         for catalog in (PUBLISHED, UNPUBLISHED)[: 1 if loss == "dropped for readers" else 2]:
             rig.sql("DROP TABLE {}", catalog)
@@ -426,7 +426,7 @@ def test_upkeep_makes_fewer_files_and_windows_go_on(rig: LakeRig) -> None:
     assert (before.rows, before.delete_files > 0, len(before.snapshots)) == (4, True, 3)
     assert [before.snapshot_at(lsn(at))[1] for at in (9, 10, 25, 99)] == ["", str(lsn(10)), str(lsn(20)), str(lsn(30))]
 
-    folder = path_of(before.location).parent.parent / "data"
+    folder = local_path(before.location).parent.parent / "data"
     files = {name: folder / name for name in ("old.parquet", "young.parquet")}
     for path in files.values():
         path.write_bytes(b"")
@@ -475,7 +475,7 @@ def test_upkeep_removes_no_file_of_a_table_that_was_renamed(rig: LakeRig) -> Non
     for catalog in (PUBLISHED, UNPUBLISHED):
         rig.sql(f"ALTER TABLE {{}} RENAME TO {kept}", catalog)
     rig.run(reload(10), 20, one(2), lane="load dbo.Orders")
-    for path in (path_of(str(rig.locations()[0])).parent.parent / "data").iterdir():
+    for path in (local_path(str(rig.locations()[0])).parent.parent / "data").iterdir():
         os.utime(path, (1_700_000_000, 1_700_000_000))
     [(_, done)] = LakeUpkeep(rig.lake, lambda: None).keep_tables([rig.target], timedelta(0), rewrites=True)
     assert done.endswith("another table has files in its folder")
