@@ -141,18 +141,17 @@ _OTHER_NAMES = {"@statement": "@stmt", "@parameters": "@params"}
 
 
 def leading(names: Sequence[str], arguments: Sequence[RpcArgument]) -> tuple[list[RpcArgument | None], int]:
-    """Return the arguments for ``names``, by name or position, and their number; the procedure forwards the rest."""
+    """Return the arguments for ``names``, and their number; the procedure forwards the rest.
+
+    By name where all are known. Otherwise by position: a server does not compare these names (tiberius sends ``stmt``).
+    """
+    first = arguments[: len(names)]
+    given = [_OTHER_NAMES.get(name, name) for name in (argument.name.lower() for argument in first)]
+    by_name = all(name in names for name in given if name)
     found: list[RpcArgument | None] = [None] * len(names)
-    taken = 0
-    for position, argument in enumerate(arguments[: len(names)]):
-        name = argument.name.lower()
-        name = _OTHER_NAMES.get(name, name)
-        # From the first unknown name on, arguments belong to the statement and not to the procedure.
-        if name and name not in names:
-            break
-        found[names.index(name) if name else position] = argument
-        taken += 1
-    return found, taken
+    for position, (name, argument) in enumerate(zip(given, first, strict=True)):
+        found[names.index(name) if name and by_name else position] = argument
+    return found, len(first)
 
 
 def formals_of(parameters: Iterable[ParameterDeclaration]) -> tuple[Formal, ...]:

@@ -176,11 +176,18 @@ def template_of(procedure: str, text: RpcArgument | None, parameters: RpcArgumen
     if text is None:
         message = f"Procedure or function '{procedure}' expects parameter '@statement', which was not supplied."
         raise SqlServerError(201, message, state=10)
+    if parameters is not None and _says_none(parameters):
+        parameters = None
     for argument, name in ((text, "@statement"), (parameters, "@parameters")):
         if argument is not None and argument.value is not None and argument.type.name not in _NATIONAL:
             raise SqlServerError(214, f"Procedure expects parameter '{name}' of type 'ntext/nchar/nvarchar'.", state=2)
     declared = "" if parameters is None or parameters.value is None else str(parameters.value)
     return Template("" if text.value is None else str(text.value), formals_of(parse_parameters(declared)))
+
+
+def _says_none(parameters: RpcArgument) -> bool:
+    """Return whether it is tiberius' int 0 under a name without @, which no batch can write."""
+    return parameters.value == 0 and parameters.type == INT and parameters.name[:1] not in ("", "@")
 
 
 def _reworded(error: SqlServerError, template: Template) -> SqlServerError:

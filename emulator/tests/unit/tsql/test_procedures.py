@@ -243,6 +243,18 @@ def test_sp_executesql_by_rpc_yields_events_then_status_then_outputs() -> None:
     assert events[-1] == ReturnValue(3, "", INT, 6)
 
 
+def test_sp_executesql_takes_text_and_parameters_by_place_under_any_name() -> None:
+    text, declared, value = national("SELECT @P1", "stmt"), national("@P1 int", "params"), number(5, "@P1")
+    assert brief(iter(call(session(), "sp_executesql", text, declared, value))) == ["row 5", "count 1", "status 0"]
+
+
+def test_sp_executesql_takes_zero_for_no_parameters_of_an_rpc_only() -> None:
+    sent = call(session(), "sp_executesql", national("SELECT 5", "stmt"), number(0, "params"))
+    assert brief(iter(sent)) == ["row 5", "count 1", "status 0"]
+    assert run("EXEC sp_executesql N'SELECT 5', 0") == ["error 214 line 1", "failed"]
+    assert run("EXEC sp_executesql N'SELECT 5', @a = 0") == ["error 214 line 1", "failed"]
+
+
 def test_syntax_error_in_the_text_is_the_inner_scopes() -> None:
     text = "BEGIN TRY EXEC('SELECT 1 )') END TRY BEGIN CATCH PRINT ERROR_NUMBER() END CATCH EXEC('SELECT )') PRINT 'on'"
     assert run(text) == ["info 0 102", "error 102 line 1", "failed", "info 0 on"]
