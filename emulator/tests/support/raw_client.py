@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from types import TracebackType
 
 HEADERS = struct.pack("<IIHQI", 22, 18, 2, 0, 1)
 PLAIN_PRELOGIN = b"\x01\x00\x06\x00\x01\xff\x02"
+OFF_PRELOGIN = PLAIN_PRELOGIN[:-1] + b"\x00"
 LAST = 0x01
 BATCH, RPC, ATTENTION, BULK, TRANSACTION, LOGIN, PRELOGIN = 0x01, 0x03, 0x06, 0x07, 0x0E, 0x10, 0x12
 ATTENTION_DONE = b"\xfd\x20\x00" + b"\x00" * 10
@@ -64,6 +66,27 @@ class RawClient:
         self.send(PRELOGIN, PLAIN_PRELOGIN)
         self.read()
         self.send(LOGIN, login_message(user, password, packet_bytes))
+        return self.read()
+
+    def log_in_under_tls(self, password: str, *, whole: bool, packet_bytes: int = 512) -> bytes:
+        """Ask for no encryption, which puts TLS around the first packet of the login, or around the ``whole`` login."""
+        self.send(PRELOGIN, OFF_PRELOGIN)
+        self.read()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(incoming, outgoing)
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                self.send(PRELOGIN, outgoing.read())
+                incoming.write(self.read())
+        login = packets(LOGIN, login_message("sa", password, 4096), packet_bytes=packet_bytes)
+        sealed = len(login) if whole else packet_bytes + 8
+        tls.write(login[:sealed])
+        self.socket.sendall(outgoing.read() + login[sealed:])
         return self.read()
 
     def batch(self, text: str, status: int = LAST) -> bytes:

@@ -176,6 +176,21 @@ def test_login_answers_with_context_version_and_packet_size(canned_server: Emula
     assert answer[-13:] == b"\xfd" + b"\x00" * 12
 
 
+@pytest.mark.parametrize("whole", [False, True], ids=["first packet", "whole"])
+@pytest.mark.parametrize("packet_bytes", [64, 512])
+def test_tls_of_a_client_that_wants_none_ends_with_the_login(
+    canned_server: Emulator, whole: bool, packet_bytes: int
+) -> None:
+    with RawClient(canned_server.port) as client:
+        answer = client.log_in_under_tls(canned.PASSWORD, whole=whole, packet_bytes=packet_bytes)
+        assert "us_english".encode("utf-16-le") in answer
+        assert client.batch("select numbers 1")[0] == 0x81  # COLMETADATA
+        client.send(BATCH, HEADERS + "wait".encode("utf-16-le"))
+        client.send(ATTENTION, b"")
+        client.read()
+        assert client.read() == ATTENTION_DONE
+
+
 def test_attention_while_a_result_streams_is_acknowledged_after_it(raw: RawClient) -> None:
     raw.send(BATCH, HEADERS + "select many".encode("utf-16-le"))
     raw.send(ATTENTION, b"")

@@ -15,7 +15,7 @@ from sqlserver_emulator.server.certificate import CertificateFiles, strict_conte
 from sqlserver_emulator.server.channel import Channel
 from sqlserver_emulator.server.kerberos import Negotiation
 from sqlserver_emulator.server.limits import Capacity
-from sqlserver_emulator.server.transport import TLS_RECORD, TlsTransport, Transport
+from sqlserver_emulator.server.transport import TLS_RECORD, LoginTunnel, TlsTransport, Transport
 from sqlserver_emulator.session import Session, SessionFactory
 from sqlserver_emulator.tds import tokens
 from sqlserver_emulator.tds.login import FEATURE_FEDERATED, FEATURE_UTF8, Login, parse_login
@@ -63,8 +63,9 @@ def open_channel(
     encryption = _answer_prelogin(channel, release)
     if encryption is None:
         return None
-    if encryption is Encryption.ON:
-        tunnel = TlsTransport(connection, contexts.tunnel, stalled_seconds)
+    if encryption is not Encryption.NOT_SUPPORTED:
+        kind = TlsTransport if encryption is Encryption.ON else LoginTunnel
+        tunnel = kind(connection, contexts.tunnel, stalled_seconds)
         # The client may have sent the beginning of TLS together with its PRELOGIN.
         tunnel.handshake_in_packets(channel.take_read_ahead())
         channel.transport = tunnel

@@ -18,6 +18,8 @@ from sqlserver_emulator.tds.reading import ProtocolError
 _RECEIVE_BYTES = 65_536
 TLS_RECORD = 0x16
 """The first byte of TDS 8 (Encrypt=strict), which begins with TLS."""
+_RECORD_TYPES = range(0x14, 0x18)
+_RECORD_HEADER_BYTES = 5
 # POLLRDHUP is Linux's; where it is missing a half-closed socket is noticed by reading.
 _GONE = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR | select.POLLNVAL
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
@@ -123,7 +125,10 @@ class TlsTransport(Transport):
         self._send_handshake(in_packets=True)
         # Bytes behind the last packet are TLS records already.
         if buffer:
-            self._incoming.write(bytes(buffer))
+            self._take_early(bytes(buffer))
+
+    def _take_early(self, records: bytes) -> None:
+        self._incoming.write(records)
 
     def handshake(self) -> None:
         """The handshake of TDS 8: bare records."""
@@ -185,3 +190,59 @@ class TlsTransport(Transport):
     def _classify(self, first_byte: int) -> InputState:
         # Records are sealed. While a request runs a client has nothing to send but an attention or its farewell.
         return InputState.ATTENTION
+
+
+class LoginTunnel(TlsTransport):
+    """TLS around the login packet only, as a client asks for that does not want encryption (ENCRYPT_OFF).
+
+    Answers are plain. A login of several packets comes under TLS in its first packet (FreeTDS) or in all of them: what
+    is no record ends TLS for ever.
+    """
+
+    def __init__(self, connection: socket.socket, context: ssl.SSLContext, stalled_seconds: float) -> None:
+        super().__init__(connection, context, stalled_seconds)
+        self._records = bytearray()
+        self._over = False
+
+    @property
+    def encrypted(self) -> bool:
+        return False
+
+    def _take_early(self, records: bytes) -> None:
+        self._records += records
+
+    def receive(self) -> bytes:
+        while not self._over:
+            if data := self._open_records():
+                return data
+            if not (received := Transport.receive(self)):
+                return b""
+            self._records += received
+        return Transport.receive(self)
+
+    def _open_records(self) -> bytes:
+        """Return what whole records hold, and what comes in plain text behind them."""
+        opened = bytearray()
+        while self._records:
+            if self._records[0] not in _RECORD_TYPES:
+                self._over = True
+                return bytes(opened + self._records)
+            end = _RECORD_HEADER_BYTES + int.from_bytes(self._records[3:_RECORD_HEADER_BYTES], "big")
+            if len(self._records) < max(end, _RECORD_HEADER_BYTES):
+                break
+            self._incoming.write(self._records[:end])
+            del self._records[:end]
+            try:
+                opened += self._tls.read(_RECEIVE_BYTES)
+            # A record without text, or the client's farewell to TLS.
+            except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+                continue
+            except ssl.SSLError as error:
+                raise ProtocolError(f"TLS failed: {error.reason}") from error
+        return bytes(opened)
+
+    def send(self, data: bytes) -> None:
+        Transport.send(self, data)
+
+    def _classify(self, first_byte: int) -> InputState:
+        return Transport._classify(self, first_byte)

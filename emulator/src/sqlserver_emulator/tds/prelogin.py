@@ -1,4 +1,4 @@
-"""PRELOGIN: what the client asks before it logs in, and the answer. The encryption table is that of real drivers."""
+"""PRELOGIN: what the client asks before it logs in, and the answer. The encryption table is a real server's."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ class Encryption(IntEnum):
 
 
 _ANSWERS: Mapping[Encryption, Encryption] = {
-    # OFF asks for TLS around the login packet only. NOT_SUPPORTED makes every driver that asks for OFF go on in plain
-    # text; ON would make msodbcsql18 and mssql-jdbc verify the certificate although the user said not to encrypt.
-    Encryption.OFF: Encryption.NOT_SUPPORTED,
+    # Both sides can and neither wants to: TLS around the login packet only.
+    Encryption.OFF: Encryption.OFF,
     Encryption.ON: Encryption.ON,
     Encryption.NOT_SUPPORTED: Encryption.NOT_SUPPORTED,
     Encryption.REQUIRED: Encryption.ON,
@@ -47,8 +46,8 @@ def parse_prelogin(payload: bytes) -> Prelogin:
     options = _parse_options(payload)
     encryption = options.get(_ENCRYPTION, b"")
     if len(encryption) != 1:
-        # SQL Server 2000 clients leave the option out; they mean "off".
-        return Prelogin(Encryption.OFF, options.get(_FEDERATED, b""))
+        # SQL Server 2000's clients leave the option out: they know no TLS.
+        return Prelogin(Encryption.NOT_SUPPORTED, options.get(_FEDERATED, b""))
     # 0x80 asks for a client certificate, which is not offered.
     return Prelogin(Encryption(encryption[0] & 0x03), options.get(_FEDERATED, b""))
 

@@ -70,8 +70,8 @@ def test_packet_size_is_granted_within_bounds(requested: int, tls: bool, granted
     assert negotiate_packet_bytes(requested, tls=tls) == granted
 
 
-@pytest.mark.parametrize(("asked", "answered"), [(0, 2), (1, 1), (2, 2), (3, 1)])
-def test_encryption_is_answered_as_every_driver_accepts(asked: int, answered: int) -> None:
+@pytest.mark.parametrize(("asked", "answered"), [(0, 0), (1, 1), (2, 2), (3, 1)])
+def test_encryption_is_answered_as_by_a_server_that_does_not_force_it(asked: int, answered: int) -> None:
     request = parse_prelogin(b"\x01\x00\x06\x00\x01\xff" + bytes((asked,)))
     assert answer_encryption(request.encryption) == answered
     assert parse_prelogin(build_prelogin_answer(request, SQL_SERVER_2022)).encryption == answered
@@ -79,7 +79,7 @@ def test_encryption_is_answered_as_every_driver_accepts(asked: int, answered: in
 
 def test_federated_option_is_answered_only_when_asked() -> None:
     plain = parse_prelogin(b"\xff")
-    assert plain.encryption is Encryption.OFF
+    assert plain.encryption is Encryption.NOT_SUPPORTED
     assert not parse_prelogin(build_prelogin_answer(plain, SQL_SERVER_2022)).asks_federated
     asking = parse_prelogin(b"\x06\x00\x06\x00\x01\xff\x01")
     assert parse_prelogin(build_prelogin_answer(asking, SQL_SERVER_2022)).asks_federated
