@@ -59,6 +59,13 @@ def test_a_parameter_arrives_as_it_was_given(connection: Any, driver: Driver, de
     assert rows_of(connection, f"SELECT CAST({driver.mark} AS {declared})", given) == [(value,)]
 
 
+def test_microseconds_of_a_parameter_arrive(connection: Any, driver: Driver) -> None:
+    moment = datetime(2024, 1, 2, 3, 4, 5, 575715)
+    [(found,)] = rows_of(connection, f"SELECT CAST({driver.mark} AS datetime2(6))", moment)
+    # pymssql writes its parameters into the statement, with milliseconds.
+    assert found == (moment.replace(microsecond=575000) if driver.name == "pymssql" else moment)
+
+
 @pytest.mark.parametrize(("declared", "length"), [("nvarchar(3)", 3), ("nchar(4)", 4)])
 def test_parameter_with_too_many_code_units_is_refused_by_its_column(
     connection: Any, driver: Driver, declared: str, length: int

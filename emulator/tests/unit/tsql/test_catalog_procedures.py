@@ -148,6 +148,9 @@ def test_sp_datatype_info_lists_types_by_their_odbc_code() -> None:
     assert len(names) == 20
     assert codes == sorted(codes, key=lambda code: int(str(code)))
     assert {"int", "int identity", "nvarchar", "datetime2", "uniqueidentifier"} <= {row[0] for row in rows}
+    # The closest to the code is first: clients take what they do not know of a code from its first row.
+    _, rows = call(CatalogEngine({}), "sp_datatype_info_100 93, @ODBCVer = 3")
+    assert [row[0] for row in rows] == ["datetime2", "datetime", "smalldatetime"]
     _, rows = call(CatalogEngine({}), "EXEC sp_datatype_info 4")
     assert [row[0] for row in rows] == ["int", "int identity"]
 

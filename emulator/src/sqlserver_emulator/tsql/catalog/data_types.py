@@ -39,8 +39,9 @@ def _data_types(call: ProcedureCall) -> Iterator[Event]:
     is_odbc_3 = isinstance(version, int) and version >= 3
     rows = [row for record in SYSTEM_TYPES for row in _rows(record, is_odbc_3)]
     rows = [row for row in rows if wanted in (0, None, row[1])]
-    # ODBC wants the list by type code; the row of an identity column comes after that of its type.
-    rows.sort(key=lambda row: (int(str(row[1])), row[11] or 0, str(row[0])))
+    # ODBC wants the list by type code, the closest type first: pyodbc takes the scale of its timestamps from the first
+    # row. The row of an identity column comes after that of its type.
+    rows.sort(key=lambda row: (int(str(row[1])), row[11] or 0, -int(str(row[2])), str(row[0])))
     yield from result_set(_COLUMNS, rows)
 
 
