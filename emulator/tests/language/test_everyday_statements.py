@@ -211,3 +211,13 @@ def test_order_by_belongs_to_the_whole_of_a_set_operation(tables: SqlClient, ope
     assert tables.error(f"(SELECT 3) {operator} {ordered}")[0] == 156
     inner = "SELECT id FROM (SELECT TOP 1 id FROM sources ORDER BY id DESC) AS s"
     assert tables.rows(f"{inner} UNION ALL SELECT 3 ORDER BY id DESC") == [(3,), (2,)]
+
+
+@pytest.mark.parametrize(("pattern", "escape"), [("a!_%", "!"), ("a\\_%", "\\"), ("a''_%", "''")])
+def test_check_and_computed_column_may_escape_a_pattern(client: SqlClient, pattern: str, escape: str) -> None:
+    like = f"LIKE '{pattern}' ESCAPE '{escape}'"
+    client.run("DROP TABLE IF EXISTS escaped")
+    client.run(f"CREATE TABLE escaped (n varchar(9) CHECK (n {like}), m AS (CASE WHEN n NOT {like} THEN 1 ELSE 2 END))")
+    client.run("INSERT escaped VALUES ('a_b')")
+    assert client.error("INSERT escaped VALUES ('axb')")[0] == 547
+    assert client.rows("SELECT * FROM escaped") == [("a_b", 2)]

@@ -278,7 +278,10 @@ def like(emission: Emission, value: Value, pattern: Value, escape: str | None) -
     if not isinstance(pattern, LiteralValue) or emission.facet(pattern, "pattern"):
         return f"({' OR '.join(by_units)})"
     # Without a class the pattern means the same to PostgreSQL's LIKE, but for one unit of a pair.
-    tests = [f"{sql} LIKE {pattern_sql} ESCAPE {escape if escape is not None else _NO_ESCAPE}" for sql in texts]
+    # The function is what PostgreSQL makes of ESCAPE. Stored expressions are parsed again, by a parser whose ESCAPE
+    # takes no typed literal.
+    escaped = f"like_escape({pattern_sql}, {escape if escape is not None else _NO_ESCAPE})"
+    tests = [f"{sql} LIKE {escaped}" for sql in texts]
     if emission.facet(pattern, "wildcard"):
         return (
             f"(CASE WHEN tsql.has_pairs({as_text(value)}) THEN {' OR '.join(by_units)} ELSE {' OR '.join(tests)} END)"
