@@ -212,6 +212,9 @@ class EngineSession(Protocol):
     def set_lock_timeout(self, milliseconds: int) -> None:
         """-1: wait for ever."""
 
+    def set_date_format(self, order: str) -> None:
+        """Set the order of a date of which only two digits of the year are given: mdy or ymd."""
+
     def caller_is(self, role: str) -> bool:
         """Whether the login is in a fixed role: 'sysadmin', or in the current database 'db_owner', 'db_ddladmin'…"""
 

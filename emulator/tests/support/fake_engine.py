@@ -169,6 +169,9 @@ class FakeEngine:
     def set_lock_timeout(self, milliseconds: int) -> None:
         self.lock_timeout = milliseconds
 
+    def set_date_format(self, order: str) -> None:
+        self.date_format = order
+
     def user_procedure(self, database: str, schema: str, name: str) -> str | None:
         return self.procedures.get(name.lower())
 

@@ -334,6 +334,9 @@ class PostgresEngineSession:
         # PostgreSQL spells "wait for ever" 0; T-SQL's 0 is "do not wait", the nearest of which is 1 ms.
         self._connection.set_context("lock_timeout", str(0 if milliseconds < 0 else max(milliseconds, 1)))
 
+    def set_date_format(self, order: str) -> None:
+        self._connection.set_context("emulator.date_format", order)
+
     @contextmanager
     def inner_scope(self) -> Iterator[None]:
         with self._catalog.table_variables(), self._identity.inner_scope():
@@ -405,6 +408,7 @@ class PostgresEngineSession:
         self._access.drop_temporary_tables()
         self.set_isolation("READ COMMITTED")
         self.set_lock_timeout(-1)
+        self.set_date_format("mdy")
         self._identity.forget()
         self.values.forget()
         if self.has_session_locks:

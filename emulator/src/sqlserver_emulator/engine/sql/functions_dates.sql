@@ -28,6 +28,14 @@ BEGIN
         IF plain !~ ':' THEN plain := regexp_replace(plain, '^(\d+)', '\1:00'); END IF;
         RETURN CASE WHEN pg_input_is_valid(plain, 'time') THEN date '1900-01-01' + plain::time END;
     END IF;
+    IF style = 0 AND plain !~ '^(\d{4}|\d{6}$)' AND coalesce(current_setting('emulator.date_format', true), '') = 'ymd' THEN
+        parts := regexp_match(plain, '^(\d\d)[-/.](\d{1,2})[-/.](\d{1,2})(\s.*)?$');
+        -- The name of a month with four digits of a year says enough.
+        IF parts IS NULL AND (plain ~ '^\d{1,2}\s*[-/.]' OR (plain !~ '\d{4}' AND plain ~* '(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)')) THEN
+            PERFORM tsql.fail(49999, 'sqlserver_emulator does not support dates like this under SET DATEFORMAT ymd. See docs/emulator.md.', value);
+        END IF;
+        IF parts IS NOT NULL THEN plain := format('%s/%s/%s%s', parts[2], parts[3], parts[1], coalesce(parts[4], '')); END IF;
+    END IF;
     parts := regexp_match(plain, '^(\d{1,2})[-/.](\d{1,2})[-/.](\d{4}|\d{2})(\s.*)?$');
     IF parts IS NOT NULL THEN
         IF length(parts[3]) = 2 THEN parts[3] := CASE WHEN parts[3] < '50' THEN '20' ELSE '19' END || parts[3]; END IF;
@@ -93,8 +101,9 @@ BEGIN
     FOR target IN SELECT * FROM (VALUES ('datetime2', 'tsql.datetime2'), ('datetime', 'timestamp'), ('smalldatetime', 'timestamp'), ('date', 'date'),
                                         ('time', 'tsql.time'), ('datetimeoffset', 'tsql.datetimeoffset')) AS t(name, result)
     LOOP
+        -- A refusal is no conversion that failed.
         EXECUTE format('CREATE OR REPLACE FUNCTION tsql.try_to_%1$s(value text, style int) RETURNS %2$s LANGUAGE plpgsql STABLE STRICT AS '
-            '$f$ BEGIN RETURN tsql.to_%1$s(value, style); EXCEPTION WHEN OTHERS THEN RETURN NULL; END $f$', target.name, target.result);
+            '$f$ BEGIN RETURN tsql.to_%1$s(value, style); EXCEPTION WHEN OTHERS THEN IF SQLERRM LIKE ''sqlserver_emulator %%'' THEN RAISE; END IF; RETURN NULL; END $f$', target.name, target.result);
     END LOOP;
 END $$;
 CREATE OR REPLACE FUNCTION tsql.isdate(value text) RETURNS int LANGUAGE sql STABLE PARALLEL SAFE

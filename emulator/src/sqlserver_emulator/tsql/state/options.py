@@ -50,6 +50,7 @@ _OPTION_BITS: Final = {
 _DEFAULT_ON: Final = frozenset(
     {"ANSI_WARNINGS", "ANSI_PADDING", "ANSI_NULLS", "QUOTED_IDENTIFIER", "ANSI_NULL_DFLT_ON", "CONCAT_NULL_YIELDS_NULL"}
 )
+_DATE_FORMATS: Final = frozenset(("mdy", "dmy", "ymd", "ydm", "myd", "dym"))
 _US_ENGLISH: Final = frozenset({"us_english", "english"})
 
 
@@ -66,6 +67,7 @@ class Options:
     textsize: int = text_size.UNLIMITED
     datefirst: int = 7
     lock_timeout: int = -1
+    date_format: str = "mdy"
     isolation: str = "READ COMMITTED"
     remembered: dict[str, object] = field(default_factory=dict)
 
@@ -105,8 +107,7 @@ class Options:
                 if str(value).lower() not in _US_ENGLISH:
                     raise NotSupportedByEmulatorError(f"SET LANGUAGE {value} (only us_english)")
             case "DATEFORMAT":
-                if str(value).lower() != "mdy":
-                    raise NotSupportedByEmulatorError(f"SET DATEFORMAT {value} (only mdy)")
+                self.date_format = _date_format(str(value).lower())
             # Options that change no result are kept only, so that a scope's end can restore them.
             case _:
                 self.remembered[option] = value
@@ -122,6 +123,14 @@ class Options:
 def _whole_number(option: str, value: object, *, least: int) -> int:
     if not isinstance(value, int) or value < least:
         raise SqlServerError(1058, f"The value {value} is not valid for SET {option}.", severity=15)
+    return value
+
+
+def _date_format(value: str) -> str:
+    if value not in _DATE_FORMATS:
+        raise SqlServerError(2741, f"SET DATEFORMAT date order '{value}' is invalid.")
+    if value not in ("mdy", "ymd"):
+        raise NotSupportedByEmulatorError(f"SET DATEFORMAT {value} (only mdy and ymd)")
     return value
 
 

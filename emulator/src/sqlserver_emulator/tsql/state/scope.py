@@ -122,6 +122,8 @@ class SessionState:
         before, self.options = self.options, options
         if options.lock_timeout != before.lock_timeout:
             self.engine.set_lock_timeout(options.lock_timeout)
+        if options.date_format != before.date_format:
+            self.engine.set_date_format(options.date_format)
         if options.isolation != before.isolation:
             self.engine.set_isolation(options.isolation)
         options.show(self.system)
