@@ -72,8 +72,11 @@ class Session(Protocol):
 
     def save_transaction(self, name: str) -> Iterator[Event]: ...
 
-    def reset(self) -> None:
-        """RESETCONNECTION: roll back, drop temp tables and handles, back to the login's database and options."""
+    def reset(self) -> Sequence[Event]:
+        """RESETCONNECTION: roll back, drop temp tables and handles, back to the login's database and options.
+
+        Returns the end of the transaction that was open.
+        """
 
     def cancel(self) -> None:
         """Attention, from another thread: end the running statement as soon as possible. No error event follows."""

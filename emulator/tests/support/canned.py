@@ -217,8 +217,10 @@ class CannedSession:
     def save_transaction(self, name: str) -> Iterator[Event]:
         yield StatementDone()
 
-    def reset(self) -> None:
+    def reset(self) -> list[Event]:
+        ended: list[Event] = [TransactionChanged(TransactionAction.ROLLED_BACK, 77)] if self.in_transaction else []
         self.in_transaction = False
+        return ended
 
     def cancel(self) -> None:
         self._cancelled.set()

@@ -272,6 +272,14 @@ def test_reset_comes_first_in_the_answer(raw: RawClient) -> None:
     assert answer.startswith(b"\xe3\x03\x00\x12\x00\x00")
 
 
+def test_reset_names_the_transaction_that_it_ends(raw: RawClient) -> None:
+    raw.send(TRANSACTION, HEADERS + b"\x05\x00\x00\x00")
+    raw.read()
+    rolled_back = b"\xe3\x0b\x00\x0a\x00\x08" + struct.pack("<Q", 77)
+    assert rolled_back in raw.batch("set x", status=LAST | 0x08)
+    assert rolled_back not in raw.batch("set x", status=LAST | 0x08)
+
+
 def test_chained_calls_are_answered_in_one_message(raw: RawClient) -> None:
     call = struct.pack("<HHH", 0xFFFF, 15, 0) + b"\x00\x00\x26\x04\x04\x01\x00\x00\x00"
     raw.send(RPC, HEADERS + call + b"\xff" + call)

@@ -64,8 +64,9 @@ class RequestRunner:
 
     def _reset_session(self) -> None:
         before = self._session.database
-        self._session.reset()
         self._channel.write(tokens.reset_done())
+        # A driver that follows its transaction by these notices would commit one that is gone.
+        self._write_events(iter(self._session.reset()), self._encoder())
         # A driver's pool follows the database by these notices.
         if self._session.database != before:
             change = tokens.EnvironmentChange.DATABASE

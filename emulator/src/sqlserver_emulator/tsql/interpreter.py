@@ -16,6 +16,7 @@ from sqlserver_emulator.events import ArrowBatch, ErrorRaised, Event, ReturnStat
 from sqlserver_emulator.release import SQL_SERVER_2022, Release
 from sqlserver_emulator.session import RpcArgument
 from sqlserver_emulator.syntax import statements as nodes
+from sqlserver_emulator.system_types import BY_NAME
 from sqlserver_emulator.tsql.bulk import BulkLoads
 from sqlserver_emulator.tsql.calls import Calls, parse_name
 from sqlserver_emulator.tsql.catalog.registry import LANGUAGE_PROCEDURES
@@ -119,12 +120,15 @@ class TsqlSession:
         self._state.cancelled.set()
         self._engine.cancel()
 
-    def reset(self) -> None:
+    def reset(self) -> Sequence[Event]:
+        transactions = self._state.transactions
+        ended = list(transactions.rollback()) if transactions.count else []
         self._engine.reset()
         self._engine.use(self._default_database)
         self._dynamic.handles.clear()
         self._server_cursors.forget()
         self._state.start_over()
+        return ended
 
     def close(self) -> None:
         self._engine.close()
@@ -178,7 +182,26 @@ class TsqlSession:
             return
         yield ReturnStatus(result.status)
         for index, (type, value) in sorted(result.outputs.items()):
-            yield ReturnValue(index, arguments[index].name, type, value)
+            try:
+                returned = self._returned(index, arguments[index], type, value)
+            except SqlServerError as error:
+                yield from self._report(error, scope)
+                return
+            yield returned
+
+    def _returned(self, index: int, argument: RpcArgument, type: TsqlType, value: object) -> ReturnValue:
+        """Return an OUTPUT parameter in the type that the client sent. Raises 8114 where its value does not fit."""
+        wanted = argument.type
+        # A client that sends a text of no length leaves the type to the procedure.
+        if wanted == type or (BY_NAME[wanted.name].length is not None and not wanted.length):
+            return ReturnValue(index, argument.name, type, value)
+        if value is not None:
+            try:
+                value = self._engine.convert(value, wanted)
+            except SqlServerError as error:
+                message = f"Error converting data type {type.name} to {wanted.name}."
+                raise SqlServerError(8114, message, state=5) from error
+        return ReturnValue(index, argument.name, wanted, value)
 
     def _report(self, error: SqlServerError, scope: Scope) -> Iterator[Event]:
         """Report an error from before the procedure ran (no such procedure, wrong arguments)."""

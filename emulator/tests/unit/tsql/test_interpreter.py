@@ -422,7 +422,9 @@ def test_reset_returns_to_a_fresh_session() -> None:
     engine = FakeEngine()
     client = session(engine)
     list(client.run_batch("USE shop SET NOCOUNT ON BEGIN TRAN"))
-    client.reset()
+    (ended,) = client.reset()
+    assert isinstance(ended, TransactionChanged)
+    assert ended.action is TransactionAction.ROLLED_BACK
     assert client.database == "master"
     assert not client.in_transaction
     assert brief(client.run_batch("INSERT INTO t VALUES (1)")) == ["count 1"]

@@ -297,13 +297,40 @@ def test_sp_prepexecrpc_calls_the_procedure_that_it_names() -> None:
 def test_reset_forgets_handles() -> None:
     client = session()
     call(client, "sp_prepare", number(None, output=True), national(None), national("SELECT 1"))
-    client.reset()
+    assert list(client.reset()) == []
     assert brief(iter(call(client, "sp_execute", number(1)))) == ["error 8179 line 1", "failed"]
 
 
 def test_procedure_by_rpc_returns_its_outputs_with_their_ordinals() -> None:
     events = call(session(), "[sys].[sp_add]", number(1), number(2, "@second"), number(None, "@sum", output=True))
     assert events[-2:] == [ReturnStatus(7), ReturnValue(2, "@sum", INT, 3)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "value"),
+    [
+        (TsqlType("decimal", precision=15, scale=7), Decimal("3.0000000")),
+        (TsqlType("bigint"), 3),
+        (TsqlType("nvarchar", 4000), "3"),
+        (TsqlType("nvarchar", -1), "3"),
+        (INT, 3),
+    ],
+)
+def test_output_comes_back_in_the_type_that_the_client_sent(asked: TsqlType, value: object) -> None:
+    sent = RpcArgument("@sum", asked, None, output=True)
+    assert call(session(), "sp_add", number(1), number(2), sent)[-1] == ReturnValue(2, "@sum", asked, value)
+
+
+def test_output_that_does_not_fit_the_type_that_the_client_sent_is_8114() -> None:
+    engine = with_procedures(p="CREATE PROC p @sum varchar(9) OUTPUT AS SET @sum = 'many'")
+    events = call(session(engine), "p", RpcArgument("@sum", INT, None, output=True))
+    assert brief(iter(events))[-2:] == ["error 8114 line 1", "failed"]
+    assert not any(isinstance(event, ReturnValue) for event in events)
+
+
+def test_output_for_a_text_of_no_length_has_the_type_of_the_procedure() -> None:
+    sent = RpcArgument("@sum", TsqlType("varchar"), None, output=True)
+    assert call(session(), "sp_add", number(1), number(2), sent)[-1] == ReturnValue(2, "@sum", INT, 3)
 
 
 def test_default_of_an_rpc_argument_is_the_parameters_own() -> None:
