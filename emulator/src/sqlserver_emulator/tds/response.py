@@ -113,6 +113,8 @@ class ResponseEncoder:
 
     def _status(self, failed: bool, row_count: int | None) -> int:
         status = DoneStatus.ERROR if failed else DoneStatus.FINAL
+        if failed and self.is_fatal:
+            status |= DoneStatus.SERVER_ERROR
         if row_count is not None:
             status |= DoneStatus.COUNT
         if self._in_transaction():

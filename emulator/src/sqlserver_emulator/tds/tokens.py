@@ -49,6 +49,7 @@ class DoneStatus(IntFlag):
     COUNT = 0x10
     ATTENTION = 0x20
     RPC_IN_BATCH = 0x80
+    SERVER_ERROR = 0x100
 
 
 class EnvironmentChange:

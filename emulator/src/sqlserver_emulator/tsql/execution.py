@@ -62,7 +62,7 @@ class Execution:
         else:
             count = insert()
         state.system.set_row_count(count)
-        yield StatementDone(Command.INSERT, None if state.options.nocount else count)
+        yield from state.done(Command.INSERT, count)
         return Outcome.NEXT
 
     def _call(self, statement: nodes.Execute, scope: Scope) -> Call:

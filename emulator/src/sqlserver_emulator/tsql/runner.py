@@ -217,7 +217,12 @@ class Runner:
         return Outcome.NEXT
 
     def _while(self, statement: nodes.While, scope: Scope) -> Steps:
-        while self._holds(statement.condition, scope):
+        while True:
+            holds = self._holds(statement.condition, scope)
+            # Each evaluation of the condition ends like a statement.
+            yield from self._state.done()
+            if not holds:
+                break
             outcome = yield from self._run_one(statement.body, scope)
             if outcome is Outcome.BREAK:
                 break
@@ -310,11 +315,11 @@ class Runner:
             variable = scope.variables[assignment.name]
             variable.value = self._state.evaluate(assignment.expression, scope, variable.type)
         self._state.system.set_row_count(1)
-        yield StatementDone(Command.SELECT)
+        yield from self._state.done(Command.SELECT, 1)
         return Outcome.NEXT
 
     def _no_effect(self, statement: nodes.NoEffect, scope: Scope) -> Steps:
-        yield StatementDone()
+        yield from self._state.done()
         return Outcome.NEXT
 
     def _unsupported(self, statement: nodes.Unsupported, scope: Scope) -> Steps:

@@ -56,7 +56,7 @@ class SqlRunner:
         if statement.temp_table and scope.depth:
             scope.tables.append(statement.temp_table)
         if result.columns is None:
-            yield self._finish(result, scope)
+            yield from self._finish(result, scope)
         else:
             yield from self._send(result.columns, result, limit)
         return Outcome.NEXT
@@ -83,15 +83,14 @@ class SqlRunner:
             yield ResultStart(columns)
             yield StatementDone(Command.SELECT)
 
-    def _finish(self, result: StatementResult, scope: Scope) -> StatementDone:
+    def _finish(self, result: StatementResult, scope: Scope) -> Iterator[StatementDone]:
         state = self._state
         count = result.row_count
         for name, value in result.assigned_variables.items():
             variable = scope.variables[name]
             variable.value = None if value is None else state.engine.convert(value, variable.type)
         state.system.set_row_count(count or 0)
-        is_assignment = bool(result.assigned_variables) or (result.command is Command.SELECT and not count)
-        return StatementDone(result.command, None if state.options.nocount or is_assignment else count)
+        yield from state.done(result.command, count)
 
     def _send(self, columns: tuple[Column, ...], result: StatementResult, limit: int) -> Iterator[Event]:
         state = self._state

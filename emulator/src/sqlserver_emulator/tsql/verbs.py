@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.events import Command, DatabaseChanged, Event, Info, StatementDone
+from sqlserver_emulator.events import Command, DatabaseChanged, Event, Info
 from sqlserver_emulator.syntax import statements as nodes
 from sqlserver_emulator.syntax.parsing.settings import SWITCHES
 from sqlserver_emulator.tsql.faults import FATAL_SEVERITY, BatchEnd, Origin
@@ -50,7 +50,7 @@ class Verbs:
         self._state.system.set_row_count(0)
         text = "" if value is None else str(value)
         yield Info(0, text or " ", procedure=scope.procedure, line=statement.line)
-        yield StatementDone()
+        yield from self._state.done()
         return Outcome.NEXT
 
     def _raise_error(self, statement: nodes.RaiseError, scope: Scope) -> Steps:
@@ -62,7 +62,7 @@ class Verbs:
         self._state.system.set_row_count(0)
         if severity <= _LARGEST_INFO:
             yield Info(number, text, max(severity, 0), state, scope.procedure, statement.line)
-            yield StatementDone()
+            yield from self._state.done()
             self._state.system.error.value = number if "SETERROR" in statement.options else 0
             return Outcome.NEXT
         # Severities from 19 on need WITH LOG.
@@ -111,7 +111,7 @@ class Verbs:
         yield DatabaseChanged(before, engine.database, engine.collation)
         text = f"Changed database context to '{engine.database}'."
         yield Info(5701, text, procedure=scope.procedure, line=statement.line)
-        yield StatementDone()
+        yield from self._state.done()
         return Outcome.NEXT
 
     def _set_option(self, statement: nodes.SetOption, scope: Scope) -> Steps:
@@ -129,7 +129,7 @@ class Verbs:
         state.system.set_row_count(0)
         if "LANGUAGE" in statement.options:
             yield Info(5703, f"Changed language setting to {value}.", line=statement.line)
-        yield StatementDone(Command.SET)
+        yield from self._state.done(Command.SET)
         return Outcome.NEXT
 
     def _set_isolation(self, statement: nodes.SetIsolation, scope: Scope) -> Steps:
@@ -137,7 +137,7 @@ class Verbs:
         changed.isolation = statement.level
         self._state.apply_options(changed)
         self._state.system.set_row_count(0)
-        yield StatementDone(Command.SET)
+        yield from self._state.done(Command.SET)
         return Outcome.NEXT
 
     def _wait(self, statement: nodes.WaitFor, scope: Scope) -> Steps:
@@ -145,7 +145,7 @@ class Verbs:
         seconds = _seconds_of(value)
         if not (self._is_reached(seconds) if statement.until else self._is_over(seconds)):
             raise BatchEnd
-        yield StatementDone()
+        yield from self._state.done()
         return Outcome.NEXT
 
     def _is_over(self, seconds: float) -> bool:
@@ -190,7 +190,7 @@ class Verbs:
     def _end(self, events: Iterator[Event], command: Command) -> Steps:
         yield from events
         self._state.system.set_row_count(0)
-        yield StatementDone(command)
+        yield from self._state.done(command)
         return Outcome.NEXT
 
     def _name(self, name: str, scope: Scope) -> str:

@@ -81,6 +81,11 @@ def test_an_error_token_is_followed_by_a_done_with_the_error_flag() -> None:
     assert list(dones(pieces)) == [Done(DoneToken.DONE, ERROR | IN_TRANSACTION, 0, 0)]
 
 
+def test_end_of_an_error_that_closes_the_connection_is_marked() -> None:
+    pieces = respond([ErrorRaised(SqlServerError(21, "Warning", severity=20)), StatementDone(failed=True)])
+    assert [done.status for done in dones(pieces)] == [ERROR | 0x100]
+
+
 def test_statements_of_a_call_end_in_doneinproc_and_the_call_in_doneproc() -> None:
     value = ReturnValue(0, "@handle", INT, 5)
     pieces = respond(

@@ -74,7 +74,7 @@ def test_result_set_streams_before_the_next_statement_runs() -> None:
 
 def test_variables_are_declared_assigned_and_read() -> None:
     text = "DECLARE @a int = 2, @b int SET @b = @a * 3 SET @b += 1 SELECT @a = @b + 1 SELECT @a"
-    assert run(text) == ["row 8", "count 1"]
+    assert run(text) == ["count 1", "row 8", "count 1"]
 
 
 def test_assignment_converts_to_the_declared_type() -> None:
@@ -98,20 +98,36 @@ def test_condition_resets_rowcount_and_error() -> None:
     assert run("INSERT INTO t VALUES (1) IF 1 = 1 SELECT @@ROWCOUNT") == ["count 1", "row 0", "count 1"]
 
 
-def test_assigning_select_has_no_count() -> None:
+def test_assigning_select_counts_its_row() -> None:
     events = list(session(FakeEngine()).run_batch("DECLARE @a int SELECT @a = 1"))
-    assert events == [StatementDone(Command.SELECT, None)]
+    assert events == [StatementDone(Command.SELECT, 1)]
+
+
+@pytest.mark.parametrize(
+    "text", ["PRINT 'a'", "SELECT @a = 1", "INSERT INTO t VALUES (1)", "RAISERROR('a', 1, 1)", "SET LOCK_TIMEOUT 5"]
+)
+def test_statement_without_result_has_no_end_of_its_own_under_nocount(text: str) -> None:
+    declared = "DECLARE @a int "
+    assert any(isinstance(event, StatementDone) for event in session(FakeEngine()).run_batch(declared + text))
+    events = list(session(FakeEngine()).run_batch(f"SET NOCOUNT ON {declared}{text} SELECT 5"))
+    assert [event for event in events if isinstance(event, StatementDone)] == [StatementDone(Command.SELECT)]
+
+
+def test_each_turn_of_a_loop_has_an_end_of_its_own() -> None:
+    text = "DECLARE @a int = 0 WHILE @a < 3 SET @a += 1"
+    assert list(session(FakeEngine()).run_batch(text)) == [StatementDone()] * 4
+    assert list(session(FakeEngine()).run_batch(f"SET NOCOUNT ON {text}")) == []
 
 
 def test_assignments_of_a_select_see_those_before_them() -> None:
     text = "INSERT INTO t VALUES (1) DECLARE @n int, @a int, @b int SELECT @n = @@ROWCOUNT, @a = @n + 1, @b = @a * 10"
-    assert run(f"{text} SELECT @b") == ["count 1", "row 20", "count 1"]
+    assert run(f"{text} SELECT @b") == ["count 1", "count 1", "row 20", "count 1"]
 
 
 def test_assignment_from_a_table_takes_what_the_engine_says() -> None:
     text = "SELECT @a = @a + c FROM t"
     result = StatementResult(Command.SELECT, row_count=2, assigned_variables={"@a": 5})
-    assert run(f"DECLARE @a int = 0 {text} SELECT @a", FakeEngine({text: result})) == ["row 5", "count 1"]
+    assert run(f"DECLARE @a int = 0 {text} SELECT @a", FakeEngine({text: result})) == ["count 2", "row 5", "count 1"]
 
 
 def test_set_rowcount_cuts_results_and_refuses_dml() -> None:

@@ -40,7 +40,7 @@ class Cursors:
             raise SqlServerError(16915, f"A cursor with the name '{statement.name}' already exists.")
         values = {name: Variable(variable.type, variable.value) for name, variable in scope.variables.items()}
         home[statement.name] = OpenedCursor(statement.query, values, statement.scrolls)
-        yield StatementDone()
+        yield from self._state.done()
         return Outcome.NEXT
 
     def _open(self, statement: nodes.OpenCursor, scope: Scope) -> Steps:
@@ -52,7 +52,7 @@ class Cursors:
         captured.read(result)
         cursor.captured, cursor.position = captured, 0
         self._state.system.cursor_rows.value = len(captured.rows)
-        yield StatementDone()
+        yield from self._state.done()
         return Outcome.NEXT
 
     def _fetch(self, statement: nodes.FetchCursor, scope: Scope) -> Steps:
@@ -80,8 +80,10 @@ class Cursors:
                 variable.value = None if value is None else self._state.engine.convert(value, variable.type)
         system.fetch_status.value = _FETCHED if found else _BEYOND
         system.set_row_count(len(rows))
-        shows_count = not statement.into and not self._state.options.nocount
-        yield StatementDone(Command.SELECT, len(rows) if shows_count else None)
+        if statement.into:
+            yield from self._state.done(Command.SELECT)
+        else:
+            yield StatementDone(Command.SELECT, None if self._state.options.nocount else len(rows))
         return Outcome.NEXT
 
     def _position(self, statement: nodes.FetchCursor, cursor: OpenedCursor, count: int, scope: Scope) -> int:
@@ -111,13 +113,13 @@ class Cursors:
         if cursor.captured is None:
             raise SqlServerError(16917, "Cursor is not open.")
         cursor.captured = None
-        yield StatementDone()
+        yield from self._state.done()
         return Outcome.NEXT
 
     def _assign(self, statement: nodes.AssignCursor, scope: Scope) -> Steps:
         """Let the variable refer to the cursor itself: both have one position, and one closes it for the other."""
         scope.cursors[statement.variable] = self._find(statement.name, scope)
-        yield StatementDone()
+        yield from self._state.done()
         return Outcome.NEXT
 
     def _deallocate(self, statement: nodes.DeallocateCursor, scope: Scope) -> Steps:
@@ -125,7 +127,7 @@ class Cursors:
         # A local cursor hides a global one of the same name, here as in `_find`.
         if scope.cursors.pop(statement.name, None) is None:
             del self._state.cursors[statement.name]
-        yield StatementDone()
+        yield from self._state.done()
         return Outcome.NEXT
 
     def _find(self, name: str, scope: Scope) -> OpenedCursor:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
 from sqlserver_emulator.contract import EngineSession, Variable
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.events import DatabaseChanged, Event
+from sqlserver_emulator.events import Command, DatabaseChanged, Event, StatementDone
 from sqlserver_emulator.release import Release
 from sqlserver_emulator.syntax.statements import Expression
 from sqlserver_emulator.system_types import names_where
@@ -97,6 +97,11 @@ class SessionState:
         """Enter or leave a CATCH block, which decides what ERROR_NUMBER() and THROW mean."""
         self.caught_error = error
         self.system.show_error(error)
+
+    def done(self, command: Command = Command.NONE, row_count: int | None = None) -> Iterator[StatementDone]:
+        """Yield the end of a statement that has no result set; none under NOCOUNT ON."""
+        if not self.options.nocount:
+            yield StatementDone(command, row_count)
 
     def new_scope(self, *, depth: int = 0, procedure: str = "") -> Scope:
         """Return a scope that has the session's @@ variables."""
