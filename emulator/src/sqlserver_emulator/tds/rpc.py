@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -10,6 +11,7 @@ from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.session import RpcArgument
 from sqlserver_emulator.tds.parameter_values import read_wire_type
 from sqlserver_emulator.tds.reading import MessageReader, ProtocolError, skip_all_headers
+from sqlserver_emulator.types import TsqlType
 
 _BY_NUMBER = 0xFFFF
 _SEPARATORS = (0xFF, 0xFE)
@@ -74,6 +76,16 @@ def _too_many_parameters() -> SqlServerError:
     return SqlServerError(8003, message)
 
 
+def _invalid_value(number: int, name: str, type: TsqlType) -> SqlServerError:
+    message = (
+        "The incoming tabular data stream (TDS) remote procedure call (RPC) protocol stream is incorrect. Parameter "
+        f'{number} ("{name}"): The supplied value is not a valid instance of data type {type.name}. Check the source '
+        "data for invalid values. An example of an invalid value is data of numeric type with scale greater than "
+        "precision."
+    )
+    return SqlServerError(8023, message)
+
+
 def _read_procedure(reader: MessageReader) -> str:
     length = reader.read_u16()
     if length == _BY_NUMBER:
@@ -88,9 +100,13 @@ def _read_procedure(reader: MessageReader) -> str:
 
 
 def _read_arguments(reader: MessageReader) -> Iterator[RpcArgument]:
+    number = 0
     while not reader.at_end and reader.peek_u8() not in _SEPARATORS:
         name = reader.read_short_text()
         status = reader.read_u8()
         wire_type = read_wire_type(reader)
         value = wire_type.read_value(reader)
+        number += 1
+        if isinstance(value, float) and not math.isfinite(value):
+            raise _invalid_value(number, name, wire_type.type)
         yield RpcArgument(name, wire_type.type, value, bool(status & _OUTPUT), bool(status & _DEFAULT))

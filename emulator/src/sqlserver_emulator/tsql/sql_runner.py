@@ -53,7 +53,8 @@ class SqlRunner:
             result = yield from self.triggers.around(change, scope, statement.line)
         else:
             result = self._execute(statement, scope)
-        if statement.temp_table and scope.depth:
+        # A ##table lives with the session.
+        if statement.temp_table and scope.depth and not statement.temp_table.startswith("##"):
             scope.tables.append(statement.temp_table)
         if result.columns is None:
             yield from self._finish(result, scope)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlserver_emulator.errors import NotSupportedByEmulatorError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.session import RpcArgument
 from sqlserver_emulator.tds.reading import ProtocolError
 from sqlserver_emulator.tds.rpc import parse_calls
@@ -22,6 +22,9 @@ from tds_strategies import PATIENT, TYPES, values_of
 
 HEADERS = struct.pack("<IIHQI", 22, 18, 2, 0, 1)
 POINTERS = ("text", "ntext", "image")
+
+
+FLOAT = TsqlType("float")
 
 
 def call(name: str | int, *parameters: bytes) -> bytes:
@@ -115,3 +118,11 @@ def test_noise_is_a_protocol_error_or_a_refusal(noise: bytes) -> None:
         list(parse_calls(HEADERS + noise))
     except (ProtocolError, NotSupportedByEmulatorError):
         return
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_float_that_is_no_number_is_error_8023(value: float) -> None:
+    calls = parse_calls(HEADERS + call("p", parameter(FLOAT, 1.5), parameter(FLOAT, value, "@second")))
+    with pytest.raises(SqlServerError, match=r'Parameter 2 \("@second"\).* data type float') as raised:
+        next(calls)
+    assert raised.value.number == 8023

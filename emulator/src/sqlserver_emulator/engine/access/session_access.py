@@ -21,6 +21,9 @@ from sqlserver_emulator.engine.values import bind
 from sqlserver_emulator.engine.values.rows import Row, RowReader
 from sqlserver_emulator.types import TsqlType
 
+_TEMPORARY_FUNCTIONS = "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = pg_my_temp_schema()"
+"""What holds the text of #procedures."""
+
 
 class SessionAccess:
     """Connection, catalog, rights and row reader of one session."""
@@ -151,7 +154,11 @@ class SessionAccess:
             self.catalog.changed_in_transaction()
         self._forget_lost_temporary_tables()
 
-    def drop_temporary_tables(self) -> None:
+    def drop_temporary_objects(self) -> None:
+        """Drop #tables and #procedures."""
+        if self.catalog.has_made_temporary:
+            for (function,) in self.fetch(_TEMPORARY_FUNCTIONS):
+                self.script(f"DROP FUNCTION {function}")
         for table in self.catalog.temporary_tables:
             self.script(f"DROP TABLE IF EXISTS {qualified(table.postgres_schema, table.postgres_name)}")
             self.catalog.drop_temporary(table.name)

@@ -23,6 +23,7 @@ from sqlserver_emulator.engine.catalog.cache import Relation
 from sqlserver_emulator.engine.connection.errors_map import VALUE_TOO_LONG, to_sql_server
 from sqlserver_emulator.engine.connection.pipeline import StatementFailedError
 from sqlserver_emulator.engine.connection.transaction import SavepointMissingError
+from sqlserver_emulator.engine.ddl.programs.procedures import temporary_procedure
 from sqlserver_emulator.engine.ddl.runner import DdlRunner, is_ddl
 from sqlserver_emulator.engine.session.batch_check import check_tracked_tables
 from sqlserver_emulator.engine.session.bulk import BulkLoader, PostgresBulkTarget, find_target
@@ -382,6 +383,8 @@ class PostgresEngineSession:
         return self._access.security.caller_is(role, self.database)
 
     def user_procedure(self, database: str, schema: str, name: str) -> str | None:
+        if name.startswith("#"):
+            return temporary_procedure(self.fetch_all, name)
         return self._catalog.procedure(database, schema, name)
 
     def function_parameters(self, schema: str, name: str) -> tuple[Parameter, ...] | None:
@@ -405,7 +408,7 @@ class PostgresEngineSession:
 
     def reset(self) -> None:
         self.rollback()
-        self._access.drop_temporary_tables()
+        self._access.drop_temporary_objects()
         self.set_isolation("READ COMMITTED")
         self.set_lock_timeout(-1)
         self.set_date_format("mdy")

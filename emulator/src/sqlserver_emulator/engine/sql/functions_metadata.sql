@@ -18,7 +18,8 @@ DECLARE
     found int;
 BEGIN
     IF parts[1] LIKE '#%' THEN
-        RETURN to_regclass('pg_temp.' || quote_ident(parts[1]))::oid::int;
+        RETURN coalesce(to_regclass('pg_temp.' || quote_ident(parts[1]))::oid,
+            (SELECT p.oid FROM pg_proc p WHERE p.pronamespace = pg_my_temp_schema() AND p.proname = lower(parts[1])))::int;
     END IF;
     SELECT o.object_id INTO found
     FROM emulator.visible_objects o JOIN emulator.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id

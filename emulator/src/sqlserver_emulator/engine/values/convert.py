@@ -7,6 +7,7 @@ is for values that are already here: RPC arguments, results of evaluated express
 from __future__ import annotations
 
 import datetime
+import math
 import re
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
@@ -128,12 +129,16 @@ def _to_money(value: object, to: TsqlType) -> object:
     return rounded
 
 
+_FLOAT_TEXT = re.compile(r"([+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?)?", re.IGNORECASE | re.ASCII)
+
+
 def _to_float(value: object, to: TsqlType) -> object:
     if isinstance(value, str):
-        try:
-            return float(value.strip() or 0)
-        except ValueError:
-            raise SqlServerError(8114, f"Error converting data type nvarchar to {to.name}.", state=5) from None
+        # Python would take nan, inf and 1_000 as well, and make infinity of what is too large.
+        number = float(value.strip() or 0) if _FLOAT_TEXT.fullmatch(value.strip()) else math.nan
+        if not math.isfinite(number):
+            raise SqlServerError(8114, f"Error converting data type nvarchar to {to.name}.", state=5)
+        return number
     return float(_number(value, to))
 
 

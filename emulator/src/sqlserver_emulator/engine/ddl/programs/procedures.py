@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 
 from sqlserver_emulator.engine.ddl.reading.declarations import ObjectName
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.ddl.tables import rows
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.engine.names import postgres_name, quote
+from sqlserver_emulator.engine.values.bind import to_literal
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.syntax.parsing.data_types import unknown_type
 from sqlserver_emulator.syntax.parsing.modules import parse_procedure
 from sqlserver_emulator.types import TsqlType
@@ -17,12 +20,52 @@ SELECT o.object_id FROM emulator.objects o WHERE o.database_id = $1::int AND o.s
 AND lower(o.name) = lower($3) AND o.type = 'P'
 """
 _FIRST_USER_TYPE_ID = 257
+Fetch = Callable[[str, Sequence[object]], list[tuple[object, ...]]]
+
+
+_TEMPORARY = """
+SELECT pg_catalog.obj_description(p.oid, 'pg_proc') FROM pg_catalog.pg_proc p
+WHERE p.pronamespace = pg_catalog.pg_my_temp_schema() AND p.proname = $1
+"""
+
+
+def temporary_procedure(fetch: Fetch, name: str) -> str | None:
+    """Return the text of a procedure #name of this session."""
+    found = fetch(_TEMPORARY, [postgres_name(name.lower())])
+    return str(found[0][0]) if found else None
+
+
+def _create_temporary(scope: DdlScope, name: str, *, replace: str) -> None:
+    """Keep the text as the comment of a function in the session's own schema, which ends as #tables end."""
+    if name.startswith("##"):
+        raise NotSupportedByEmulatorError("temporary procedures of all sessions (##)")
+    exists = temporary_procedure(scope.fetch, name) is not None
+    if exists and not replace:
+        raise SqlServerError(2714, f"There is already an object named '{name}' in the database.", state=3)
+    if replace == "ALTER" and not exists:
+        raise SqlServerError(208, f"Invalid object name '{name}'.", state=6)
+    function = f"pg_temp.{quote(postgres_name(name.lower()))}()"
+    if not exists:
+        scope.fetch(f"CREATE FUNCTION {function} RETURNS void LANGUAGE sql AS ''", [])
+    scope.fetch(f"COMMENT ON FUNCTION {function} IS {to_literal(scope.statement)}", [])
+    scope.access.catalog.has_made_temporary = True
+    scope.changes_catalog = False
+
+
+def _drop_temporary(scope: DdlScope, name: str) -> bool:
+    if temporary_procedure(scope.fetch, name) is None:
+        return False
+    scope.fetch(f"DROP FUNCTION pg_temp.{quote(postgres_name(name.lower()))}()", [])
+    return True
 
 
 def create_procedure(scope: DdlScope, name: ObjectName, *, replace: str) -> None:
     """``replace``: '' for CREATE, 'ALTER' (must exist: 208), 'CREATE OR ALTER'."""
     home = scope.schema(name)
     _check_types(scope)
+    if name.is_temporary:
+        _create_temporary(scope, name.name, replace=replace)
+        return
     existing = scope.fetch(_PROCEDURE, [home.database_id, home.schema_id, name.name])
     if existing and replace:
         scope.fetch(
@@ -71,6 +114,8 @@ def _check_types(scope: DdlScope) -> None:
 
 def drop_procedure(scope: DdlScope, name: ObjectName, *, if_exists: bool) -> None:
     """Apply DROP PROCEDURE. Raises 3701."""
+    if name.is_temporary and _drop_temporary(scope, name.name):
+        return
     home = scope.schema(name)
     existing = scope.fetch(_PROCEDURE, [home.database_id, home.schema_id, name.name])
     if existing:
