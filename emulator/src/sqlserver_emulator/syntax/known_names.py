@@ -1,7 +1,7 @@
-"""Names of SQL Server's documented procedures, views, functions and variables that the emulator does not have.
+"""Names of SQL Server's documented procedures, views, functions, variables and types that the emulator does not have.
 
 They are refused by name (49999), so that nobody takes the answer for a mistake of their own. A name that is in none of
-these lists is unknown to SQL Server, too, and gets its own error (2812, 208, 195, 137).
+these lists is unknown to SQL Server, too, and gets its own error (2812, 208, 195, 137, 243).
 """
 
 from __future__ import annotations
@@ -222,3 +222,5 @@ VARIABLES: Final = word_set(
     """@@connections @@cpu_busy @@def_sortorder_id @@idle @@io_busy @@pack_received @@pack_sent
     @@packet_errors @@remserver @@timeticks @@total_errors @@total_read @@total_write"""
 )
+
+TYPES: Final = word_set("geography geometry hierarchyid json vector")

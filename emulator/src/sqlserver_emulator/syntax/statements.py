@@ -289,6 +289,13 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class SystemVariable:
+    """A variable with @@ as the default of a parameter; ``name`` in lower case."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class ParameterDeclaration:
     """A parameter of a procedure or of sp_executesql. ``default`` None: it must be given. ``shown``: as written."""
 

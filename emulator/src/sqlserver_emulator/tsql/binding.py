@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from sqlserver_emulator.contract import REQUIRED, Parameter
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.contract import REQUIRED, Parameter, Variable
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.session import RpcArgument
-from sqlserver_emulator.syntax.statements import ParameterDeclaration
+from sqlserver_emulator.syntax.statements import ParameterDeclaration, SystemVariable
 from sqlserver_emulator.tsql.faults import CallError
 from sqlserver_emulator.types import TsqlType
 
@@ -152,6 +152,24 @@ def leading(names: Sequence[str], arguments: Sequence[RpcArgument]) -> tuple[lis
     for position, (name, argument) in enumerate(zip(given, first, strict=True)):
         found[names.index(name) if name and by_name else position] = argument
     return found, len(first)
+
+
+def with_system_values(formals: tuple[Formal, ...], variables: Mapping[str, Variable]) -> tuple[Formal, ...]:
+    """Return the parameters, defaults that are variables with @@ having their present values."""
+    if not any(isinstance(formal.default, SystemVariable) for formal in formals):
+        return formals
+    return tuple(
+        replace(formal, default=_system_value(formal.default.name, variables))
+        if isinstance(formal.default, SystemVariable)
+        else formal
+        for formal in formals
+    )
+
+
+def _system_value(name: str, variables: Mapping[str, Variable]) -> object:
+    if name not in variables:
+        raise NotSupportedByEmulatorError(f"{name.upper()} as the default of a parameter")
+    return variables[name].value
 
 
 def formals_of(parameters: Iterable[ParameterDeclaration]) -> tuple[Formal, ...]:

@@ -22,7 +22,7 @@ from sqlserver_emulator.syntax.parsing.cursor import Cursor
 from sqlserver_emulator.syntax.parsing.execute import take_name
 from sqlserver_emulator.syntax.parsing.modules import parse_procedure
 from sqlserver_emulator.syntax.statements import Name
-from sqlserver_emulator.tsql.binding import Bound, Formal, bind, formals_of, given_to
+from sqlserver_emulator.tsql.binding import Bound, Formal, bind, formals_of, given_to, with_system_values
 from sqlserver_emulator.tsql.faults import RaisedError
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.state.scope import Scope, SessionState
@@ -113,7 +113,7 @@ class Calls:
                 raise NotSupportedByEmulatorError(f"the procedure {name.name}")
             raise SqlServerError(2812, f"Could not find stored procedure '{name}'.", state=62)
         procedure = parse_procedure(source)
-        formals = resolved(engine, formals_of(procedure.parameters))
+        formals = with_system_values(resolved(engine, formals_of(procedure.parameters)), self._state.system.all)
         bound = bind(name.name, formals, arguments, engine.convert)
         scope = self.inner_scope(caller.depth + 1, procedure=name.name)
         enter_parameters(bound, scope)

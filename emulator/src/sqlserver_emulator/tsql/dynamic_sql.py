@@ -16,7 +16,7 @@ from sqlserver_emulator.syntax.parsing.procedure import parse_parameters
 from sqlserver_emulator.syntax.statements import Sql
 from sqlserver_emulator.system_types import names_where
 from sqlserver_emulator.system_types.wire import Packing
-from sqlserver_emulator.tsql.binding import Bound, Formal, bind, formals_of, leading
+from sqlserver_emulator.tsql.binding import Bound, Formal, bind, formals_of, leading, with_system_values
 from sqlserver_emulator.tsql.calls import Call, CallResult, Calls, parse_name
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.state.scope import Scope, SessionState
@@ -133,7 +133,7 @@ class DynamicSql:
 
     def bound_scope(self, template: Template, arguments: Sequence[RpcArgument]) -> tuple[Scope, Bound]:
         """Return the scope in which a text runs, its parameters bound to these arguments."""
-        formals = resolved(self._state.engine, template.formals)
+        formals = with_system_values(resolved(self._state.engine, template.formals), self._state.system.all)
         try:
             bound = bind("sp_executesql", formals, arguments, self._state.engine.convert)
         except SqlServerError as error:

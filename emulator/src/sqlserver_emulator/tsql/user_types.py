@@ -13,6 +13,7 @@ from typing import Final
 from sqlserver_emulator.contract import DeclaredType, EngineSession, Variable
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Event
+from sqlserver_emulator.syntax.known_names import TYPES
 from sqlserver_emulator.syntax.parsing.data_types import is_user_made, unknown_type
 from sqlserver_emulator.syntax.statements import Declaration
 from sqlserver_emulator.tsql.binding import Bound, Formal
@@ -21,7 +22,6 @@ from sqlserver_emulator.types import TsqlType
 
 TABLE: Final = TsqlType("table")
 """The type of a table variable that was declared with its columns."""
-_SYSTEM_TYPES_NOT_THERE: Final = frozenset(("geography", "geometry", "hierarchyid", "json", "vector"))
 
 
 def find_type(engine: EngineSession, type: TsqlType, position: int) -> DeclaredType:
@@ -30,7 +30,7 @@ def find_type(engine: EngineSession, type: TsqlType, position: int) -> DeclaredT
     found = engine.declared_type(schema, name)
     if found is not None:
         return found
-    if name in _SYSTEM_TYPES_NOT_THERE:
+    if name in TYPES:
         raise NotSupportedByEmulatorError(f"the data type {name}")
     raise unknown_type(type.name.lstrip("."), position)
 

@@ -33,6 +33,7 @@ from sqlserver_emulator.engine.translation import (
 from sqlserver_emulator.engine.values import bind
 from sqlserver_emulator.engine.values.convert import convert
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.syntax.known_names import TYPES
 from sqlserver_emulator.syntax.lexer import tokenize
 from sqlserver_emulator.syntax.parsing import data_types
 from sqlserver_emulator.syntax.parsing.cursor import Cursor
@@ -154,7 +155,7 @@ class DdlScope:
         found = self.access.catalog.declared_type(name.database or self.database, name.schema or None, name.name)
         # A table type is no type of a column.
         if found is None or found.declared.columns:
-            if name.name.lower() in ("geography", "geometry", "hierarchyid", "json", "vector"):
+            if name.name.lower() in TYPES:
                 raise NotSupportedByEmulatorError(f"the data type {name.name.lower()}")
             raise error
         return found.declared.type, found.user_type_id, found.nullable
@@ -264,6 +265,9 @@ class DeclaredTableCatalog:
 
     def table(self, database: str, schema: str | None, name: str) -> CatalogObject | None:
         own = self._table
+        if name.startswith(("#", "@")):
+            # Its home is tempdb, whatever the session's database is.
+            return own if name.lower() == own.name.lower() else self._catalog.table(database, schema, name)
         if (database, name) == (own.database, own.name) and schema in (None, own.schema):
             return own
         return self._catalog.table(database, schema, name)

@@ -61,8 +61,8 @@ def take_odbc_call(cursor: Cursor) -> Execute | Unsupported:
 
 
 def take_name(cursor: Cursor) -> Name:
-    """A name of one to three parts, of which the middle one may be empty (`master..sp_who`)."""
-    parts = [cursor.take_identifier()]
+    """A name of one to three parts, of which all but the last may be empty (`master..sp_who`, `..t`)."""
+    parts = ["" if cursor.word == "." else cursor.take_identifier()]
     while cursor.accept("."):
         parts.append("" if cursor.word == "." else cursor.take_identifier())
     if cursor.accept(";"):

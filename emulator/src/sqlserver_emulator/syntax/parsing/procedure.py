@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
-from sqlserver_emulator.syntax.lexer import VARIABLE
+from sqlserver_emulator.syntax.lexer import GLOBAL, VARIABLE
 from sqlserver_emulator.syntax.parsing.cursor import Cursor, TakeBatch
 from sqlserver_emulator.syntax.parsing.data_types import take_parameter_type
 from sqlserver_emulator.syntax.parsing.execute import check_parameter_count, take_name
 from sqlserver_emulator.syntax.parsing.expressions import literal_of
-from sqlserver_emulator.syntax.statements import Literal, ParameterDeclaration, Procedure
-from sqlserver_emulator.types import TsqlType
+from sqlserver_emulator.syntax.statements import Literal, ParameterDeclaration, Procedure, SystemVariable
+from sqlserver_emulator.types import MAX_LENGTH, TsqlType
 
 
 @lru_cache(2048)
@@ -84,6 +84,9 @@ def _take_parameter(cursor: Cursor) -> ParameterDeclaration:
 
 
 def _take_default(cursor: Cursor) -> Literal:
+    if cursor.token.kind == GLOBAL:
+        name = cursor.take().text.lower()
+        return Literal(SystemVariable(name), TsqlType("nvarchar", MAX_LENGTH))
     start = cursor.at
     cursor.at += 2 if cursor.word in ("-", "+") else 1
     literal = literal_of(cursor.tokens[start : cursor.at])

@@ -24,9 +24,9 @@ from sqlserver_emulator.engine.ddl.tables import rows
 from sqlserver_emulator.engine.ddl.tables.filters import refuse_bound, refuse_filtered
 from sqlserver_emulator.engine.names import postgres_name, qualified, quote, quote_literal
 from sqlserver_emulator.engine.translation import CatalogColumn, Translated
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.syntax.parsing.modules import parse_function
-from sqlserver_emulator.syntax.statements import Batch, Function, ParameterDeclaration
+from sqlserver_emulator.syntax.statements import Batch, Function, ParameterDeclaration, SystemVariable
 from sqlserver_emulator.types import TsqlType
 
 _FUNCTION = """
@@ -109,6 +109,9 @@ def _with_real_types(scope: DdlScope, function: Function) -> Function:
 def _parameter(scope: DdlScope, parameter: ParameterDeclaration) -> dict[str, object]:
     described: dict[str, object] = {"name": parameter.name, **_described(parameter.type)}
     if parameter.default is not None:
+        if isinstance(parameter.default.value, SystemVariable):
+            name = parameter.default.value.name.upper()
+            raise NotSupportedByEmulatorError(f"{name} as the default of a function's parameter")
         described["default_sql"] = scope.literal(parameter.default.value, parameter.type)
     return described
 

@@ -31,11 +31,11 @@ _OLD_INDEX_OPTIONS = frozenset(
 
 
 def take_name(cursor: Cursor) -> ObjectName:
-    """[database.][schema.]name, also `database..name`, #name and @name."""
+    """[database.][schema.]name, also `database..name`, `..name`, #name and @name."""
     if cursor.token.kind == VARIABLE:
         # Variable names are compared without regard to case, so they are kept in lower case.
         return ObjectName(cursor.take().text.lower())
-    parts = [cursor.take_identifier()]
+    parts = ["" if cursor.word == "." else cursor.take_identifier()]
     while cursor.accept("."):
         # `db..t`: the empty part is the schema.
         if cursor.word == ".":
@@ -100,6 +100,10 @@ def take_parenthesised(cursor: Cursor) -> str:
             return cursor.between(start, cursor.at - 1)
 
 
+_OPENING = ("(", "CASE")
+_CLOSING = (")", "END")
+
+
 def take_expression(cursor: Cursor, stop: Container[str]) -> str:
     """The text up to the next comma, closing parenthesis or word of ``stop`` on the same level."""
     start = cursor.at
@@ -109,7 +113,8 @@ def take_expression(cursor: Cursor, stop: Container[str]) -> str:
         # A stop word at the very beginning is part of the expression (NULL, for instance).
         if depth == 0 and cursor.at > start and (word in (",", ")") or word in stop):
             break
-        depth += (word == "(") - (word == ")")
+        # Between CASE and END a stop word is part of a condition.
+        depth += (word in _OPENING) - (word in _CLOSING)
         cursor.take()
     if cursor.at == start:
         raise cursor.syntax_error()

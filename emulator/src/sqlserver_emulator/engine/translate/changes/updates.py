@@ -262,8 +262,8 @@ def _flatten(from_: exp.Expression) -> list[exp.Expression]:
 
 
 def _is_inner(join: exp.Expression) -> bool:
-    lateral = isinstance(join.this, exp.Lateral) and not join.this.args.get("cross_apply")
-    return not join.args.get("side") and not join.this.args.get("joins") and not lateral
+    # What APPLY reads of the target has to be with it in FROM: PostgreSQL's UPDATE does not offer its own row there.
+    return not join.args.get("side") and not join.this.args.get("joins") and not isinstance(join.this, exp.Lateral)
 
 
 def _source_node(item: exp.Expression) -> exp.Expression:

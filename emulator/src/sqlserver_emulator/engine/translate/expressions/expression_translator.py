@@ -396,7 +396,11 @@ def _in(self: ExpressionTranslator, node: exp.Expression) -> str:
 
 
 def _exists(self: ExpressionTranslator, node: exp.Expression) -> str:
-    return f"EXISTS ({self.queries.subquery(node.this, self.scope).sql})"
+    query = node.this
+    # EXISTS evaluates no list, so that GROUP BY allows *.
+    if isinstance(query, exp.Select) and query.is_star and (query.args.get("group") or query.args.get("having")):
+        query.set("expressions", [exp.Literal.number(1)])
+    return f"EXISTS ({self.queries.subquery(query, self.scope).sql})"
 
 
 def _like(self: ExpressionTranslator, node: exp.Expression) -> str:

@@ -95,6 +95,23 @@ class ChangeTable(exp.Expression, exp.Func):  # type: ignore[misc]
     arg_types: ClassVar = {"this": True, "after": False, "versions": False, "values": False}
 
 
+_TABLE_PARTS = 3
+
+
+def _table_names(node: exp.Expression | None) -> list[exp.Expression | str]:
+    """Return the parts of a table's name behind APPLY ('' for an empty one within); none for anything else."""
+    names: list[exp.Expression | str] = []
+    while isinstance(node, exp.Dot):
+        names.insert(0, node.args.get("expression") or "")
+        node = node.this
+    if node is not None:
+        names.insert(0, node)
+    while names and not names[0]:
+        del names[0]
+    is_table = all(not name or isinstance(name, exp.Identifier) for name in names)
+    return names if is_table and len(names) <= _TABLE_PARTS else []
+
+
 class QueryParser(TSQLParser):  # type: ignore[misc]
     """TSQLParser with functions left alone and T-SQL's DML clauses added."""
 
@@ -266,6 +283,13 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
             return this
         return super()._parse_alias(this, explicit)
 
+    def _parse_lateral(self) -> exp.Lateral | None:
+        lateral: exp.Lateral | None = super()._parse_lateral()
+        if lateral is not None and (parts := _table_names(lateral.this)):
+            named = dict(zip(("this", "db", "catalog"), reversed(parts), strict=False))
+            lateral.set("this", exp.Table(**named, alias=lateral.args.get("alias")))
+        return lateral
+
     def _parse_delete(self) -> exp.Delete:
         top = self._parse_query_limit()
         self._match(TokenType.FROM)
@@ -340,6 +364,10 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
 
     def _parse_value(self, values: bool = True) -> exp.Tuple | None:
         if not self._match(TokenType.L_PAREN):
+            # MERGE … INSERT DEFAULT VALUES: sqlglot would take DEFAULT for a column.
+            if not values and self._match(TokenType.DEFAULT):
+                self._match(TokenType.VALUES)
+                return None
             return super()._parse_value(values=values)
         items = self._parse_csv(lambda: self._parse_default_keyword() or self._parse_expression())
         self._match_r_paren()

@@ -199,6 +199,8 @@ class SourceTranslator:
 
     def _apply(self, node: exp.Lateral) -> str:
         alias = node.args.get("alias")
+        if isinstance(node.this, exp.Table):
+            return self._table(node.this)
         if isinstance(node.this, exp.Subquery):
             return "LATERAL " + self._derived(node.this, lateral=True, alias=alias)
         table = exp.Table(this=node.this, alias=alias)

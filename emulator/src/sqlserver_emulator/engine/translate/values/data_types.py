@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.syntax.known_names import TYPES
 from sqlserver_emulator.system_types import BY_NAME, SYSTEM_TYPES
 from sqlserver_emulator.system_types.record import Declared
 from sqlserver_emulator.types import MAX_LENGTH, TsqlType, plain_type
@@ -31,6 +32,8 @@ def read_data_type(
             return _sized(name, facets, default_length, record.length.longest)
         return _READERS[record.declared](name, facets)
     alias = user_type(written)
+    if alias is None and written.lower() in TYPES:
+        raise NotSupportedByEmulatorError(f"the data type {written.lower()}")
     if alias is None:
         raise SqlServerError(243, f"Type {written} is not a defined system type.")
     return alias
