@@ -7,6 +7,7 @@ them: the halves of its pair. A text has one form only, so equal values are equa
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import Final
 
@@ -55,15 +56,31 @@ def _unit(found: re.Match[str]) -> str:
     return "\0" if found[0] == NUL else chr(ord(found[0]) - _FIRST + _HALF)
 
 
+def _keep_unassigned(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Five bytes of code page 1252 are no characters: a server gives them the code points of the same numbers."""
+    if isinstance(error, UnicodeDecodeError) and error.encoding != "utf-8":
+        return error.object[error.start : error.end].decode("latin-1"), error.end
+    if isinstance(error, UnicodeEncodeError):
+        found = error.object[error.start : error.end]
+        return "".join(each if each in _UNASSIGNED else "?" for each in found).encode("latin-1"), error.end
+    return codecs.replace_errors(error)
+
+
+_UNASSIGNED: Final = frozenset("\x81\x8d\x8f\x90\x9d")
+CODE_PAGE_ERRORS: Final = "sqlserver_emulator.code_page"
+"""How bytes and characters that a code page does not know are read and written."""
+codecs.register_error(CODE_PAGE_ERRORS, _keep_unassigned)
+
+
 def from_code_page(data: bytes, code_page: str) -> str:
-    """Return the text of a varchar's bytes. What the code page does not know is replaced."""
-    return escaped(data.decode(code_page, "replace"))
+    """Return the text of a varchar's bytes."""
+    return escaped(data.decode(code_page, CODE_PAGE_ERRORS))
 
 
 def to_code_page(text: str, code_page: str) -> bytes:
     """Return a varchar's bytes. What the code page does not know is replaced."""
     # A pair is two units, neither of which a code page knows.
-    return _WIDE.sub("??", text.replace(NUL, "\0")).encode(code_page, "replace")
+    return _WIDE.sub("??", text.replace(NUL, "\0")).encode(code_page, CODE_PAGE_ERRORS)
 
 
 def first_units(text: str, count: int) -> str:

@@ -189,3 +189,16 @@ def test_text_size_cuts_units(client: SqlClient) -> None:
     assert client.run("SET TEXTSIZE 6 SELECT CAST(N'a🚀b' AS nvarchar(max))")[-1] == [("a🚀",)]
     read = "SET TEXTSIZE 4 SELECT CAST(N'🦀🚀' AS nvarchar(max)) FROM GENERATE_SERIES(1, 9000) SET TEXTSIZE -1"
     assert client.run(read)[0] == [("🦀",)] * 9000
+
+
+def test_every_byte_is_a_character_of_its_own(client: SqlClient) -> None:
+    every = bytes(range(256))
+    found = client.value(f"SELECT CAST(CAST(0x{every.hex()} AS varchar(256)) AS varbinary(256))")
+    assert found == every
+    assert client.rows("SELECT UNICODE(CHAR(129)), ASCII(CHAR(144)), UNICODE(CAST(0x8090 AS varchar(2)))") == [
+        (129, 144, 8364)
+    ]
+    # Others that the code page lacks are lost, and their neighbours are not.
+    assert (
+        client.value("SELECT CAST(CAST(NCHAR(4660) + NCHAR(144) + N'€' AS varchar(3)) AS varbinary(3))") == b"?\x90\x80"
+    )

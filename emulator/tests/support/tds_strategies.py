@@ -22,7 +22,9 @@ TEXT = st.text(st.characters(), max_size=10).map(
     lambda text: code_units.from_utf16(text.encode("utf-16-le", "surrogatepass"))
 )
 """Any code units, as the emulator holds them."""
-CODE_PAGE_TEXT = st.text(st.characters(codec="cp1252"), max_size=20).map(code_units.escaped)
+_UNASSIGNED = st.sampled_from("\x81\x8d\x8f\x90\x9d")
+"""What the five bytes stand for that are no characters of the code page."""
+CODE_PAGE_TEXT = st.text(st.one_of(st.characters(codec="cp1252"), _UNASSIGNED), max_size=20).map(code_units.escaped)
 
 
 def _whole(bits: int, *, signed: bool = True) -> st.SearchStrategy[int]:

@@ -315,7 +315,8 @@ def _one_by_one(cells: Cells, content: bytes, encoding: str, counts: Positions) 
 
 
 _UTF8_BYTES_OF_CODE_PAGE = np.array(
-    [len(bytes((byte,)).decode(type_info.CODE_PAGE, "replace").encode()) for byte in range(256)], dtype=np.int64
+    [len(bytes((byte,)).decode(type_info.CODE_PAGE, code_units.CODE_PAGE_ERRORS).encode()) for byte in range(256)],
+    dtype=np.int64,
 )
 _DECODERS: dict[Packing, Callable[[Cells], pa.Array]] = {
     Packing.BIT: _bits,

@@ -23,7 +23,9 @@ BEGIN
     BEGIN
         RETURN convert_to(value, 'WIN1252');
     EXCEPTION WHEN untranslatable_character THEN
-        RETURN convert_to(regexp_replace(tsql.spread(value), '[^\x01-\xff€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]', '?', 'g'), 'WIN1252');
+        -- The five bytes that are no characters there have the code points of the same numbers.
+        RETURN convert_to(translate(regexp_replace(tsql.spread(value), '[^\x01-\x7f\x81\x8d\x8f\x90\x9d\xa0-\xff€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]', '?', 'g'),
+            '€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ', E'\u0080\u0082\u0083\u0084\u0085\u0086\u0087\u0088\u0089\u008a\u008b\u008c\u008e\u0091\u0092\u0093\u0094\u0095\u0096\u0097\u0098\u0099\u009a\u009b\u009c\u009e\u009f'), 'LATIN1');
     END;
 END $$;
 CREATE OR REPLACE FUNCTION tsql.try_text_to_binary(value text, style int, is_national boolean) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT AS $$
@@ -44,7 +46,7 @@ BEGIN
     BEGIN
         RETURN convert_from(value, 'WIN1252');
     EXCEPTION WHEN untranslatable_character OR character_not_in_repertoire THEN
-        RETURN convert_from(value, 'LATIN1');
+        RETURN translate(convert_from(value, 'LATIN1'), E'\u0080\u0082\u0083\u0084\u0085\u0086\u0087\u0088\u0089\u008a\u008b\u008c\u008e\u0091\u0092\u0093\u0094\u0095\u0096\u0097\u0098\u0099\u009a\u009b\u009c\u009e\u009f', '€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ');
     END;
 END $$;
 CREATE OR REPLACE FUNCTION tsql.fit_binary(value bytea, length int, fixed boolean) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
