@@ -81,3 +81,62 @@ def test_changed_procedure_shows_its_new_parameters(client: SqlClient) -> None:
     )
     names = client.rows("SELECT name FROM sys.parameters WHERE object_id = OBJECT_ID('changing') ORDER BY parameter_id")
     assert names == [("@b",), ("@c",)]
+
+
+def test_columns_of_every_check_are_listed(client: SqlClient) -> None:
+    client.run("DROP TABLE IF EXISTS checked")
+    client.run("CREATE TABLE checked (a int, b int, c int CONSTRAINT one CHECK (c > 1), CONSTRAINT two CHECK (a > b))")
+    client.run("ALTER TABLE checked ADD CONSTRAINT later CHECK (b > 0)")
+    query = "SELECT CONSTRAINT_NAME, COLUMN_NAME FROM INFORMATION_SCHEMA.CONSTRAINT_COLUMN_USAGE"
+    assert client.rows(f"{query} WHERE TABLE_NAME = 'checked' ORDER BY 1, 2") == [
+        ("later", "b"),
+        ("one", "c"),
+        ("two", "a"),
+        ("two", "b"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "answers"),
+    [
+        ("propertied", "TableHasClustIndex=1 TableHasNonclustIndex=1 TableHasIndex=1 TableHasForeignKey=0"),
+        ("propertied", "TableHasForeignRef=1 TableHasCheckCnst=1 TableHasDefaultCnst=1 TableHasUniqueCnst=1"),
+        ("propertied", "TableHasRowGuidCol=0 TableHasTimestamp=1 TableIsMemoryOptimized=0 IsConstraint=0"),
+        ("child", "TableHasForeignKey=1 TableHasForeignRef=0 TableHasIndex=0 TableHasUniqueCnst=0"),
+        ("pk_p", "CnstIsClustKey=0 CnstIsNonclustKey=1 IsConstraint=1 IsForeignKey=0"),
+        ("uq_p", "CnstIsClustKey=1 CnstIsNonclustKey=0 IsUniqueCnst=1"),
+        ("fk_c", "CnstIsDeleteCascade=1 CnstIsUpdateCascade=0 CnstIsDisabled=0 IsForeignKey=1 CnstIsClustKey=0"),
+        ("ck_p", "CnstIsDisabled=1 CnstIsNotTrusted=1 IsCheckCnst=1"),
+        ("program", "ExecIsQuotedIdentOn=1 ExecIsAnsiNullsOn=1 IsExecuted=1 TableHasIndex=None"),
+    ],
+)
+def test_objects_have_their_properties(client: SqlClient, name: str, answers: str) -> None:
+    client.script("""
+        DROP TABLE IF EXISTS child, propertied
+        CREATE TABLE propertied (id int CONSTRAINT pk_p PRIMARY KEY NONCLUSTERED,
+            u int CONSTRAINT uq_p UNIQUE CLUSTERED, d int DEFAULT 1 CONSTRAINT ck_p CHECK (d > 0), v rowversion)
+        ALTER TABLE propertied NOCHECK CONSTRAINT ck_p
+        CREATE TABLE child (p int CONSTRAINT fk_c REFERENCES propertied (id) ON DELETE CASCADE)
+        GO
+        CREATE OR ALTER PROC program AS SELECT 1""")
+    for answer in answers.split():
+        asked, _, expected = answer.partition("=")
+        assert str(client.value(f"SELECT OBJECTPROPERTY(OBJECT_ID('{name}'), '{asked}')")) == expected, asked
+
+
+def test_property_that_is_not_there_is_refused(client: SqlClient) -> None:
+    client.run("DROP TABLE IF EXISTS child, propertied; CREATE TABLE propertied (id int)")
+    assert client.error("SELECT OBJECTPROPERTY(OBJECT_ID('propertied'), 'TableHasInsertTrigger')")[0] == 49999
+    assert client.value("SELECT OBJECTPROPERTY(OBJECT_ID('propertied'), 'TableHasNothing')") is None
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT contained_availability_group_id FROM sys.dm_exec_sessions",
+        "SELECT local_net_address FROM sys.dm_exec_connections WHERE session_id = @@SPID",
+        "SELECT name FROM sys.service_queues WHERE is_ms_shipped = 0",
+    ],
+)
+def test_columns_that_clients_ask_for_are_there(client: SqlClient, query: str) -> None:
+    assert set(client.rows(query)) <= {(None,), ("127.0.0.1",)}

@@ -54,13 +54,52 @@ CREATE OR REPLACE FUNCTION tsql.columnproperty(id int, column_name text, propert
         WHEN 'charmaxlen' THEN c.length WHEN 'issparse' THEN 0 WHEN 'iscolumnset' THEN 0 WHEN 'ishidden' THEN 0
         WHEN 'generatedalwaystype' THEN 0 WHEN 'isidnotforrepl' THEN 0 END
     FROM emulator.columns c WHERE c.object_id = $1 AND lower(c.name) = lower($2) LIMIT 1 $$;
+-- Properties of tables, constraints and programs. One that a server has and this one does not know is refused.
+CREATE OR REPLACE FUNCTION tsql.rarer_property(o emulator.objects, property text) RETURNS int LANGUAGE sql STABLE AS $$
+    SELECT CASE
+        WHEN $2 = 'tablehasclustindex' THEN EXISTS (SELECT FROM emulator.indexes i WHERE i.object_id = o.object_id AND i.is_clustered)::int
+        WHEN $2 = 'tablehasnonclustindex' THEN EXISTS (SELECT FROM emulator.indexes i WHERE i.object_id = o.object_id AND NOT i.is_clustered)::int
+        WHEN $2 = 'tablehasindex' THEN EXISTS (SELECT FROM emulator.indexes i WHERE i.object_id = o.object_id)::int
+        WHEN $2 = 'tablehasforeignkey' THEN EXISTS (SELECT FROM emulator.foreign_keys f WHERE f.parent_object_id = o.object_id)::int
+        WHEN $2 = 'tablehasforeignref' THEN EXISTS (SELECT FROM emulator.foreign_keys f WHERE f.referenced_object_id = o.object_id)::int
+        WHEN $2 = 'tablehascheckcnst' THEN EXISTS (SELECT FROM emulator.check_constraints k WHERE k.parent_object_id = o.object_id)::int
+        WHEN $2 = 'tablehasdefaultcnst' THEN EXISTS (SELECT FROM emulator.default_constraints k WHERE k.parent_object_id = o.object_id)::int
+        WHEN $2 = 'tablehasuniquecnst' THEN EXISTS (SELECT FROM emulator.objects k WHERE k.parent_object_id = o.object_id AND k.type = 'UQ')::int
+        WHEN $2 = 'tablehasrowguidcol' THEN EXISTS (SELECT FROM emulator.columns c WHERE c.object_id = o.object_id AND c.is_rowguidcol)::int
+        WHEN $2 = 'tablehastimestamp' THEN EXISTS (SELECT FROM emulator.columns c WHERE c.object_id = o.object_id AND c.type_name = 'rowversion')::int
+        WHEN $2 IN ('tablehascolumnset', 'tablehasactivefulltextindex', 'tableisfake', 'tableispinned', 'tableislockedonbulkload',
+            'tableismemoryoptimized', 'tabletemporaltype', 'tablehasvardecimalstorageformat', 'execisstartup', 'execiswithnativecompilation',
+            'cnstisnotrepl') THEN 0
+        WHEN $2 IN ('cnstisclustkey', 'cnstisnonclustkey') AND o.type IN ('PK', 'UQ') THEN (SELECT (i.is_clustered = ($2 = 'cnstisclustkey'))::int
+            FROM emulator.indexes i WHERE i.constraint_object_id = o.object_id)
+        WHEN $2 IN ('cnstisclustkey', 'cnstisnonclustkey') THEN 0
+        WHEN $2 IN ('cnstisdisabled', 'cnstisnottrusted') THEN coalesce(
+            (SELECT CASE $2 WHEN 'cnstisdisabled' THEN k.is_disabled ELSE k.is_not_trusted END FROM emulator.check_constraints k WHERE k.object_id = o.object_id),
+            (SELECT CASE $2 WHEN 'cnstisdisabled' THEN f.is_disabled ELSE f.is_not_trusted END FROM emulator.foreign_keys f WHERE f.object_id = o.object_id),
+            false)::int
+        WHEN $2 = 'cnstisdeletecascade' THEN coalesce((SELECT f.delete_action = 1 FROM emulator.foreign_keys f WHERE f.object_id = o.object_id), false)::int
+        WHEN $2 = 'cnstisupdatecascade' THEN coalesce((SELECT f.update_action = 1 FROM emulator.foreign_keys f WHERE f.object_id = o.object_id), false)::int
+        WHEN $2 IN ('execisansinullson', 'execisquotedidenton') THEN 1
+        WHEN $2 IN ('cnstiscolumn', 'execisafterdeletetrigger', 'execisaftertrigger', 'execisdeletetrigger', 'execisfirstdeletetrigger',
+            'execisfirstinserttrigger', 'execisfirstupdatetrigger', 'execisinserttrigger', 'execisinsteadoftrigger', 'execislastdeletetrigger',
+            'execislastinserttrigger', 'execislastupdatetrigger', 'execistriggerdisabled', 'execistriggernotforrepl', 'execisupdatetrigger',
+            'tabledeletetrigger', 'tabledeletetriggercount', 'tablefulltextbackgroundupdateindexon', 'tablefulltextcatalogid', 'tablefulltextkeycolumn',
+            'tablehasdeletetrigger', 'tablehasinserttrigger', 'tablehastextimage', 'tablehasupdatetrigger', 'tableinserttrigger',
+            'tableinserttriggercount', 'tabletextinrowlimit', 'tableupdatetrigger', 'tableupdatetriggercount')
+            THEN tsql.fail(49999, 'sqlserver_emulator does not support OBJECTPROPERTY with %s. See docs/emulator.md.', $2)::int END $$;
 CREATE OR REPLACE FUNCTION tsql.objectproperty(id int, property text) RETURNS int LANGUAGE sql STABLE AS $$
     SELECT CASE lower($2) WHEN 'istable' THEN (o.type = 'U')::int WHEN 'isusertable' THEN (o.type = 'U' AND NOT o.is_system)::int
         WHEN 'isview' THEN (o.type = 'V')::int WHEN 'isprocedure' THEN (o.type = 'P')::int WHEN 'ownerid' THEN 1 WHEN 'schemaid' THEN o.schema_id
         WHEN 'ismsshipped' THEN o.is_ms_shipped::int WHEN 'isinlinefunction' THEN (o.type = 'IF')::int WHEN 'istablefunction' THEN (o.type IN ('IF', 'TF'))::int
         WHEN 'isprimarykey' THEN (o.type = 'PK')::int WHEN 'issystemtable' THEN 0 WHEN 'isencrypted' THEN 0
         WHEN 'tablehasprimarykey' THEN EXISTS (SELECT FROM emulator.objects k WHERE k.parent_object_id = o.object_id AND k.type = 'PK')::int
-        WHEN 'tablehasidentity' THEN EXISTS (SELECT FROM emulator.columns c WHERE c.object_id = o.object_id AND c.identity_seed IS NOT NULL)::int END
+        WHEN 'tablehasidentity' THEN EXISTS (SELECT FROM emulator.columns c WHERE c.object_id = o.object_id AND c.identity_seed IS NOT NULL)::int
+        WHEN 'isconstraint' THEN (o.type IN ('C', 'D', 'F', 'PK', 'UQ'))::int WHEN 'ischeckcnst' THEN (o.type = 'C')::int
+        WHEN 'isdefaultcnst' THEN (o.type = 'D')::int WHEN 'isforeignkey' THEN (o.type = 'F')::int WHEN 'isuniquecnst' THEN (o.type = 'UQ')::int
+        WHEN 'istrigger' THEN (o.type = 'TR')::int WHEN 'isscalarfunction' THEN (o.type = 'FN')::int
+        WHEN 'isexecuted' THEN (o.type IN ('FN', 'IF', 'P', 'TF', 'TR', 'V'))::int WHEN 'isqueue' THEN 0 WHEN 'isrule' THEN 0 WHEN 'isextendedproc' THEN 0
+        ELSE CASE WHEN o.type IN ('U', 'V') AND lower($2) LIKE 'table%' OR o.type IN ('C', 'F', 'PK', 'UQ') AND lower($2) LIKE 'cnst%'
+                OR o.type IN ('FN', 'IF', 'P', 'TF', 'TR', 'V') AND lower($2) LIKE 'exec%' THEN tsql.rarer_property(o, lower($2)) END END
     FROM emulator.objects o WHERE o.object_id = $1 $$;
 CREATE OR REPLACE FUNCTION tsql.index_col(table_name text, index_id int, key_id int, current text) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT c.name FROM emulator.index_columns ic JOIN emulator.columns c ON c.object_id = ic.object_id AND c.column_id = ic.column_id

@@ -553,14 +553,16 @@ SELECT s.session_id, s.login_time::emulator.datetime AS login_time, 'localhost':
     NULL::emulator.datetime AS last_unsuccessful_logon, NULL::bigint AS unsuccessful_logons, 2 AS group_id,
     (SELECT d.database_id FROM emulator.databases d WHERE d.name = CASE WHEN s.backend_pid = pg_backend_pid()
         THEN current_setting('emulator.database') ELSE s.database_name END)::smallint AS database_id,
-    1 AS authenticating_database_id, (a.xact_start IS NOT NULL)::int AS open_transaction_count, 0::bigint AS page_server_reads
+    1 AS authenticating_database_id, (a.xact_start IS NOT NULL)::int AS open_transaction_count, 0::bigint AS page_server_reads,
+    NULL::uuid AS contained_availability_group_id
 FROM emulator.sessions s JOIN pg_stat_activity a ON a.pid = s.backend_pid;
 
 CREATE VIEW emulator_sys.dm_exec_connections AS
 SELECT s.session_id::int AS session_id, s.session_id::int AS most_recent_session_id,
     s.login_time::emulator.datetime AS connect_time, 'TCP'::varchar(40) AS net_transport, 'TSQL'::varchar(40) AS protocol_type,
     1946157060 AS protocol_version, 4 AS endpoint_id, 'TRUE'::varchar(40) AS encrypt_option,
-    'SQL'::varchar(40) AS auth_scheme, 0::smallint AS node_affinity, '127.0.0.1'::varchar(48) AS client_net_address
+    'SQL'::varchar(40) AS auth_scheme, 0::smallint AS node_affinity, '127.0.0.1'::varchar(48) AS client_net_address,
+    '127.0.0.1'::varchar(48) AS local_net_address
 FROM emulator.sessions s JOIN pg_stat_activity a ON a.pid = s.backend_pid;
 
 CREATE VIEW emulator_sys.dm_os_sys_info AS
@@ -648,7 +650,9 @@ UNION ALL
 SELECT k.database_id, d.name, s.name, t.name, c.name, d.name, s.name, k.name
 FROM emulator.check_constraints x JOIN emulator.visible_objects k ON k.object_id = x.object_id
 JOIN emulator.visible_objects t ON t.object_id = x.parent_object_id
-JOIN emulator.columns c ON c.object_id = t.object_id AND c.column_id = x.parent_column_id
+-- All columns that the condition names, also of a CHECK that was declared for no column.
+JOIN pg_constraint p ON p.conrelid = t.object_id::oid AND p.conname = k.postgres_name
+JOIN emulator.columns c ON c.object_id = t.object_id AND c.attnum = ANY (p.conkey)
 JOIN emulator.databases d ON d.database_id = k.database_id
 JOIN emulator.schemas s ON s.database_id = k.database_id AND s.schema_id = k.schema_id;
 

@@ -173,7 +173,7 @@ BEGIN
         ('external_tables', 'name sysname, object_id int, schema_id int, data_source_id int, file_format_id int, location nvarchar4000'),
         ('external_file_formats', 'file_format_id int, name sysname, format_type nvarchar60'),
         ('plan_guides', 'plan_guide_id int, name sysname, create_date datetime, modify_date datetime, is_disabled bit, query_text nvarchar4000, scope_type tinyint, scope_type_desc nvarchar60'),
-        ('service_queues', 'name sysname, object_id int, schema_id int, is_activation_enabled bit, is_receive_enabled bit, is_enqueue_enabled bit'),
+        ('service_queues', 'name sysname, object_id int, principal_id int, schema_id int, parent_object_id int, type char2, type_desc nvarchar60, create_date datetime, modify_date datetime, is_ms_shipped bit, is_published bit, is_schema_published bit, max_readers smallint, activation_procedure nvarchar4000, execute_as_principal_id int, is_activation_enabled bit, is_receive_enabled bit, is_enqueue_enabled bit, is_retention_enabled bit, is_poison_message_handling_enabled bit'),
         ('services', 'name sysname, service_id int, principal_id int, service_queue_id int'),
         ('column_encryption_keys', 'name sysname, column_encryption_key_id int, create_date datetime, modify_date datetime'),
         ('column_master_keys', 'name sysname, column_master_key_id int, create_date datetime, modify_date datetime'),
