@@ -101,3 +101,10 @@ def test_type_that_is_not_there_is_refused_by_name(client: SqlClient) -> None:
     for statement in ("SELECT CAST('/' AS hierarchyid)", "DECLARE @h hierarchyid", "CREATE TABLE h (h hierarchyid)"):
         assert client.error(statement)[0] == 49999
     assert client.error("SELECT CAST('/' AS nothing)")[0] == 243
+
+
+@pytest.mark.parametrize("name", ["#nullable", "nullable"])
+def test_nullable_key_names_its_table(client: SqlClient, name: str) -> None:
+    number, message = client.error(f"CREATE TABLE {name} (a int NULL PRIMARY KEY)")
+    assert number == 8111
+    assert f"in table '{name}'." in message

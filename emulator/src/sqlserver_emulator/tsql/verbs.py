@@ -7,15 +7,17 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from sqlserver_emulator.code_units import first_units, unit_count
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Command, DatabaseChanged, Event, Info
 from sqlserver_emulator.syntax import statements as nodes
 from sqlserver_emulator.syntax.parsing.settings import SWITCHES
+from sqlserver_emulator.system_types import BY_NAME
 from sqlserver_emulator.tsql.faults import FATAL_SEVERITY, BatchEnd, Origin
 from sqlserver_emulator.tsql.raiserror import format_message
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.state.scope import Outcome, Scope, SessionState, Steps
-from sqlserver_emulator.types import INT, NVARCHAR_4000, TsqlType
+from sqlserver_emulator.types import INT, MAX_LENGTH, TsqlType
 
 _USER_ERROR: Final = 50000
 _LARGEST_INFO: Final = 10
@@ -23,6 +25,10 @@ _TRANSACTION_NAME: Final = TsqlType("nvarchar", 32)
 # How often WAITFOR TIME reads the clock: procedures of schema `emulator` may move it meanwhile.
 _POLL_SECONDS: Final = 0.5
 _CLOCK: Final = re.compile(r"^\s*(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.:](\d{1,3})\d*)?)?\s*$")
+
+
+_PRINTED: Final = TsqlType("nvarchar", MAX_LENGTH)
+_NATIONAL_UNITS: Final = 4000
 
 
 class Verbs:
@@ -46,12 +52,25 @@ class Verbs:
     # -- messages ---------------------------------------------------------------------------------------------------
 
     def _print(self, statement: nodes.Print, scope: Scope) -> Steps:
-        value = self._state.evaluate(statement.message, scope, NVARCHAR_4000)
-        self._state.system.set_row_count(0)
+        value = self._state.evaluate(statement.message, scope, _PRINTED)
         text = "" if value is None else str(value)
+        if unit_count(text) > _NATIONAL_UNITS:
+            text = first_units(text, self._printed_units(statement.message, scope))
+        self._state.system.set_row_count(0)
         yield Info(0, text or " ", procedure=scope.procedure, line=statement.line)
         yield from self._state.done()
         return Outcome.NEXT
+
+    def _printed_units(self, message: nodes.Expression, scope: Scope) -> int:
+        """The longest text that PRINT sends: it has fewer units of a national type."""
+        if message.literal is not None:
+            name = message.literal.type.name
+        elif message.variable in scope.variables:
+            name = scope.variables[message.variable].type.name
+        else:
+            columns = self._state.engine.describe(f"SELECT {message.text}", scope.variables)
+            name = columns[0].type.name if columns else "nvarchar"
+        return _NATIONAL_UNITS if BY_NAME[name].is_national else 2 * _NATIONAL_UNITS
 
     def _raise_error(self, statement: nodes.RaiseError, scope: Scope) -> Steps:
         evaluate = self._state.evaluate

@@ -434,6 +434,13 @@ def test_options_show_in_the_at_at_variables() -> None:
     assert run("SELECT @@OPTIONS") == ["row 5432", "count 1"]
 
 
+@pytest.mark.parametrize(("declared", "units"), [("varchar(max)", 8000), ("nvarchar(max)", 4000)])
+def test_print_cuts_a_text_by_its_type(declared: str, units: int) -> None:
+    assert run(f"DECLARE @a {declared} = '{'x' * 9000}' PRINT @a") == [f"info 0 {'x' * units}"]
+    prefix = "N" if units == 4000 else ""
+    assert run(f"PRINT {prefix}'{'x' * 9000}'") == [f"info 0 {'x' * units}"]
+
+
 def test_reset_returns_to_a_fresh_session() -> None:
     engine = FakeEngine()
     client = session(engine)

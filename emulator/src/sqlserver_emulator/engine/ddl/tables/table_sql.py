@@ -100,7 +100,8 @@ def _catalog_column(
     # These columns are NOT NULL without saying so.
     if declaration.identity or type_.name == "rowversion" or declaration.name.lower() in in_key:
         if declaration.nullable and declaration.name.lower() in in_key:
-            raise SqlServerError(8111, "Cannot define PRIMARY KEY constraint on nullable column in table.")
+            message = f"Cannot define PRIMARY KEY constraint on nullable column in table '{table.name}'."
+            raise SqlServerError(8111, message)
         nullable = False
     return CatalogColumn(
         name=declaration.name,
