@@ -140,3 +140,13 @@ def test_property_that_is_not_there_is_refused(client: SqlClient) -> None:
 )
 def test_columns_that_clients_ask_for_are_there(client: SqlClient, query: str) -> None:
     assert set(client.rows(query)) <= {(None,), ("127.0.0.1",)}
+
+
+def test_inventories_learn_of_databases_and_version(client: SqlClient) -> None:
+    rows = client.rows("EXEC sp_databases")
+    assert [row[0] for row in rows] == [name for (name,) in client.rows("SELECT name FROM sys.databases ORDER BY name")]
+    assert all(size > 0 for _, size, _ in rows)
+    version = client.value("SELECT CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128))")
+    major = int(version.partition(".")[0])
+    assert client.rows("EXEC master..xp_msver 'ProductVersion'") == [(2, "ProductVersion", major << 16, version)]
+    assert client.error("EXEC xp_msver 'FileVersion'")[0] == 49999

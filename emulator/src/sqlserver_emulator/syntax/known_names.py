@@ -33,7 +33,7 @@ PROCEDURES: Final = word_set(
     sp_control_dbmasterkey_password sp_control_plan_guide sp_copymergesnapshot sp_copysubscription
     sp_create_openrowset_statistics sp_create_plan_guide sp_create_plan_guide_from_handle sp_create_removable
     sp_createstats sp_cycle_agent_errorlog sp_cycle_errorlog sp_data_source_objects sp_data_source_table_columns
-    sp_databases sp_db_ebcdic277_2 sp_db_increased_partitions sp_db_selective_xml_index
+    sp_db_ebcdic277_2 sp_db_increased_partitions sp_db_selective_xml_index
     sp_db_vardecimal_storage_format sp_dbcmptlevel sp_dbfixedrolepermission sp_dbmmonitoraddmonitoring
     sp_dbmmonitorchangealert sp_dbmmonitordropmonitoring sp_dbmmonitorhelpalert sp_dbmmonitorhelpmonitoring
     sp_dbmmonitorresults sp_dbmmonitorupdate sp_dboption sp_dbremove sp_defaultdb sp_defaultlanguage sp_delete_alert
@@ -105,7 +105,7 @@ PROCEDURES: Final = word_set(
     sysmail_help_profile_sp sysmail_help_queue_sp sysmail_help_status_sp sysmail_start_sp sysmail_stop_sp
     sysmail_update_account_sp xp_availablemedia xp_cmdshell xp_delete_file xp_dirtree xp_enumerrorlogs xp_enumgroups
     xp_fileexist xp_fixeddrives xp_get_tape_devices xp_getnetname xp_grantlogin xp_instance_regdeletevalue
-    xp_instance_regread xp_instance_regwrite xp_logevent xp_loginconfig xp_logininfo xp_msver xp_qv xp_readerrorlog
+    xp_instance_regread xp_instance_regwrite xp_logevent xp_loginconfig xp_logininfo xp_qv xp_readerrorlog
     xp_regdeletevalue xp_regread xp_regwrite xp_revokelogin xp_servicecontrol xp_sprintf xp_sqlmaint xp_sscanf
     xp_subdirs"""
 )

@@ -10,6 +10,7 @@ from sqlserver_emulator.tsql.catalog.columns import SP_COLUMNS, SP_COLUMNS_100
 from sqlserver_emulator.tsql.catalog.data_types import SP_DATATYPE_INFO, SP_DATATYPE_INFO_100
 from sqlserver_emulator.tsql.catalog.describing import SP_DESCRIBE_FIRST_RESULT_SET, SP_DESCRIBE_UNDECLARED_PARAMETERS
 from sqlserver_emulator.tsql.catalog.help_texts import SP_HELP, SP_HELPINDEX
+from sqlserver_emulator.tsql.catalog.inventory import SP_DATABASES, XP_MSVER
 from sqlserver_emulator.tsql.catalog.keys import SP_FKEYS, SP_PKEYS
 from sqlserver_emulator.tsql.catalog.privileges import SP_COLUMN_PRIVILEGES, SP_TABLE_PRIVILEGES
 from sqlserver_emulator.tsql.catalog.procedures import SP_SPROC_COLUMNS, SP_SPROC_COLUMNS_100, SP_STORED_PROCEDURES
@@ -27,6 +28,7 @@ LANGUAGE_PROCEDURES: Final[ProcedureRegistry] = {
         SP_COLUMN_PRIVILEGES,
         SP_COLUMNS,
         SP_COLUMNS_100,
+        SP_DATABASES,
         SP_DATATYPE_INFO,
         SP_DATATYPE_INFO_100,
         SP_DESCRIBE_FIRST_RESULT_SET,
@@ -46,5 +48,6 @@ LANGUAGE_PROCEDURES: Final[ProcedureRegistry] = {
         SP_TABLECOLLATIONS_100,
         SP_TABLE_PRIVILEGES,
         SP_TABLES,
+        XP_MSVER,
     )
 }
