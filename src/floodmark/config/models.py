@@ -49,6 +49,7 @@ from floodmark.config.sections import (
     SourcePattern,
     SourceTableName,
     TableColumns,
+    TableFilter,
     TargetPattern,
     TargetTableName,
     WrittenPattern,
@@ -56,7 +57,7 @@ from floodmark.config.sections import (
     read_suites,
 )
 from floodmark.core.capture import HeartbeatSettings
-from floodmark.core.columns import why_no_columns
+from floodmark.core.columns import why_no_columns, why_no_filter
 from floodmark.core.errors import ConfigError
 from floodmark.core.naming import why_no_versions
 from floodmark.core.patterns import ANY, PatternEntry, Patterns, TablePattern, fill_target, is_pattern
@@ -288,11 +289,14 @@ class TableConfig(_Defaults, TableOptions):
     expectations: Annotated[tuple[ExpectationConfig, ...], BeforeValidator(read_suites)] = ()
     columns: TableColumns = ()
     mask_key_conn_id: ConnectionId | None = None
+    where: TableFilter = None
 
     @model_validator(mode="after")
     def _check_columns(self) -> Self:
         if why := why_no_columns(self):
             raise ValueError(f"columns: {why}")
+        if why := why_no_filter(self):
+            raise ValueError(f"where: {why}")
         return self
 
     @model_validator(mode="after")
@@ -338,6 +342,13 @@ class PatternConfig(TableConfig):
     def _check_no_columns(cls, value: TableColumns) -> TableColumns:
         if value:
             raise ValueError("the columns belong to one table: write an entry for that table")
+        return value
+
+    @field_validator("where")
+    @classmethod
+    def _check_no_filter(cls, value: TableFilter) -> TableFilter:
+        if value is not None:
+            raise ValueError("a filter is over the columns of one table: write an entry for that table")
         return value
 
     @property

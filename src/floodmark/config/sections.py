@@ -30,7 +30,7 @@ from pydantic import (
 from floodmark.core.capture import HeartbeatSettings, PlannedStop
 from floodmark.core.patterns import TablePattern
 from floodmark.core.schema import IDENTIFIER_MAX_BYTES, LEDGER_SCHEMA, STAGING_SCHEMA, TableName
-from floodmark.core.settings import ALLOWED, ColumnSettings, DriftClass, DriftPolicies, DriftPolicy, Mask
+from floodmark.core.settings import ALLOWED, ColumnSettings, DriftClass, DriftPolicies, DriftPolicy, Filter, Mask
 from floodmark.core.upkeep import HOLD_MINUTES, CaptureSettings, OnLow, RetentionSettings
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -186,9 +186,26 @@ def _write_column(column: ColumnSettings) -> object:
     return found or "keep"
 
 
+def read_filter(value: object, info: ValidationInfo) -> object:
+    """Return the filter of a text. Raises ValueError, naming the part that it cannot have."""
+    if not isinstance(value, str):
+        return value
+    if not (info.context or {}).get(PARSE_RULES, True):
+        return Filter(value)
+    # Imported here: a DAG file is parsed repeatedly and leaves filters to the run.
+    from floodmark.sync.filters import parse_filter  # noqa: PLC0415
+
+    return parse_filter(value)
+
+
 _MOST_DIGITS = 38
 TableColumns = Annotated[
     tuple[ColumnSettings, ...], BeforeValidator(parse_columns), PlainSerializer(_write_columns, when_used="json")
+]
+TableFilter = Annotated[
+    Filter | None,
+    BeforeValidator(read_filter),
+    PlainSerializer(lambda value: value.sql if value else None, when_used="json"),
 ]
 ExpectationType = Annotated[str, AfterValidator(_check_expectation)]
 ExpectationKwargs = Annotated[

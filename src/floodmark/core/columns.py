@@ -1,4 +1,7 @@
-"""The settings of a table's columns: which of them reach the target, and the types of those that are masked there."""
+"""The settings of a table's columns: which of them reach the target, and the types of those that are masked there.
+
+Also the columns that a filter reads, which need not reach it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,17 @@ from dataclasses import replace
 
 from floodmark.core.naming import why_not_named
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable
-from floodmark.core.settings import ColumnSettings, Mask, Naming, NewColumns, TableOptions
+from floodmark.core.settings import (
+    ColumnSettings,
+    ComparedWith,
+    FilterColumn,
+    Mask,
+    Naming,
+    NetSource,
+    NewColumns,
+    TableOptions,
+)
+from floodmark.core.snapshot import Feed
 
 HASH_DIGITS = 64
 _TEXT = frozenset({"char", "varchar", "nchar", "nvarchar", "text", "ntext", "sysname"})
@@ -21,6 +34,15 @@ _FOR = {
     Mask.ROUND: (_NUMBERS, "numbers"),
 }
 """The types that a mask is for, and their name. The other masks are for every type."""
+_NUMERIC = _NUMBERS | {"bit"}
+_COMPARABLE = {
+    ComparedWith.NUMBER: (_NUMERIC, "a number"),
+    ComparedWith.TEXT: (_TEXT | _DATES | {"time", "uniqueidentifier"}, "a text"),
+    ComparedWith.BYTES: (frozenset({"binary", "varbinary", "timestamp", "rowversion"}), "bytes"),
+    ComparedWith.PATTERN: (_TEXT, "a pattern"),
+}
+"""The types that a filter may compare with a literal, and its name: the server would convert the values of others, and
+fail at the first one that it cannot convert."""
 _TO_TEXT = frozenset({Mask.HASH, Mask.REDACT})
 _OLD_LOBS = frozenset({"text", "ntext", "image"})
 
@@ -140,6 +162,60 @@ def why_names_clash(columns: Mapping[str, str]) -> str:
     for source, target in columns.items():
         if (other := taken.setdefault(target.casefold(), source)) != source:
             return f"{other} and {source} would both be {target} in the target"
+    return ""
+
+
+def why_no_filter(settings: TableOptions) -> str:
+    """Return why no table can have this filter with its other settings, as a clause; "" where one can."""
+    if settings.where is not None and settings.net is NetSource.SERVER:
+        return "net: server has no image before a change, which shows that a row left the filter: use net: spark"
+    return ""
+
+
+def why_not_filtered(settings: TableOptions, feed: Feed, known: Collection[str]) -> str:
+    """Return why a table cannot have its filter, as a clause; "" where it can.
+
+    feed: with all columns. known: as for ``list_new``.
+
+    A change row leaves out a LOB that it did not change. So the row that an update brings into the filter would lack
+    it. Net changes of the source have all values of the row.
+    """
+    if settings.where is None:
+        return ""
+    if feed.has_members:
+        return "only rows of a database are filtered so far"
+    found = {column.name: column for column in feed.table.stored_columns}
+    reasons = [_why_not_compared(found.get(each.name), each) for each in settings.where.columns]
+    if not feed.delivers_net:
+        reasons += [why_no_filter(settings), _why_incomplete(select_columns(settings, feed.table, known))]
+    return next(filter(None, reasons), "")
+
+
+def _why_incomplete(table: SourceTable) -> str:
+    if lobs := [column.name for column in table.stored_columns if column.is_lob]:
+        return (
+            f"the change that brings a row into the filter may lack {', '.join(lobs)}, because a change leaves out a"
+            " value of any length that it did not change: leave such columns out (columns: drop)"
+        )
+    return ""
+
+
+def list_filled(settings: TableOptions, table: SourceTable) -> tuple[str, ...]:
+    """Return the columns that the filter reads and that are never NULL, but those of the key. table: with all."""
+    read = {column.name for column in settings.where.columns} if settings.where else set()
+    names = (column.name for column in table.columns if not column.nullable)
+    return tuple(name for name in names if name in read and name not in table.key)
+
+
+def _why_not_compared(column: SourceColumn | None, how: FilterColumn) -> str:
+    if column is None:
+        return f"there is no captured column {how.name} in this spelling, or it is computed"
+    known = frozenset[str]().union(*(types for types, _ in _COMPARABLE.values()))
+    if column.is_lob or column.type_name not in known:
+        return f"{column.name} is {column.declared_type}, which no filter compares"
+    types, what = _COMPARABLE.get(how.compared, (known, ""))
+    if column.type_name not in types:
+        return f"{column.name} is {column.declared_type}, and is compared with {what}"
     return ""
 
 

@@ -1,4 +1,5 @@
-"""The definition of a table: the settings of its columns with which its target was loaded, recorded in the ledger.
+"""The definition of a table: the settings of its columns and the filter of its rows with which its target was loaded,
+recorded in the ledger.
 
 While it is another one than that of the configuration, the table is left out: rows of two definitions in one target
 would mean two things, and a mask would hide nothing of what is there already.
@@ -17,6 +18,7 @@ from floodmark.core.columns import (
     select_columns,
     why_names_clash,
     why_no_columns,
+    why_not_filtered,
     why_not_of_table,
 )
 from floodmark.core.errors import ConfigError, DefinitionChangedError, command_line
@@ -26,10 +28,10 @@ from floodmark.core.settings import ColumnSettings, Mask, Naming, NewColumns, Ta
 from floodmark.core.snapshot import Feed, TableState
 
 NAMING_KEY = ""
-"""The key of a definition that has the naming; no column has this name."""
+"""The key of a definition that has the naming and the filter; no column has this name."""
 
 # --------------------------------------------------------------------------------------------------------------------
-# The definition, as the ledger records it: the settings of each column that has some, and the naming.
+# The definition, as the ledger records it: the settings of each column that has some, the naming, and the filter.
 
 
 def define(settings: TableOptions, names: Collection[str]) -> dict[str, Mapping[str, str]]:
@@ -37,7 +39,8 @@ def define(settings: TableOptions, names: Collection[str]) -> dict[str, Mapping[
 
     A column that is named before the source has it is no part of it, unless it will never be read.
     """
-    chosen: dict[str, Mapping[str, str]] = {NAMING_KEY: {"naming": settings.naming.value}}
+    where = {"where": settings.where.sql} if settings.where else {}
+    chosen: dict[str, Mapping[str, str]] = {NAMING_KEY: {"naming": settings.naming.value} | where}
     for each in settings.columns:
         if (each.is_dropped or each.name in names) and (found := _defined(each, settings)):
             chosen[each.name] = found
@@ -47,6 +50,15 @@ def define(settings: TableOptions, names: Collection[str]) -> dict[str, Mapping[
 def defined_naming(definition: Mapping[str, Mapping[str, str]]) -> Naming:
     """Return the naming of a recorded definition."""
     return Naming(definition.get(NAMING_KEY, {}).get("naming", Naming.KEEP.value))
+
+
+def has_other_filter(settings: TableOptions, definition: Mapping[str, Mapping[str, str]]) -> bool:
+    """Return whether the rows of a target were filtered otherwise when it was loaded."""
+    return _defined_filter(definition) != (settings.where.sql if settings.where else "")
+
+
+def _defined_filter(definition: Mapping[str, Mapping[str, str]]) -> str:
+    return definition.get(NAMING_KEY, {}).get("where", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +133,8 @@ def with_columns(settings: TableSettings, feed: Feed, state: TableState | None) 
         why = "only the columns of a database are named, masked or left out so far"
     if why:
         raise ConfigError(str(settings.source), f"columns: {why}.", "Correct the table in pipelines.yaml.")
+    if why := why_not_filtered(settings, feed, known):
+        raise ConfigError(str(settings.source), f"where: {why}.", "Correct the table in pipelines.yaml.")
     if state is not None:
         _refuse_new_columns(settings, state, [column.name for column in feed.table.stored_columns])
     return replace(feed, table=select_columns(settings, feed.table, known))
@@ -178,28 +192,36 @@ def refuse_other_definition(settings: TableSettings, state: TableState | None, n
     before, found = defined_naming(state.definition), []
     if before is not settings.naming:
         found.append(f"naming: {before.value}, and pipelines.yaml has naming: {settings.naming.value} now")
+    if is_filtered_otherwise := has_other_filter(settings, state.definition):
+        was, now = _defined_filter(state.definition), settings.where.sql if settings.where else ""
+        found.append(f"where: {was or 'none'}, and pipelines.yaml has where: {now or 'none'} now")
     if changed := list_changed(settings, state.definition, names, state.known_columns):
         found.append(f"other settings of columns: {'; '.join(map(str, changed))}")
     if found:
         raise DefinitionChangedError(
             str(settings.source),
             f"it was loaded with {', and with '.join(found)}.",
-            _how_to_reload(settings, must_go=any(each.is_hidden_otherwise for each in changed)),
+            _how_to_reload(
+                settings,
+                must_go=any(each.is_hidden_otherwise for each in changed),
+                renames=bool(changed) or before is not settings.naming,
+                filters=is_filtered_otherwise,
+            ),
         )
     _refuse_new_columns(settings, state, names)
 
 
-def _how_to_reload(settings: TableSettings, *, must_go: bool) -> str:
+def _how_to_reload(settings: TableSettings, *, must_go: bool, renames: bool, filters: bool) -> str:
     command = command_line("reload", "PIPELINE", settings.source)
     if must_go:
         return (
             "Restore the settings. Or rename or drop the target, which has rows by the old settings, and reload the "
             f"table: {command}."
         )
-    return (
-        f"Restore the settings. Or reload the table ({command}), which renames the columns of its target; queries, "
-        "rules and views of your own must follow."
-    )
+    does = ["renames the columns of its target"] if renames else []
+    does += ["brings the rows that pass, and deletes the others"] if filters else []
+    follow = "; queries, rules and views of your own must follow" if renames else ""
+    return f"Restore the settings. Or reload the table ({command}), which {' and '.join(does)}{follow}."
 
 
 def _refuse_new_columns(settings: TableSettings, state: TableState, names: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 FloodmarkError
 ├── ConfigError            the author of pipelines.yaml
 │   └── TableNotPlannableError the next window of a table cannot be planned (verdict not_plannable)
-│       └── DefinitionChangedError its columns have other settings than its target (verdict definition_changed)
+│       └── DefinitionChangedError its columns or filter are not those of its target (verdict definition_changed)
 ├── SourceAdminError       the DBA of the source
 │   ├── SourceLoginError       wrong user or password, database not open to the login
 │   ├── SourcePermissionError  a right is missing
@@ -85,7 +85,7 @@ class TableNotPlannableError(ConfigError):
 
 
 class DefinitionChangedError(TableNotPlannableError):
-    """The columns of a table have other settings than those with which its target was loaded."""
+    """The columns of a table or its filter have other settings than those with which its target was loaded."""
 
 
 class SourceAdminError(FloodmarkError):

@@ -144,6 +144,8 @@ class TablePlan:
     """The marks of a feed's members. The ledger adds them when a load begins; they are no part of the stored plan."""
     renewed: tuple[str, ...] = ()
     """The columns that were masked otherwise, or not at all, when the target got its rows: it must have none."""
+    filled: tuple[str, ...] = ()
+    """The columns that the filter reads, which may be left out, and that are never NULL in a row."""
     has_ended: bool = False
     """The target of this plan is the table of the ended versions of a history (``ended_versions``)."""
 

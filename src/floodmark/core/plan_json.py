@@ -68,7 +68,7 @@ _NAMES = {
     "to_at": "to_lsn_at",
 }
 """The stored names of fields, where they differ."""
-_NAMES_OF: Mapping[Any, Mapping[str, str]] = {TableSettings: {"columns": "column_settings"}}
+_NAMES_OF: Mapping[Any, Mapping[str, str]] = {TableSettings: {"columns": "column_settings", "where": "filter"}}
 """The stored names of fields that are stored among those of a type with a field of the same name."""
 _NOT_STORED = frozenset({"marks", "has_ended"})
 _DEFAULTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.core import errors
 from floodmark.core.capture import PlannedStop, bracket_table
-from floodmark.core.columns import select_columns
+from floodmark.core.columns import list_filled, select_columns
 from floodmark.core.definition import is_renamed, list_renewed, name_columns, refuse_other_definition, with_columns
 from floodmark.core.errors import (
     ConfigError,
@@ -316,6 +316,7 @@ def plan_table(
         ends=table_snapshot.ends,
         rows_at=table_snapshot.rows_at,
         columns=name_columns(settings, feed, recorded),
+        filled=list_filled(settings, table_snapshot.feed.table),
     )
 
 

@@ -133,6 +133,36 @@ class ColumnSettings:
         return self.is_dropped or self.mask is not None
 
 
+class ComparedWith(Enum):
+    """The kind of literal that a filter compares a column with."""
+
+    NOTHING = "nothing"
+    """No literal: the column is compared with another, or with NULL."""
+    NUMBER = "number"
+    TEXT = "text"
+    BYTES = "bytes"
+    PATTERN = "pattern"
+    """The text of LIKE."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilterColumn:
+    """A column that a filter reads, by its name at the source."""
+
+    name: str
+    compared: ComparedWith
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The condition on the rows of a table that reach the target (``sync.filters``)."""
+
+    sql: str
+    """The condition in T-SQL, in one form for all ways to write it."""
+    columns: tuple[FilterColumn, ...] = ()
+    """The columns that it reads; none where it was not parsed, for a caller that needs the shape alone."""
+
+
 class SecurityFiltered(Enum):
     """The handling of a table whose rows a security policy of the source filters."""
 
@@ -365,6 +395,8 @@ class TableOptions(TableDefaults):
     """What is done with a new column; None: it follows, and waits where another column is masked or left out."""
     mask_key_conn_id: str | None = None
     """The Airflow connection whose password is the secret of ``mask: hash``."""
+    where: Filter | None = None
+    """The rows that reach the target; None for all."""
 
 
 @dataclass(frozen=True)

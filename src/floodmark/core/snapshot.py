@@ -357,7 +357,7 @@ class Verdict(Enum):
     """The configuration of the table and its capture do not fit, such as no key, a type that cannot be carried, or a
     target with another key."""
     DEFINITION_CHANGED = "definition_changed"
-    """The naming, a name or a mask of the configuration is another one than that with which the table was loaded. Or
+    """The naming, the filter, a name or a mask of the configuration is not that with which the table was loaded. Or
     the source has a new column for which the configuration says nothing."""
     REFUSED = "refused"
     """The last load, or a check after its merge, refused the rows of the table. After a refused load nothing of the

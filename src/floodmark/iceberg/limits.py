@@ -20,6 +20,7 @@ def find_refused(table: TableOptions) -> Iterator[str]:
     """Yield the settings of a table that a lake refuses, as they are written in the configuration."""
     settings = (
         (table.style is not Style.CURRENT, f"style: {table.style.value}"),
+        (table.where is not None, "where"),
         (table.live_view, "live_view"),
         (table.unstorable is UnstorablePolicy.REPLACE, f"unstorable: {table.unstorable.value}"),
         (bool(table.expectations), "expectations"),

@@ -57,10 +57,13 @@ def find_kind(name: str) -> type[SourceKind]:
 NO_INSTANCES = "a table has no capture instances"
 NO_JOB = "there is no capture job that could lag"
 NO_LOG = "only changes that change data capture has recorded become a log or a history so far"
-NO_COLUMNS = dict.fromkeys(
-    ("columns", "new_columns", "mask_key_conn_id"),
-    "only the columns of a database are named, masked or left out so far",
-)
+NO_COLUMNS = {
+    **dict.fromkeys(
+        ("columns", "new_columns", "mask_key_conn_id"),
+        "only the columns of a database are named, masked or left out so far",
+    ),
+    "where": "only rows of a database are filtered so far",
+}
 NO_STREAM = "its changes are not streamed"
 
 

@@ -21,6 +21,7 @@ from floodmark.core.settings import (
     ColumnSettings,
     DriftPolicies,
     Expectation,
+    Filter,
     FirstLoad,
     OnGap,
     PipelineSettings,
@@ -113,6 +114,7 @@ EFFECTS: Mapping[str, str] = {
     "columns": "The next window does not apply them to a loaded table, which is left out until it is reloaded.",
     "new_columns": "It applies to columns that are added from the next run on.",
     "mask_key_conn_id": "Only a reload into a new target applies it, since hashes by two secrets are not comparable.",
+    "where": "The next window does not apply it to a loaded table, which is left out until it is reloaded.",
     "key_spelling": "It says whether the table is read although its keys may change their spelling.",
 }
 """The effect of each setting whose change can be noticed."""
@@ -221,6 +223,8 @@ def _text(value: object) -> str:
             text = f"{value.type} {value.kwargs} ({value.rows}, {value.severity})"
         case ColumnSettings():
             text = f"{value.name} {describe_column(value)}"
+        case Filter():
+            text = value.sql
         case DriftPolicies():
             text = ", ".join(f"{kind.value} {policy.value}" for kind, policy in value.chosen)
         case FirstLoad():

@@ -12,7 +12,7 @@ import psycopg
 from psycopg.rows import DictRow, dict_row
 from psycopg.types.json import Jsonb
 
-from floodmark.core.definition import NAMING_KEY, list_changed
+from floodmark.core.definition import NAMING_KEY, has_other_filter, list_changed
 from floodmark.core.doctor import ENCODING, NEW_DATABASE
 from floodmark.core.errors import (
     ConfigError,
@@ -296,10 +296,13 @@ def refuse_older_definition(
     definition, names: as the ledger has them now. Rows that a load has masked would be seen again.
     """
     compared = {*table.target_names, *definition} - {NAMING_KEY}
-    if changed := list_changed(table.settings, definition, sorted(compared), names):
+    changed = [each.name for each in list_changed(table.settings, definition, sorted(compared), names)]
+    other = [f"other settings of columns: {', '.join(changed)}"] if changed else []
+    other += ["another filter (where)"] if definition and has_other_filter(table.settings, definition) else []
+    if other:
         raise DefinitionChangedError(
             str(table.source),
-            f"the window was planned with other settings of columns: {', '.join(each.name for each in changed)}.",
+            f"the window was planned with {', and with '.join(other)}.",
             "Nothing was merged. The next run plans the table again.",
         )
 

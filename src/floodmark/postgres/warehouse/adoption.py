@@ -90,6 +90,9 @@ def _check(session: psycopg.Connection, plan: TablePlan) -> None:
     if hidden := [column.name for column in plan.settings.columns if column.is_hidden]:
         problem = f"may have values of {', '.join(hidden)}, which columns of the table masks or leaves out"
         raise _not_adopted(plan, problem, "Name another target, and run the pipeline, which loads it.")
+    if plan.settings.where is not None:
+        problem = "may have rows that where does not let pass"
+        raise _not_adopted(plan, problem, "Name another target, and run the pipeline, which loads it.")
     named = {"schema": plan.target.schema, "name": plan.target.name}
     (relation,) = query(session, "read_relation", **named)
     if not relation["is_table"]:

@@ -74,7 +74,12 @@ def text_rules(planned: TablePlan) -> tuple[Rule, ...]:
     return (Rule(TEXT_RULE, f"{quote(UNSTORABLE_COLUMN)} IS NULL", OnFailure.QUARANTINE),) if is_text else ()
 
 
-def drop_keyless_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> int:
+def drop_unknown_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> int:
+    """Remove from staging the deletes of keys that the target never had. Return their number."""
+    return _drop_keyless_deletes(session, planned, merge) + _drop_filtered_deletes(session, planned, merge)
+
+
+def _drop_keyless_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> int:
     """Remove from staging the deletes of rows whose key was NULL or cannot be stored: no target has them.
 
     Return their number. A log keeps them.
@@ -96,6 +101,23 @@ def drop_keyless_deletes(session: psycopg.Connection, planned: TablePlan, merge:
             dropped,
         )
     return dropped
+
+
+def _drop_filtered_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> int:
+    """Remove from staging the deletes of keys that the target does not have: of rows that may never have passed.
+
+    Return their number.
+
+    Such a source delivers the newest state of each key, so that no older window can bring the row: it needs no
+    tombstone. A row of the key that waits in quarantine is settled first, as by a delete that is merged.
+    """
+    if planned.settings.where is None or not planned.feed.delivers_net:
+        return 0
+    deletes = exp.select("*").from_(table(merge.staging, "s")).where(is_delete()).subquery("s")
+    _settle(session, merge, deletes, _settled_by_a_window(planned))
+    known = exp.Exists(this=exp.select("1").from_(table(merge.target, "t")).where(same_key(merge)))
+    dropped = exp.delete(table(merge.staging, "s")).where(exp.and_(is_delete(), exp.not_(known)))
+    return session.execute(dropped.sql(dialect="postgres")).rowcount
 
 
 def refuse_keyless_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
@@ -215,18 +237,24 @@ def settle_quarantine(session: psycopg.Connection, plan: WindowPlan, planned: Ta
     ).fetchone()
     if not found or not found[0]:
         return
-    named = {"target_schema": planned.target.schema, "target_name": planned.target.name, "by": _BY_A_WINDOW}
+    named = _settled_by_a_window(planned)
     if planned.kind is LoadKind.FIRST_LOAD and not planned.where and not planned.keeps_unread:
         # The load has read every row: one that still breaks a rule is in quarantine under this window.
         session.execute(read_sql("settle_older"), named | {"load_window_id": plan.window_id})
     settle_merged(session, merge, named)
 
 
+def _settled_by_a_window(planned: TablePlan) -> dict[str, Any]:
+    return {"target_schema": planned.target.schema, "target_name": planned.target.name, "by": _BY_A_WINDOW}
+
+
 def settle_merged(session: psycopg.Connection, merge: Merge, named: Mapping[str, Any]) -> None:
     """Settle the rows in quarantine that the rows in staging, which have been merged, are or overtake."""
-    statement = read_sql("settle_released").format(
-        staging=in_bound(table(merge.staging, "s")), key=in_bound(tombstone_key(merge))
-    )
+    _settle(session, merge, table(merge.staging, "s"), named)
+
+
+def _settle(session: psycopg.Connection, merge: Merge, rows: exp.Expression, named: Mapping[str, Any]) -> None:
+    statement = read_sql("settle_released").format(staging=in_bound(rows), key=in_bound(tombstone_key(merge)))
     session.execute(statement, named)
 
 

@@ -39,8 +39,8 @@ from floodmark.postgres.session import WarehouseConnection, open_session, open_t
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.gate import (
     apply_rules,
-    drop_keyless_deletes,
     drop_set_aside,
+    drop_unknown_deletes,
     key_rules,
     recover_kept_values,
     refuse_keyless_deletes,
@@ -509,7 +509,7 @@ def _merge_staged(
     # Statistics of the key alone: without them the planner may loop over the target row by row.
     session.execute(f"ANALYZE {staging} ({', '.join(quote(name) for name in merge.key)})")
     recover_kept_values(session, planned, merge, column_types(planned))
-    dropped = drop_keyless_deletes(session, planned, merge)
+    dropped = drop_unknown_deletes(session, planned, merge)
     if is_replay_lane(plan.lane):
         pass_over_loaded(session, plan, planned, merge)
         dropped += drop_set_aside(session, planned, merge)

@@ -18,7 +18,7 @@ from floodmark.core.schema import Operation, SourceTable, TableName, bits_by_byt
 from floodmark.core.settings import SOURCE_VARIABLE, NetSource
 from floodmark.core.snapshot import LogEntry, explain_other_copy
 from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection, connect
-from floodmark.sources.sqlserver.rows import ONE_WORKER, SqlServerReader, select_expressions
+from floodmark.sources.sqlserver.rows import ONE_WORKER, SqlServerReader, filter_of, select_expressions
 from floodmark.sources.sqlserver.tables import change_table, net_changes_function, read_sql
 from floodmark.sync.ports import RowShape, TableRead, WindowReads
 
@@ -115,6 +115,8 @@ def select_changes(plan: TablePlan, *, has_zone: bool = False) -> str:
     The image before an update is read where the update gave the row another key: nothing else shows that the old key no
     longer exists. A change of a primary key is captured as a delete and an insert, but not under trace flag 8207, and
     not for a key that is only declared, which the server does not know.
+
+    With a filter, the changes are those of the rows that pass it (``_of_filter``).
     """
     moved = _has_new_key(plan.feed.table)
     operation = bracket(OPERATION)
@@ -124,11 +126,69 @@ def select_changes(plan: TablePlan, *, has_zone: bool = False) -> str:
     if plan.keeps_changes:
         commits = f"({select_commits(has_zone=has_zone, is_guessed=plan.is_history)}) AS commits"
         join = f" LEFT JOIN {commits} ON commits.{bracket(COMMIT_LSN)} = {bracket(START_LSN)}"
+    images = (
+        f"{change_table(plan.feed.identity.name)}{join} WHERE {bracket(START_LSN)} > ? AND {bracket(START_LSN)} <= ?"
+    )
+    if plan.settings.where is not None:
+        return _of_filter(plan, images, moved)
     return (
-        f"SELECT {_select_list(plan, f'{kind} AS {operation}')} FROM {change_table(plan.feed.identity.name)}{join}"  # noqa: S608
-        f" WHERE {bracket(START_LSN)} > ? AND {bracket(START_LSN)} <= ?"
+        f"SELECT {_select_list(plan, f'{kind} AS {operation}')} FROM {images}"  # noqa: S608
         f" AND ({operation} <> {Operation.BEFORE_UPDATE.value} OR {moved}){ONE_WORKER}"
     )
+
+
+_PASSES, _PASSED, _WILL_PASS = "__$passes", "__$passed", "__$will_pass"
+"""Whether the image in a row passes the filter, and whether those before and after the update of the row do."""
+_DOUBTFUL = 2
+"""In ``_PASSES``: a delete without the value of a column that the filter needs."""
+
+
+def _of_filter(plan: TablePlan, images: str, moved: str) -> str:
+    """Return the SELECT of the changes of the rows that pass the filter, with no value of others.
+
+    An update that takes a row out of the filter is a delete with the image before it, one that brings a row in is an
+    insert. The two images of an update have one place in the log (docs/reference/sqlserver_cdc.md, "Row shapes").
+
+    images: FROM and WHERE of the rows of the interval. moved: the condition for an update of the key.
+    """
+    operation, passes = bracket(OPERATION), bracket(_PASSES)
+    is_update, is_before = (f"{operation} = {each.value}" for each in (Operation.UPDATE, Operation.BEFORE_UPDATE))
+    kind = (
+        f"CASE WHEN {is_update} AND {moved} THEN {Operation.MOVED.value}"
+        f" WHEN {is_update} AND {bracket(_PASSED)} = 0 THEN {Operation.INSERT.value}"
+        f" WHEN {is_before} AND NOT {moved} THEN {Operation.DELETE.value} ELSE {operation} END"
+    )
+    place = ", ".join(bracket(name) for name in order_columns(plan) if name != OPERATION)
+    others = (
+        f"MAX(CASE WHEN {image} THEN {passes} ELSE 0 END) OVER (PARTITION BY {place}) AS {bracket(name)}"
+        for image, name in ((is_before, _PASSED), (is_update, _WILL_PASS))
+    )
+    own = [bracket(name) for name in dict.fromkeys([*own_columns(plan), *order_columns(plan), UPDATE_MASK])]
+    values = [bracket(column.name) for column in plan.feed.table.stored_columns]
+    doubt = _is_doubtful(plan)
+    hidden = [
+        name if not doubt or column.name in plan.feed.table.key
+        # Nothing shows that the row had passed.
+        else f"CASE WHEN {passes} = {_DOUBTFUL} THEN NULL ELSE {name} END AS {name}"
+        for name, column in zip(values, plan.feed.table.stored_columns, strict=True)
+    ]  # fmt: skip
+    judged = f"CASE WHEN {filter_of(plan)} THEN 1{doubt} ELSE 0 END AS {passes}"
+    return (
+        f"SELECT {_select_list(plan, f'{kind} AS {operation}')}"  # noqa: S608
+        f" FROM (SELECT {', '.join([*own, *hidden, passes, *others])}"
+        f" FROM (SELECT {', '.join([*own, *values, judged])} FROM {images}) AS images) AS changes"
+        f" WHERE {passes} > 0 AND (NOT {is_before} OR {moved} OR {bracket(_WILL_PASS)} = 0){ONE_WORKER}"
+    )
+
+
+def _is_doubtful(plan: TablePlan) -> str:
+    """Return the branch of CASE for a delete without a value that the row had; "" where there can be none.
+
+    Servers have written NULL in deletes for bit NOT NULL. A delete must come, whether the row had passed or not.
+    """
+    nulls = " OR ".join(f"{bracket(name)} IS NULL" for name in plan.filled)
+    is_delete = f"{bracket(OPERATION)} = {Operation.DELETE.value}"
+    return f" WHEN {is_delete} AND ({nulls}) THEN {_DOUBTFUL}" if nulls else ""
 
 
 def select_net_changes(plan: TablePlan) -> str:

@@ -24,7 +24,7 @@ from floodmark.core.settings import SOURCE_VARIABLE
 from floodmark.core.snapshot import LogEntry, explain_other_copy
 from floodmark.sources.change_tracking.source import TRACKING_WORDS, feed_name
 from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection, connect
-from floodmark.sources.sqlserver.rows import SqlServerReader, select_expressions
+from floodmark.sources.sqlserver.rows import SqlServerReader, filter_of, select_expressions
 from floodmark.sync.ports import Found, RowShape, WindowReads, found_of, read_tables
 
 _LOG = logging.getLogger(__name__)
@@ -37,6 +37,8 @@ _LOG = logging.getLogger(__name__)
 POSITION = "__$version"
 OPERATION = "__$operation"
 MASK = "__$update_mask"
+_PASSES = "__$passes"
+"""The alias of whether a row passes the filter."""
 OWN_COLUMNS = ((POSITION, "binary"), (OPERATION, "int"), (MASK, "binary"))
 
 
@@ -46,20 +48,35 @@ def select_changes(plan: TablePlan) -> str:
     The key of a deleted row is that of the change, its other columns are NULL, or those of a row that was inserted
     meanwhile; the merge does not use them. A change whose row no longer exists is left out: its delete was committed
     meanwhile, and the next window reads it. No mask: each row has all its values.
+
+    A row that does not pass the filter comes as the delete of its key, with NULL in all other columns: nothing shows
+    whether it had passed. The merge leaves out those that the target does not have (``warehouse.gate``).
     """
     table = plan.feed.table
     name, key = bracket_table(table.name), [bracket(each) for each in table.key]
+    rows, passes = name, ""
+    if plan.settings.where is not None:
+        columns = ", ".join(bracket(column.name) for column in table.stored_columns)
+        passed = f"CASE WHEN {filter_of(plan)} THEN 1 ELSE 0 END AS [{_PASSES}]"
+        rows = f"(SELECT {columns}, {passed} FROM {name})"  # noqa: S608
+        passes = f"t.[{_PASSES}] = 1 AND c.SYS_CHANGE_OPERATION <> N'D'"
     same_key = " AND ".join(f"t.{each} = c.{each}" for each in key)
     is_delete, is_gone = "c.SYS_CHANGE_OPERATION = N'D'", f"t.{key[0]} IS NULL"
     values = [
         # The key as the row spells it now: the server may take another spelling for the same key.
-        f"CASE WHEN {is_gone} THEN c.{each} ELSE t.{each} END AS {each}" if each in key else f"t.{each}"
+        f"CASE WHEN {is_gone} THEN c.{each} ELSE t.{each} END AS {each}"
+        if each in key
+        else f"CASE WHEN {passes} THEN t.{each} END AS {each}"
+        if passes
+        else f"t.{each}"
         for each in (bracket(column.name) for column in table.stored_columns)
     ]
     operation = (
         f"CASE c.SYS_CHANGE_OPERATION WHEN N'D' THEN {Operation.DELETE.value}"
         f" WHEN N'I' THEN {Operation.INSERT.value} ELSE {Operation.UPDATE.value} END"
     )
+    if passes:
+        operation = f"CASE WHEN {passes} THEN {operation} ELSE {Operation.DELETE.value} END"
     # The position of a version (core.version): one more, in the low bytes.
     position = "CAST(0x0000 AS binary(2)) + CAST(c.SYS_CHANGE_VERSION + 1 AS binary(8))"
     own = (f"{position} AS [{POSITION}]", f"{operation} AS [{OPERATION}]", f"CAST(NULL AS varbinary(1)) AS [{MASK}]")
@@ -68,7 +85,7 @@ def select_changes(plan: TablePlan) -> str:
     )
     return (
         f"SELECT {columns} FROM (SELECT {', '.join([*own, *values])}"  # noqa: S608
-        f" FROM CHANGETABLE(CHANGES {name}, ?) AS c LEFT JOIN {name} AS t ON {same_key}"
+        f" FROM CHANGETABLE(CHANGES {name}, ?) AS c LEFT JOIN {rows} AS t ON {same_key}"
         f" WHERE {is_delete} OR NOT {is_gone}) AS r"
     )
 

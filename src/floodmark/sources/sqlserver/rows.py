@@ -304,8 +304,18 @@ def _beyond(table: SourceTable, comparison: str, *, inclusive: bool) -> str:
 
 
 def _where(plan: TablePlan) -> list[str]:
-    """Return the condition of a reload of some rows, on its own line and in parentheses (``sqlserver.condition``)."""
-    return [f"(\n{plan.where}\n)"] if plan.where else []
+    """Return the filter of the table, and the condition of a reload of some rows (``sqlserver.condition``).
+
+    Each is in parentheses, and the condition of an operator on its own line.
+    """
+    condition = [f"(\n{plan.where}\n)"] if plan.where else []
+    return [f"({filter_of(plan)})", *condition] if plan.settings.where else condition
+
+
+def filter_of(plan: TablePlan) -> str:
+    """Return the filter of the table in T-SQL: ``sync.filters`` has written it, from the parts of its grammar alone."""
+    assert plan.settings.where is not None  # noqa: S101  (the caller has asked)
+    return plan.settings.where.sql
 
 
 def _bound_parameter(table: SourceTable, name: str) -> str:

@@ -35,6 +35,7 @@ WRITTEN = {
     "columns": {"Amount": {"as": "amount", "mask": "redact"}},
     "new_columns": "follow",
     "mask_key_conn_id": "mask_key",
+    "where": "[Amount] > 0",
 }
 """Values of a file that are not the default."""
 SETTINGS = fields(TableSettings)
