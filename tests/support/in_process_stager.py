@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -12,7 +13,7 @@ from floodmark.core.plan import WindowPlan
 from floodmark.spark.stage import Writers, pack_changes, write_packed
 from floodmark.spark.stager import SparkStager
 from floodmark.sync.columns import MaskKeys
-from floodmark.sync.ports import OpenReader, PlanReads, ReadTask, WindowReads, read_tables
+from floodmark.sync.ports import OpenReader, PlanReads, ReadTask, TableRead, WindowReads, read_tables
 
 
 def no_engine() -> NoReturn:
@@ -43,7 +44,10 @@ class InProcessStager(SparkStager):
 
 def _read_whole(open_reader: OpenReader, plan: WindowPlan, most: int) -> WindowReads:
     few: Mapping[int, int] = dict.fromkeys(range(len(plan.tables)), 0)
-    return read_tables(plan, open_reader, few)
+    reads = read_tables(plan, open_reader, few)
+    # A log streams: held in memory, changes of a key would be dropped that no net change needs.
+    tasks = [replace(read, is_net=read.table.is_log) for read in reads.tasks if isinstance(read, TableRead)]
+    return replace(reads, tasks=tasks)
 
 
 def _rows_of(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
