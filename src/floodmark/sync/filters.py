@@ -17,7 +17,7 @@ from floodmark.core.capture import bracket
 from floodmark.core.settings import ComparedWith, Filter, FilterColumn
 
 DIALECT = "tsql"
-_GRAMMAR = "a filter has comparisons, IN, BETWEEN, LIKE, IS NULL, AND, OR and NOT, over columns and literals"
+_GRAMMAR = "it has comparisons, IN, BETWEEN, LIKE, IS NULL, AND, OR and NOT, over columns and literals"
 _COMPARISONS: dict[type[exp.Expression], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
@@ -93,7 +93,9 @@ class _Writer:
         """Return the operands of a comparison. One of them is a column at least."""
         kinds = [_kind(each) for each in nodes if not isinstance(each, exp.Column)]
         if len(kinds) == len(nodes):
-            raise ValueError(f"{' and '.join(map(_text, nodes))} are compared, and no column")
+            raise ValueError(
+                f"a filter cannot compare {' with '.join(map(_text, nodes))}: one of them must be a column"
+            )
         return [
             text
             for each in nodes
@@ -104,7 +106,7 @@ class _Writer:
         if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
             raise _refused(node)
         if len(node.parts) > 1:
-            raise ValueError(f"{_text(node)}: a column has no table's name before its own")
+            raise ValueError(f"a filter cannot have {_text(node)}: write a column without its table")
         self.columns += [FilterColumn(node.name, each) for each in compared or (ComparedWith.NOTHING,)]
         return bracket(node.name)
 
@@ -127,6 +129,8 @@ def _kind(node: exp.Expression) -> ComparedWith:
             return ComparedWith.NUMBER
     if isinstance(node, exp.Null):
         raise ValueError("nothing is equal to NULL: write IS NULL")
+    if isinstance(node, exp.Boolean):
+        raise ValueError("a filter has no TRUE and FALSE: write 1 or 0")
     raise _refused(node)
 
 
@@ -148,4 +152,4 @@ def _text(node: exp.Expression) -> str:
 
 
 def _refused(node: exp.Expression) -> ValueError:
-    return ValueError(f"{_text(node)} is no part of a filter: {_GRAMMAR}")
+    return ValueError(f"a filter cannot have {_text(node)}: {_GRAMMAR}")

@@ -11,8 +11,9 @@ import pytest
 from floodmark.config import dump_config, load_config
 from floodmark.core.definition import with_columns
 from floodmark.core.errors import ConfigError
-from floodmark.core.settings import ColumnSettings, Mask, NewColumns, TableSettings
+from floodmark.core.settings import ColumnSettings, Mask, NetSource, NewColumns, TableSettings
 from floodmark.sources.kind import KINDS, find_kind
+from floodmark.sync.filters import parse_filter
 from source_snapshots import ORDERS, instance
 
 Write = Callable[..., Path]
@@ -75,6 +76,8 @@ def test_column_is_read_and_written_in_one_form(write: Write, tmp_path: Path, wr
         ("columns: {Note: {mask: hash}}", "mask: hash needs mask_key_conn_id"),
         ("{key: [note], columns: {Note: drop}}", "Note is part of the key"),
         ("new_columns: never", "new_columns"),
+        ("where: UPPER(Note) = 'X'", "where: a filter cannot have UPPER(Note): it has comparisons"),
+        ("where: ''", "where: not one condition in T-SQL"),
     ],
 )
 def test_other_forms_are_refused_by_name(write: Write, settings: str, words: str) -> None:
@@ -89,6 +92,36 @@ def test_columns_belong_to_one_table_and_not_to_a_pattern(write: Write) -> None:
         load_config(write("columns: {Note: drop}", table="dbo.*", target="shop.*"))
     (pattern,) = load_config(write("new_columns: drop", table="dbo.*", target="shop.*")).pipelines["shop"].patterns
     assert pattern.table(ORDERS).new_columns is NewColumns.DROP
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+def test_filter_is_read_and_written_in_one_form(write: Write, tmp_path: Path, kind: str) -> None:
+    config = load_config(write("where: Region='N' AND [Id]>1", kind))
+    assert config.settings("shop").tables[0].where == parse_filter("[Region] = 'N' AND [Id] > 1")
+    (tmp_path / "again.yaml").write_text(dump_config(config), encoding="utf-8")
+    assert load_config(tmp_path / "again.yaml").settings("shop") == config.settings("shop")
+
+
+def test_filter_needs_changes_with_the_image_before_them(write: Write) -> None:
+    with pytest.raises(ConfigError, match=r"where: net: server has no image before a change.* use net: spark"):
+        load_config(write("where: Id > 1\n        net: server"))
+    table = TableSettings(ORDERS, ORDERS, where=parse_filter("Id > 1"), net=NetSource.SERVER)
+    with pytest.raises(ConfigError, match="use net: spark"):
+        with_columns(table, instance(), None)
+
+
+def test_filter_belongs_to_one_table_and_not_to_a_pattern(write: Write) -> None:
+    with pytest.raises(ConfigError, match="a filter is over the columns of one table: write an entry"):
+        load_config(write("where: Id > 1", table="dbo.*", target="shop.*"))
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - set(DATABASES)))
+def test_kind_without_a_database_refuses_a_filter(write: Write, kind: str) -> None:
+    with pytest.raises(ConfigError, match=f"does not apply to a source of kind {kind}: only rows of a database"):
+        load_config(write("where: Id > 1", kind))
+    table = TableSettings(ORDERS, ORDERS, where=parse_filter("Id > 1"))
+    with pytest.raises(ConfigError, match="where: only rows of a database"):
+        with_columns(table, replace(instance(), has_members=True), None)
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS.keys() - set(DATABASES)))

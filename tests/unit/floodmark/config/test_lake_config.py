@@ -46,6 +46,7 @@ def test_lake_takes_no_source_of_another_kind(tmp_path: Path) -> None:
     [
         (", style: log", "style: log"),
         (", style: history", "style: history"),
+        (", where: Id > 0", "where"),
         (", live_view: true", "live_view"),
         (", unstorable: replace", "unstorable: replace"),
         (", rules: [{name: r, sql: 'Id > 0'}]", "rule r with on_failure: quarantine"),
