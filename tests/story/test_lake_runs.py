@@ -24,7 +24,7 @@ from torture_command import RunningCommand
 pytestmark = pytest.mark.timeout(1800)
 
 _LIMIT_SECONDS = 300
-_FAILED = 1
+_FAILED, _WRONG = 1, 2
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}
 warehouse: {kind: iceberg, conn_id: lake}
@@ -191,6 +191,19 @@ def test_lake_equals_the_source_after_each_run_and_shows_nothing_unchecked(lake:
     lake.command("reload", "shop", "dbo.Customers")
     assert lake.published() == lake.rows()
     assert not list((lake.folder / "staging").glob("*/*"))
+
+    with lake.catalog() as catalog:
+        newest = [catalog.load_table(f"shop.{target}").current_snapshot() for target in TABLES.values()]
+    found = lake.command("lake", "as-of", "shop", "0x" + "F" * 20)
+    assert all(str(each.snapshot_id) in found for each in newest if each)
+    assert lake.command("lake", "as-of", "shop", "soon", status=_WRONG).count("soon is no position") == 1
+    kept = lake.command("lake", "upkeep", "--keep-days", "0", "--rewrite")
+    assert [line.partition(": was ")[0] for line in kept.splitlines()] == ["shop.orders", "shop.customers"]
+    assert "1 file, " in kept
+    listed = lake.command("lake", "list", "--wide")
+    assert "shop.orders" in listed
+    assert "due" not in listed
+    assert lake.published() == lake.rows()
 
 
 def change(source: CdcDatabase) -> None:

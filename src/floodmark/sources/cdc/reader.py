@@ -158,7 +158,9 @@ def _of_filter(plan: TablePlan, images: str, moved: str) -> str:
         f" WHEN {is_update} AND {bracket(_PASSED)} = 0 THEN {Operation.INSERT.value}"
         f" WHEN {is_before} AND NOT {moved} THEN {Operation.DELETE.value} ELSE {operation} END"
     )
-    place = ", ".join(bracket(name) for name in order_columns(plan) if name != OPERATION)
+    # With the key: a row is judged by its own images, also where a server gives the rows of a statement one place.
+    own_place = [name for name in order_columns(plan) if name != OPERATION]
+    place = ", ".join(map(bracket, dict.fromkeys([*own_place, *plan.feed.table.key])))
     others = (
         f"MAX(CASE WHEN {image} THEN {passes} ELSE 0 END) OVER (PARTITION BY {place}) AS {bracket(name)}"
         for image, name in ((is_before, _PASSED), (is_update, _WILL_PASS))
