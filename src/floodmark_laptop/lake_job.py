@@ -73,5 +73,5 @@ def _read_source(stack: Stack, table: str, names: list[str]) -> list[tuple[Any, 
 
 def _in_lake(name: str, value: Any) -> Any:
     if isinstance(value, UUID):
-        return str(value)
+        return str(value).upper()  # as SQL Server writes it
     return datetime.fromisoformat(value) if name.endswith("At") else value

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from sqlglot import exp
 
@@ -23,6 +25,8 @@ from floodmark.iceberg.lake import UNPUBLISHED
 from floodmark.postgres.warehouse.merge import DELETE_OPERATION, Merge, same_key, table, target
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_DIGITS = 8
+_OWN_FOLDER = re.compile(rf".+-[0-9a-f]{{{_DIGITS}}}")
 _SPARK_TYPES = {
     Kind.BOOLEAN: "boolean",
     Kind.INT16: "int",  # Iceberg has none of 16 bits
@@ -77,12 +81,23 @@ def unpublished(target: TableName) -> str:
     return spark_name(UNPUBLISHED, target.schema, target.name)
 
 
-def create_table(table: TablePlan) -> str:
-    """Return the statement that creates an empty target."""
+def create_table(table: TablePlan, folder: Path) -> str:
+    """Return the statement that creates an empty target.
+
+    folder: that of all tables. Each table gets a folder that no other one ever has, also of the same name: upkeep
+    removes the files of a folder that its table does not know.
+    """
+    location = folder / table.target.schema / f"{table.target.name}-{secrets.token_hex(_DIGITS // 2)}"
+    path = str(location).replace("\\", "\\\\").replace("'", "\\'")
     columns = ", ".join(f"{spark_name(name)} {kind}" for name, kind in lake_columns(table).items())
     properties = ", ".join(f"'{name}'='{value}'" for name, value in _PROPERTIES.items())
     name = unpublished(table.target)
-    return f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING iceberg TBLPROPERTIES ({properties})"
+    return f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING iceberg LOCATION '{path}' TBLPROPERTIES ({properties})"
+
+
+def has_own_folder(folder: Path) -> bool:
+    """Return whether a table's folder has a name that ``create_table`` has made."""
+    return bool(_OWN_FOLDER.fullmatch(folder.name))
 
 
 def add_columns(table: TablePlan, names: Sequence[str]) -> str:

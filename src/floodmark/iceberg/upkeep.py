@@ -19,6 +19,7 @@ from floodmark.core.position import Position, parse_position
 from floodmark.core.schema import TableName
 from floodmark.core.upkeep import format_bytes
 from floodmark.iceberg.lake import KEPT, PUBLISHED, LakeCatalog, is_readable, local_path
+from floodmark.iceberg.tables import has_own_folder
 from floodmark.iceberg.warehouse import WINDOW_END, IcebergWarehouse, spark_errors
 
 _MANY_FILES = 20
@@ -170,6 +171,8 @@ def _expire(session: SparkSession, target: TableName, before: datetime) -> None:
 def _remove_orphans(warehouse: IcebergWarehouse, session: SparkSession, target: TableName) -> str:
     location = warehouse.catalog.read_locations([target])[PUBLISHED, target]
     folder = local_path(location).parent.parent
+    if not has_own_folder(folder):
+        return "no file was removed: the name of its folder may be that of several tables"
     if any(local_path(other).is_relative_to(folder) for other in warehouse.catalog.list_other_locations(target)):
         return "no file was removed: another table has files in its folder"
     before = datetime.now(UTC) - _LONGEST_WINDOW

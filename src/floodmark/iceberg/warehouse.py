@@ -158,7 +158,7 @@ class IcebergWarehouse:
         self.catalog.forget([table.target for table in new])
         for table in new:
             with spark_errors(str(table.source)):
-                session.sql(create_table(table))
+                session.sql(create_table(table, self._folder.tables))
             _LOG.info("%s: created the table %s of the lake.", table.source, table.target)
         self.catalog.begin(plan)
         for table in plan.tables:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -468,15 +469,30 @@ def test_upkeep_does_not_touch_a_table_with_a_window(rig: LakeRig) -> None:
     assert "another program has written to it" in done
 
 
-def test_upkeep_removes_no_file_of_a_table_that_was_renamed(rig: LakeRig) -> None:
-    """Its files are in the folder of the table that has its name now."""
+def test_upkeep_removes_no_file_of_another_table_of_the_name(rig: LakeRig) -> None:
+    """One that was renamed, or that another ledger has in the same folder of the lake."""
     rig.run(first_load(), 10, one())
     kept = f"shop.{rig.target.name}_before"
     for catalog in (PUBLISHED, UNPUBLISHED):
         rig.sql(f"ALTER TABLE {{}} RENAME TO {kept}", catalog)
     rig.run(reload(10), 20, one(2), lane="load dbo.Orders")
-    for path in (local_path(str(rig.locations()[0])).parent.parent / "data").iterdir():
+    folder = local_path(str(rig.locations()[0])).parent.parent
+    (folder / "data" / "left.parquet").write_bytes(b"")
+    for path in folder.parent.rglob("*.parquet"):
         os.utime(path, (1_700_000_000, 1_700_000_000))
     [(_, done)] = LakeUpkeep(rig.lake, lambda: None).keep_tables([rig.target], timedelta(0), rewrites=True)
-    assert done.endswith("another table has files in its folder")
+    assert done.endswith("; 1 file removed")
     assert [row.Id for row in rig.lake.session().table(f"{PUBLISHED}.{kept}").collect()] == [1]
+    assert list(rig.visible()) == [2]
+
+
+def test_upkeep_removes_no_file_from_a_folder_that_others_may_have(rig: LakeRig) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(secrets, "token_hex", lambda _: "feed")
+        plan = rig.open(first_load(), to=10)
+    rig.stage(plan, one())
+    rig.merge(plan)
+    rig.finish(plan)
+    [(_, done)] = LakeUpkeep(rig.lake, lambda: None).keep_tables([rig.target], timedelta(0))
+    assert done.endswith("the name of its folder may be that of several tables")
+    assert rig.visible() == ONE
