@@ -112,8 +112,8 @@ def keep_lake(app: App, keep: timedelta, *, rewrites: bool = False) -> Iterator[
     return app.lake_upkeep.keep_tables(_targets(app), keep, rewrites=rewrites)
 
 
-def find_snapshots(pipeline: Pipeline, position: str) -> Iterator[tuple[TableName, int | None, str]]:
-    """Yield each table with its snapshot that has all changes up to a position and none after it.
+def find_snapshots(pipeline: Pipeline, position: str) -> Sequence[tuple[TableName, int | None, str]]:
+    """Return each table with its snapshot that has all changes up to a position and none after it.
 
     With it comes the position up to which it has changes: None and "" where no snapshot is that old. Raises ConfigError
     for a text that is no position, and as ``list_lake``.
@@ -122,8 +122,8 @@ def find_snapshots(pipeline: Pipeline, position: str) -> Iterator[tuple[TableNam
         wanted = parse_position(position)
     except ValueError:
         raise ConfigError("as-of", f"{position} is no position.", "Such as floodmark status shows it.") from None
-    for table in pipeline.app.lake_upkeep.list_tables([each.target for each in pipeline.settings.tables]):
-        yield table.target, *table.snapshot_at(wanted)
+    tables = pipeline.app.lake_upkeep.list_tables([each.target for each in pipeline.settings.tables])
+    return [(table.target, *table.snapshot_at(wanted)) for table in tables]
 
 
 def _targets(app: App) -> list[TableName]:
