@@ -8,6 +8,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
+from cdc_database import wait_until
 from floodmark.core.errors import WarehouseUnavailableError
 from floodmark.postgres import session as kept
 from floodmark.postgres.session import WarehouseConnection, open_session, open_transaction
@@ -25,7 +26,10 @@ def in_transaction(database: WarehouseConnection, statement: str = "SELECT 1") -
 
 
 def living(database: WarehouseConnection) -> set[int]:
-    """The processes of the database's sessions but that of the query."""
+    """The processes of the database's sessions but that of the query.
+
+    One ends a moment after its session is closed, so tests wait for the end.
+    """
     with psycopg.connect(database.conninfo(), autocommit=True) as session:
         rows = session.execute(
             "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -45,7 +49,7 @@ def test_transactions_of_a_block_share_a_session_that_ends_with_it(database: War
                 first = in_transaction(database)
             assert in_transaction(database) == first
             assert first in living(database)
-        assert first not in living(database)
+        wait_until(lambda: first not in living(database))
 
     outside(run)
 
@@ -54,7 +58,7 @@ def test_transactions_outside_of_a_block_have_a_session_each(database: Warehouse
     def run() -> None:
         first = in_transaction(database)
         assert in_transaction(database) != first
-        assert living(database) == set()
+        wait_until(lambda: living(database) == set())
 
     outside(run)
 
@@ -102,7 +106,7 @@ def test_session_that_was_idle_for_too_long_is_replaced(
     first = in_transaction(database)
     monkeypatch.setattr(kept, "IDLE_SECONDS", 0.0)
     assert in_transaction(database) != first
-    assert first not in living(database)
+    wait_until(lambda: first not in living(database))
 
 
 def test_table_whose_columns_another_session_changes_is_read_again(database: WarehouseConnection) -> None:
