@@ -199,7 +199,8 @@ def test_lake_equals_the_source_after_each_run_and_shows_nothing_unchecked(lake:
     assert all(str(each.snapshot_id) in as_of for each in newest if each)
     assert lake.command("lake", "as-of", "shop", "soon", status=_WRONG).count("soon is no position") == 1
     kept = lake.command("lake", "upkeep", "--keep-days", "0", "--rewrite")
-    assert [line.partition(": was ")[0] for line in kept.splitlines()] == ["shop.orders", "shop.customers"]
+    named = [line.partition(": was ")[0] for line in kept.splitlines() if ": was " in line]
+    assert named == ["shop.orders", "shop.customers"]
     assert "1 file, " in kept
     listed = lake.command("lake", "list", "--wide")
     assert "shop.orders" in listed
