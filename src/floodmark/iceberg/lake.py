@@ -380,10 +380,10 @@ def refuse_lost(table: TablePlan, published: str | None, found: str | None) -> N
         raise _lost(table, "does not exist, and was loaded before")
     if published is None:
         raise _lost(table, "is not the one that was loaded: no window has published it")
-    now = _read_metadata(table, found)
+    now = _require_metadata(table, found)
     if published == found:
         return
-    before = _read_metadata(table, published)
+    before = _require_metadata(table, published)
     if before["table-uuid"] != now["table-uuid"]:
         raise _lost(table, "was dropped and made again")
     if not _follows(before, now):
@@ -401,13 +401,12 @@ def _lost(table: TablePlan, what: str) -> TargetLostError:
     )
 
 
-def is_readable(location: str) -> bool:
-    """Return whether the metadata of a table can be read. Iceberg cannot even drop a table without it."""
+def read_metadata(location: str) -> dict[str, Any] | None:
+    """Return the metadata of a table; None where it cannot be read: then Iceberg cannot even drop the table."""
     try:
-        json.loads(local_path(location).read_bytes())
+        return dict(json.loads(local_path(location).read_bytes()))
     except (OSError, ValueError):
-        return False
-    return True
+        return None
 
 
 def local_path(location: str) -> Path:
@@ -415,10 +414,10 @@ def local_path(location: str) -> Path:
     return Path("/" + location.removeprefix("file:").lstrip("/"))
 
 
-def _read_metadata(table: TablePlan, location: str) -> dict[str, Any]:
-    if not is_readable(location):
+def _require_metadata(table: TablePlan, location: str) -> dict[str, Any]:
+    if (found := read_metadata(location)) is None:
         raise _lost(table, f"has no readable metadata in {local_path(location)}")
-    return dict(json.loads(local_path(location).read_bytes()))
+    return found
 
 
 def _follows(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

@@ -7,7 +7,6 @@ that no snapshot has are removed when they are older than any window.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,11 +14,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from floodmark.core.errors import FloodmarkError
 from floodmark.core.position import Position, parse_position
 from floodmark.core.schema import TableName
 from floodmark.core.upkeep import format_bytes
-from floodmark.iceberg.lake import KEPT, PUBLISHED, LakeCatalog, is_readable, local_path
-from floodmark.iceberg.tables import has_own_folder
+from floodmark.iceberg.lake import KEPT, PUBLISHED, LakeCatalog, local_path, read_metadata
+from floodmark.iceberg.tables import has_own_folder, spark_name
 from floodmark.iceberg.warehouse import WINDOW_END, IcebergWarehouse, spark_errors
 
 _MANY_FILES = 20
@@ -81,12 +81,14 @@ def read_lake(catalog: LakeCatalog, targets: Sequence[TableName]) -> Iterator[La
     locations = catalog.read_locations(targets)
     for target in targets:
         location = locations.get((PUBLISHED, target))
-        if location is not None and is_readable(location):
-            yield _read_table(target, location)
+        if location is not None and (found := _read_table(target, location)) is not None:
+            yield found
 
 
-def _read_table(target: TableName, location: str) -> LakeTable:
-    metadata = json.loads(local_path(location).read_bytes())
+def _read_table(target: TableName, location: str) -> LakeTable | None:
+    metadata = read_metadata(location)
+    if metadata is None:
+        return None
     snapshots = tuple(metadata.get("snapshots", ()))
     current = [each for each in snapshots if each["snapshot-id"] == metadata.get("current-snapshot-id")]
     totals = current[0]["summary"] if current else {}
@@ -121,14 +123,23 @@ class LakeUpkeep:
         """Keep tables, one after the other. Yield each with what was done, in words.
 
         A table is compacted where that is due, its snapshots are expired, and files that no snapshot has are removed.
-        keep: how long readers can go back. rewrites: compact all tables, also where it is not due.
+        keep: how long readers can go back. rewrites: compact all tables, also where it is not due. Raises the error
+        about the first table that could not be kept, after the others.
         """
         self._warehouse.catalog.ensure_schema()
+        errors = []
         try:
             for target in targets:
-                yield target, _keep(self._warehouse, target, keep, rewrites=rewrites)
+                try:
+                    done = _keep(self._warehouse, target, keep, rewrites=rewrites)
+                except FloodmarkError as error:
+                    errors.append(error)
+                    done = f"failed: {error.message.rstrip('.')}"
+                yield target, done
         finally:
             self._close()
+        if errors:
+            raise errors[0]
 
 
 def _keep(warehouse: IcebergWarehouse, target: TableName, keep: timedelta, *, rewrites: bool) -> str:
@@ -136,8 +147,10 @@ def _keep(warehouse: IcebergWarehouse, target: TableName, keep: timedelta, *, re
     base = catalog.begin_upkeep(target)
     if base is None:
         return "left alone: it does not exist, a window of it is unfinished, or another program has written to it"
-    before, session = _read_table(target, base), warehouse.session()
     try:
+        if (before := _read_table(target, base)) is None:
+            return f"left alone: its metadata in {local_path(base)} cannot be read, and the next run says what to do"
+        session = warehouse.session()
         with spark_errors(str(target)):
             if rewrites or before.is_due:
                 _compact(session, target)
@@ -151,8 +164,14 @@ def _keep(warehouse: IcebergWarehouse, target: TableName, keep: timedelta, *, re
     return f"was {before}; is {after}; {removed}"
 
 
+def _in_call(target: TableName) -> str:
+    return spark_name(target.schema, target.name)
+
+
 def _compact(session: SparkSession, target: TableName) -> None:
-    session.sql(f"CALL {KEPT}.system.rewrite_data_files(table => '{target}', options => {_OPTIONS})").collect()
+    session.sql(
+        f"CALL {KEPT}.system.rewrite_data_files(table => '{_in_call(target)}', options => {_OPTIONS})"
+    ).collect()
 
 
 def _expire(session: SparkSession, target: TableName, before: datetime) -> None:
@@ -163,7 +182,7 @@ def _expire(session: SparkSession, target: TableName, before: datetime) -> None:
     jvm = session._jvm
     assert jvm is not None  # noqa: S101  (the session is of a local Spark)
     spark = session._jsparkSession
-    table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark, f"{KEPT}.{target}")
+    table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark, f"{KEPT}.{_in_call(target)}")
     at = int(before.timestamp() * 1000)
     table.expireSnapshots().expireOlderThan(at).retainLast(1).cleanExpiredFiles(False).commit()
 
@@ -178,8 +197,8 @@ def _remove_orphans(warehouse: IcebergWarehouse, session: SparkSession, target: 
     before = datetime.now(UTC) - _LONGEST_WINDOW
     with spark_errors(str(target)):
         rows = session.sql(
-            f"CALL {PUBLISHED}.system.remove_orphan_files(table => '{target}', "
-            f"older_than => TIMESTAMP '{before:%Y-%m-%d %H:%M:%S}')"
+            f"CALL {PUBLISHED}.system.remove_orphan_files(table => '{_in_call(target)}', "
+            f"older_than => TIMESTAMP '{before:%Y-%m-%d %H:%M:%S}+00:00')"
         ).collect()
     return f"{_count(len(rows), 'file')} removed"
 

@@ -35,7 +35,7 @@ from floodmark.iceberg.lake import (
     LakeCatalog,
     LakeFolder,
     catalog_settings,
-    is_readable,
+    read_metadata,
     refuse_lost,
 )
 from floodmark.iceberg.limits import refuse_unsupported
@@ -152,7 +152,7 @@ class IcebergWarehouse:
             found = known.get((PUBLISHED, table.target))
             if table.kind is LoadKind.CHANGES or table.where:
                 refuse_lost(table, published.get(table.target), found)
-            elif found is None or not is_readable(found):
+            elif found is None or read_metadata(found) is None:
                 new.append(table)
         # What is left of a table that was dropped, or has lost its metadata, cannot be dropped by Iceberg.
         self.catalog.forget([table.target for table in new])

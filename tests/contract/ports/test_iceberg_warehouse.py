@@ -19,7 +19,13 @@ from warehouse_contract import ONE, WarehouseContract, one
 from warehouse_rig import WarehouseRig
 from warehouse_shop import COLUMNS, DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load, instance, staged_batch
 
-from floodmark.core.errors import ConfigError, TargetLostError, TargetRefusedError, WatermarkConflictError
+from floodmark.core.errors import (
+    ConfigError,
+    TargetLostError,
+    TargetRefusedError,
+    WarehouseUnavailableError,
+    WatermarkConflictError,
+)
 from floodmark.core.plan import TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.core.schema import MappedColumn, TableName
 from floodmark.core.settings import Deletes, OnFailure, Rule, Style
@@ -417,6 +423,8 @@ def test_setting_that_a_lake_lacks_is_refused_by_name(rig: LakeRig, table: Any, 
 
 
 def test_upkeep_makes_fewer_files_and_windows_go_on(rig: LakeRig) -> None:
+    """Also where a name is a number."""
+    rig = replace(rig, target=TableName("2026", rig.target.name))
     upkeep = LakeUpkeep(rig.lake, lambda: None)
     rig.run(first_load(), 10, [Row(key, INSERT, 10, key, notes="n") for key in (1, 2, 3, 4)])
     rig.run(changes(10, 20), 20, [Row(1, UPDATE, 15, 9, notes="m"), Row(2, DELETE, 16)])
@@ -467,6 +475,27 @@ def test_upkeep_does_not_touch_a_table_with_a_window(rig: LakeRig) -> None:
     rig.sql("UPDATE {} SET Notes = 'foreign'")
     [(_, done)] = upkeep.keep_tables([rig.target], timedelta(0))
     assert "another program has written to it" in done
+
+
+def test_upkeep_that_fails_for_a_table_goes_on_with_the_others(rig: LakeRig) -> None:
+    names = {kind: TableName("shop", f"{rig.target.name}_{kind}") for kind in ("lost", "broken", "sound")}
+    for kind, name in names.items():
+        each = replace(rig, pipeline=f"{rig.pipeline}_{kind}", target=name, reported={})
+        each.run(first_load(), 10, one())
+        each.run(changes(10, 20), 20, [Row(1, UPDATE, 15, 9, notes="m")])
+        metadata = local_path(str(each.locations()[0]))
+        if kind == "lost":
+            metadata.unlink()
+        if kind == "broken":
+            for path in (metadata.parent.parent / "data").glob("*.parquet"):
+                path.unlink()
+    done = {}
+    with pytest.raises(WarehouseUnavailableError, match=f"{names['broken']}: Spark could not read or write the lake"):
+        for name, words in LakeUpkeep(rig.lake, lambda: None).keep_tables(list(names.values()), timedelta(0)):
+            done[name] = words
+    assert "cannot be read, and the next run says what to do" in done[names["lost"]]
+    assert done[names["broken"]] == "failed: Spark could not read or write the lake"
+    assert done[names["sound"]].startswith("was 2 files and 1 with deletes")
 
 
 def test_upkeep_removes_no_file_of_another_table_of_the_name(rig: LakeRig) -> None:
