@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -54,6 +56,17 @@ class _Progress:
         _console.print(text, markup=False)
 
 
+@contextmanager
+def _failures_explained(state_dir: Path) -> Iterator[None]:
+    """End with one message where a process fails, or the user interrupts."""
+    try:
+        yield
+    except LaptopError as error:
+        _fail(f"{error}\nAll logs: {state_dir / 'logs'}")
+    except KeyboardInterrupt:
+        _fail("interrupted; all started processes have been stopped")
+
+
 @app.command()
 def run(
     windows: Annotated[int, typer.Option(help="Windows during the workload, between first load and last window.")] = (
@@ -63,14 +76,9 @@ def run(
     """Run the main job on embedded defaults. Exit status 0 only when every table is equal."""
     signal.signal(signal.SIGTERM, _interrupt)
     state_dir = default_state_dir()
-    try:
-        with Stack(state_dir, _Progress()) as stack:
-            run_main_job(stack, windows)
-            equal = print_comparison(stack, _console)
-    except LaptopError as error:
-        _fail(f"{error}\nAll logs: {state_dir / 'logs'}")
-    except KeyboardInterrupt:
-        _fail("interrupted; all started processes have been stopped")
+    with _failures_explained(state_dir), Stack(state_dir, _Progress()) as stack:
+        run_main_job(stack, windows)
+        equal = print_comparison(stack, _console)
     raise typer.Exit(0 if equal else 1)
 
 
@@ -87,15 +95,13 @@ def run_lake(
     lake = state_dir / "lake"
     connections = {lake_job.CONNECTION_ID: {"conn_type": "fs", "extra": {"path": str(lake)}}}
     config = REPOSITORY / "include" / "lake.yaml"
-    try:
-        with Stack(state_dir, _Progress(), config_file=config, connections=connections) as stack:
-            run_main_job(stack, windows)
-            equal = print_comparison(stack, _console)
-            equal = lake_job.print_read_back(stack, lake, _console) and equal
-    except LaptopError as error:
-        _fail(f"{error}\nAll logs: {state_dir / 'logs'}")
-    except KeyboardInterrupt:
-        _fail("interrupted; all started processes have been stopped")
+    with (
+        _failures_explained(state_dir),
+        Stack(state_dir, _Progress(), config_file=config, connections=connections) as stack,
+    ):
+        run_main_job(stack, windows)
+        equal = print_comparison(stack, _console)
+        equal = lake_job.print_read_back(stack, lake, _console) and equal
     raise typer.Exit(0 if equal else 1)
 
 
@@ -117,25 +123,23 @@ def run_sources(
     hub = CapturedHub(state_dir / "captures")
     connections = {CONNECTION_ID: devices, streaming_job.CONNECTION_ID: hub.connection()}
     config = REPOSITORY / "include" / "sources.yaml"
-    try:
-        with Stack(
+    with (
+        _failures_explained(state_dir),
+        Stack(
             state_dir,
             _Progress(),
             config_file=config,
             connections=connections,
             emulator_options=hub.emulator_options,
-        ) as stack:
-            hub.clear()
-            stack.say(f"event stream: changes go to {hub.folder}")
-            job = sources_job()
-            run_main_job(stack, windows, job)
-            compared = [print_comparison(stack, _console, pipeline) for pipeline in job.pipelines]
-            run_devices_job(stack, fleet)
-            equal = print_devices(stack, fleet, _console) and all(compared)
-    except LaptopError as error:
-        _fail(f"{error}\nAll logs: {state_dir / 'logs'}")
-    except KeyboardInterrupt:
-        _fail("interrupted; all started processes have been stopped")
+        ) as stack,
+    ):
+        hub.clear()
+        stack.say(f"event stream: changes go to {hub.folder}")
+        job = sources_job()
+        run_main_job(stack, windows, job)
+        compared = [print_comparison(stack, _console, pipeline) for pipeline in job.pipelines]
+        run_devices_job(stack, fleet)
+        equal = print_devices(stack, fleet, _console) and all(compared)
     raise typer.Exit(0 if equal else 1)
 
 
