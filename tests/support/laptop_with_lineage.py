@@ -19,6 +19,7 @@ _COUNTS = (
     "SELECT 'Shop.' || source_schema || '.' || source_name, read_rows, inserted_rows, updated_rows, deleted_rows"
     " FROM floodmark.window_tables WHERE window_id = %s"
 )
+_HISTORY = """SELECT count(*), count(DISTINCT "OrderID"), array_agg(DISTINCT "Remark") FROM shop.orders_history"""
 _environment = Airflow.environment
 _print_comparison = comparison.print_comparison
 
@@ -34,10 +35,12 @@ def print_comparison(stack: Stack, *arguments: Any) -> bool:
     """Write the windows, the addresses and the passwords into the record, and compare."""
     with stack.connect_warehouse() as session:
         windows = [window_id for (window_id,) in session.execute(_WINDOWS)]
+        history = session.execute(_HISTORY).fetchone()
         counts = [{name: rows for name, *rows in session.execute(_COUNTS, (each,))} for each in windows]
     record = {
         "windows": windows,
         "counts": counts,
+        "history": history,
         "source": [stack.source.host, stack.source.port],
         "warehouse_port": stack.warehouse.port,
         "secrets": [stack.source.password, stack.warehouse_address["password"], stack.airflow.password],
