@@ -188,6 +188,7 @@ def test_window_that_is_merged_again_changes_nothing(
 
 
 BY_PLACE, TIMES = "ORDER BY __load, __lsn", "max(coalesce(__valid_from, __committed_at))"
+HIGHEST = "greatest(t.__valid_from, s.__committed_at)"
 WEAKENED = {
     "no later versions": ("has_late_events", "WHERE (t", "WHERE false AND (t", 3),
     "order by the position alone": ("merge_events", BY_PLACE, "ORDER BY __lsn", 0),
@@ -195,6 +196,10 @@ WEAKENED = {
     "highest time of those near": ("merge_events", TIMES, "max(__committed_at)", 3),
     "what is left out is NULL": ("merge_events", "SELECT {healed}", "SELECT {columns}", 10),
     "what is left out is forgotten": ("merge_events", "{staged_kept}", "'{{}}'::text[]", 10),
+    "a second change of a key": ("has_late_events", "HAVING count(*) > 1", "HAVING false", 0),
+    "a version that ends": ("end_newest", "WHERE s.__load", "WHERE false AND s.__load", 0),
+    "highest time of the end": ("end_newest", HIGHEST, "s.__committed_at", 5),
+    "highest time of the newest": ("merge_newest", HIGHEST, "s.__committed_at", 5),
     "rows of a load that are equal": ("merge_loaded", "ELSE {differs}", "ELSE true", 0),
     "changes that a load has read": ("pass_over_loaded", "WHERE", "WHERE false AND", 0),
     "rows that a load does not find": ("merge_loaded", "THEN %(sweeps)s", "THEN false", 0),

@@ -1,11 +1,37 @@
 -- name: has_late_events
--- Whether the target has the same version of a staged row, or a later one of its key; and whether one left a value out.
+-- Whether the target has the same version of a staged row, or a later one of its key; whether one left a value out; and
+-- whether a key has more than one.
 SELECT
     EXISTS (
         SELECT FROM {staging} AS s JOIN {target} AS t USING ({key})
         WHERE (t.__load, t.__lsn) >= (s.__load, s.__lsn)
     ),
-    EXISTS (SELECT FROM {staging} AS s WHERE {leaves_out})
+    EXISTS (SELECT FROM {staging} AS s WHERE {leaves_out}),
+    EXISTS (SELECT FROM {staging} AS s WHERE __load IS NOT NULL GROUP BY {key} HAVING count(*) > 1)
+
+-- name: end_newest
+-- The same as merge_events for events of which none is late or left a value out, one for each key: each ends the newest
+-- version of its key. merge_newest follows in the same transaction.
+-- The names in braces are filled in, quoted, by warehouse.history.
+INSERT INTO {versions} AS t ({columns}, {own}, {ended_own})
+SELECT {near}, s.__load, s.__lsn, greatest(t.__valid_from, s.__committed_at)
+FROM {staging} AS s JOIN {target} AS t USING ({key})
+WHERE s.__load IS NOT NULL
+ON CONFLICT ({key}, __load, __lsn) DO UPDATE SET {set_ended}
+
+-- name: merge_newest
+-- The names in braces are filled in, quoted, by warehouse.history; the values are bound.
+MERGE INTO {target} AS t
+USING (SELECT * FROM {staging} WHERE __load IS NOT NULL ORDER BY {key}) AS s ON {same_key}
+WHEN MATCHED THEN UPDATE SET {set_values}__load = s.__load, __lsn = s.__lsn, __op = s.__op, __deleted = (s.__op = 1),
+    __committed_at = s.__committed_at, __kept = '{{}}', __valid_from = greatest(t.__valid_from, s.__committed_at),
+    __window_id = %(window_id)s, __loaded_at = now()
+WHEN NOT MATCHED THEN INSERT ({columns}, {own})
+    VALUES ({inserted}, s.__load, s.__lsn, s.__op, s.__op = 1, s.__committed_at, '{{}}', s.__committed_at, %(window_id)s, now())
+
+-- name: count_events
+SELECT count(*) FILTER (WHERE __op = 2), count(*) FILTER (WHERE __op = 4), count(*) FILTER (WHERE __op = 1), count(*)
+FROM {staging} WHERE __load IS NOT NULL
 
 -- name: merge_events
 -- The staged events with the versions next to them, in one chain for each key: all that follows from the neighbours of a

@@ -53,9 +53,16 @@ def merge_history(session: psycopg.Connection, planned: TablePlan, merge: Merge,
     if planned.kind is LoadKind.FIRST_LOAD:
         inserted, updated, swept = _one(session, "merge_loaded", names.of_load(), values)
         return replace(counted, inserted=inserted, updated=updated, swept=swept, written=inserted + updated + swept)
-    is_late, leaves_out = _one(session, "has_late_events", names.of_both(), values)
-    of_events = names.of_events(is_late=bool(is_late), heals=bool(is_late or leaves_out))
-    inserted, updated, deleted, written = _one(session, "merge_events", of_events, values)
+    is_late, leaves_out, has_several = _one(session, "has_late_events", names.of_both(), values)
+    if is_late or leaves_out or has_several:
+        of_events = names.of_events(is_late=bool(is_late), heals=bool(is_late or leaves_out))
+        inserted, updated, deleted, written = _one(session, "merge_events", of_events, values)
+    else:
+        # A join in place of chains: half of the time, or less.
+        of_next = names.of_next()
+        session.execute(_filled("end_newest", of_next), values)
+        session.execute(_filled("merge_newest", of_next), values)
+        inserted, updated, deleted, written = _one(session, "count_events", of_next, values)
     return replace(counted, inserted=inserted, updated=updated, deleted=deleted, written=written)
 
 
@@ -72,10 +79,13 @@ def pass_over_loaded(session: psycopg.Connection, plan: WindowPlan, planned: Tab
 def _one(
     session: psycopg.Connection, statement: str, names: Mapping[str, str], values: Mapping[str, object]
 ) -> tuple[int, ...]:
-    filled = read_sql(statement).format(**{name: text.replace("%", "%%") for name, text in names.items()})
-    found = session.execute(filled, values).fetchone()
+    found = session.execute(_filled(statement, names), values).fetchone()
     assert found is not None  # noqa: S101  (it has aggregates alone)
     return tuple(found)
+
+
+def _filled(statement: str, names: Mapping[str, str]) -> str:
+    return read_sql(statement).format(**{name: text.replace("%", "%%") for name, text in names.items()})
 
 
 _OWN_EVENT = (LOAD_COLUMN, POSITION_COLUMN)
@@ -149,6 +159,17 @@ class _Names:
         for form, compared in (("ended", ended), ("newest", newest)):
             names |= {f"old_{form}": _list(compared, "t"), f"new_{form}": _list(compared, "excluded")}
         return self.of_both() | names
+
+    def of_next(self) -> dict[str, str]:
+        """Return the names for a window in which each event follows the newest version of its key, with all values."""
+        changed = (*self.values, *HISTORY_COLUMNS, *ENDED_COLUMNS)
+        return self.of_both() | {
+            "near": _list((*self.stored, *HISTORY_COLUMNS), "t"),
+            "same_key": _same(self.key, "s", "t"),
+            "set_ended": _assigned(name for name in changed if name not in _OWN_EVENT),
+            "set_values": "".join(f"{quote(name)} = {self._staged(name)}, " for name in self.values),
+            "inserted": ", ".join(map(self._staged, self.stored)),
+        }
 
     def of_load(self) -> dict[str, str]:
         """Return the names for a load of the whole table."""
