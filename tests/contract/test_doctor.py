@@ -313,6 +313,12 @@ def test_rights_that_the_user_of_the_warehouse_lacks_are_problems_until_their_fi
                 ("problem", '"the loader" may not read and write "shop"."orders", which belongs to another user.'),
                 ("risk", '"shop"."gated" belongs to another user'),
             }
+            path = Path(os.environ["FLOODMARK_CONFIG"])
+            path.write_text(CONFIG.replace("target: shop.gated", "target: shop.gated, deletes: hard"), encoding="utf-8")
+            lacking = ("problem", '"the loader" may not delete rows of "shop"."gated", which belongs to another user')
+            assert lacking in {(grade, text.partition(":")[0]) for grade, text in rights()}
+            administrator.execute('GRANT DELETE ON shop.gated TO "the loader"')
+            assert rights() == found
             with pytest.raises(FloodmarkError, match="permission denied for database company"):
                 PostgresLedger(replace(at, user="the loader")).ensure_schema()
             for fix in found.values():

@@ -28,7 +28,7 @@ from floodmark.core.errors import ConfigError, FloodmarkError, command_line
 from floodmark.core.naming import versions_name
 from floodmark.core.planning import classify_tables, known_positions, pinned_feeds
 from floodmark.core.progress import say_waiting
-from floodmark.core.settings import Style
+from floodmark.core.settings import Deletes, Style
 from floodmark.core.status import DriftNote, PipelineStatus, TableHistory, TableStatus
 from floodmark.core.upkeep import ENDLESS_SECONDS, format_bytes
 from floodmark.sync.preview import NextStep, RunPreview, TablePreview, preview_run
@@ -369,8 +369,9 @@ def _examine_warehouse(pipeline: Pipeline) -> Iterator[Finding]:
         for table in pipeline.settings.tables
         for relation in (table.target, *([versions_name(table.target)] if table.style is Style.HISTORY else []))
     ]
+    hard = {table.target for table in pipeline.settings.tables if table.deletes is Deletes.HARD}
     try:
-        for access in pipeline.app.read_access(targets):
+        for access in pipeline.app.read_access(targets, hard):
             yield from examine_access(access)
     except FloodmarkError as error:
         yield Finding(Grade.PROBLEM, "connection", "warehouse", f"{error.subject}: {error.message}", error.hint)

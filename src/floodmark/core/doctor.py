@@ -176,6 +176,11 @@ _RIGHTS = {
         "{user} may not read and write {relation}, which belongs to another user.",
         "ALTER TABLE {relation} OWNER TO {user};",
     ),
+    "delete": (
+        Grade.PROBLEM,
+        "{user} may not delete rows of {relation}, which belongs to another user: deletes: hard needs it.",
+        "GRANT DELETE ON {relation} TO {user};",
+    ),
     "owner": (
         Grade.RISK,
         "{relation} belongs to another user: {user} may not add columns to it.",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
@@ -236,13 +236,19 @@ def _connect(conninfo: str, subject: str) -> psycopg.Connection:
     return session
 
 
-def read_access(at: WarehouseConnection, relations: Iterable[TableName]) -> WarehouseAccess:
+def read_access(
+    at: WarehouseConnection, relations: Iterable[TableName], hard: Collection[TableName] = ()
+) -> WarehouseAccess:
     """Return what the user of a connection finds, and may not do with relations. Raises the error of a connection.
 
-    A relation that is not there will be created.
+    A relation that is not there will be created. hard: those of which rows will be deleted.
     """
     found = list(relations)
-    parameters = {"schemas": [each.schema for each in found], "names": [each.name for each in found]}
+    parameters = {
+        "schemas": [each.schema for each in found],
+        "names": [each.name for each in found],
+        "deletes": [each in hard for each in found],
+    }
     with open_transaction(at) as session:
         missing = session.execute(read_sql("missing_rights"), parameters).fetchall()
         return WarehouseAccess(

@@ -138,7 +138,8 @@ WHERE m.pipeline = t.pipeline AND m.source_schema = t.source_schema AND m.source
 
 -- name: missing_rights
 -- What the user of the session may not do with relations, each by its schema and name: where one is to be created, the name
--- is that of no relation. Without INSERT and UPDATE a table cannot be written; only its owner may add columns.
+-- is that of no relation. Without INSERT and UPDATE a table cannot be written, nor without DELETE where rows are deleted;
+-- only its owner may add columns.
 SELECT current_user, current_database(), w.schema, w.name,
     CASE
         WHEN n.oid IS NULL THEN 'new schema'
@@ -146,9 +147,10 @@ SELECT current_user, current_database(), w.schema, w.name,
         WHEN c.oid IS NULL THEN 'new table'
         WHEN NOT (has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
             AND has_table_privilege(c.oid, 'UPDATE')) THEN 'write'
+        WHEN w.deletes AND NOT has_table_privilege(c.oid, 'DELETE') THEN 'delete'
         ELSE 'owner'
     END AS missing
-FROM unnest(%(schemas)s::text[], %(names)s::text[]) AS w (schema, name)
+FROM unnest(%(schemas)s::text[], %(names)s::text[], %(deletes)s::boolean[]) AS w (schema, name, deletes)
 LEFT JOIN pg_namespace AS n ON n.nspname = w.schema
 LEFT JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = w.name
 WHERE CASE
