@@ -27,6 +27,7 @@ from benchmarks import (
     many_tables,
     runs,
     source,
+    table_styles,
     window,
 )
 from benchmarks.measuring import Report, temporary_stack
@@ -41,6 +42,7 @@ _SECTIONS: dict[str, Section] = {
     "window": window.measure,
     "first_load": first_load.measure,
     "large_targets": large_targets.measure,
+    "table_styles": table_styles.measure,
     "many_tables": many_tables.measure,
     "fleet": fleet.measure,
     "asked": lambda stack, report, _: asked.measure(stack, report),

@@ -18,7 +18,7 @@ from floodmark_laptop.stack import Stack
 LIMIT = 1.15
 _CHANGES = 200_000
 _SIZES = (1_000_000, 8_000_000, 30_000_000)
-_SEEDS = 1000
+SEEDS = 1000
 _TRANSACTION = 100_000
 _INSERT = """
 INSERT INTO dbo.Wide (ID, Quantity, Name, Amount, ChangedAt, IsActive, ExternalID, Payload)
@@ -47,15 +47,13 @@ def measure(stack: Stack, report: Report, folder: Path) -> None:
 def _measure(stack: Stack, folder: Path, size: int) -> tuple[float, tuple[float, float, float]]:
     """Seconds of the load, and of the parts of its floor."""
     database, stride = f"Large{size}", size // _CHANGES
-    _prepare_source(stack, database)
+    prepare_source(stack, database)
     config = configure(stack, folder, database)
     run(stack, config, 0, sample_memory=False)  # the first load, of no row: it creates the target
     target = last_window(stack).tables[0].target
     _fill(stack, target, size)
-    with stack.connect_source(database) as connection:
-        for first in range(0, _CHANGES, _TRANSACTION):
-            connection.cursor().execute(_INSERT.format(stride=stride, first=first, rows=_TRANSACTION))
-    wait_until_captured(stack, database, 2 * _SEEDS + _CHANGES, "")
+    insert_changes(stack, database, _CHANGES, stride)
+    wait_until_captured(stack, database, 2 * SEEDS + _CHANGES, "")
     load = run(stack, config, _CHANGES, sample_memory=False).load_seconds
     parts = measure_floor(stack, last_window(stack), database, shift=stride // 2)
     with stack.connect_warehouse() as connection:
@@ -64,7 +62,14 @@ def _measure(stack: Stack, folder: Path, size: int) -> tuple[float, tuple[float,
     return load, parts
 
 
-def _prepare_source(stack: Stack, database: str) -> None:
+def insert_changes(stack: Stack, database: str, changes: int, stride: int) -> None:
+    """Insert rows with the keys 0, stride, 2 * stride and so on."""
+    with stack.connect_source(database) as connection:
+        for first in range(0, changes, _TRANSACTION):
+            connection.cursor().execute(_INSERT.format(stride=stride, first=first, rows=_TRANSACTION))
+
+
+def prepare_source(stack: Stack, database: str) -> None:
     """Make a database with the wide table, captured and empty, and a table of numbers."""
     with stack.connect_source("master") as connection:
         create_database(connection, database)
@@ -72,14 +77,14 @@ def _prepare_source(stack: Stack, database: str) -> None:
         cursor = connection.cursor()
         cursor.execute("EXEC sys.sp_cdc_enable_db")
         wide_table.create(connection, tracked=True)
-        wide_table.fill(connection, _SEEDS)
+        wide_table.fill(connection, SEEDS)
         cursor.execute("CREATE TABLE dbo.Numbers (N int NOT NULL PRIMARY KEY)")
         cursor.execute(
-            f"INSERT INTO dbo.Numbers SELECT a.ID * {_SEEDS} + b.ID FROM dbo.Wide AS a CROSS JOIN dbo.Wide AS b "
-            f"WHERE a.ID < {_CHANGES // _SEEDS}"
+            f"INSERT INTO dbo.Numbers SELECT a.ID * {SEEDS} + b.ID FROM dbo.Wide AS a CROSS JOIN dbo.Wide AS b "
+            f"WHERE a.ID < {_CHANGES // SEEDS}"
         )
         cursor.execute("DELETE FROM dbo.Wide")
-    wait_until_captured(stack, database, 2 * _SEEDS, "")
+    wait_until_captured(stack, database, 2 * SEEDS, "")
 
 
 def _fill(stack: Stack, target: TableName, rows: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import statistics
 import tempfile
@@ -36,13 +37,18 @@ class Report:
         self.add()
 
 
+MASK_KEY = "mask_key"
+"""The connection with the secret of hashed columns."""
+
+
 @contextmanager
 def temporary_stack() -> Iterator[tuple[Stack, Path]]:
     """Start a stack in a folder of its own. Yield both; nothing of them is left."""
     folder = Path(tempfile.mkdtemp(prefix="floodmark-bench-"))
     folder.chmod(0o755)  # PostgreSQL, which may run as another user, has to pass it
     try:
-        with Stack(folder / "stack", print) as stack:
+        secret = {MASK_KEY: {"conn_type": "generic", "password": secrets.token_hex(32)}}
+        with Stack(folder / "stack", print, connections=secret) as stack:
             yield stack, folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -103,12 +103,15 @@ def prepare(stack: Stack, folder: Path, database: str, rows: int) -> Path:
     return configure(stack, folder, database)
 
 
-def configure(stack: Stack, folder: Path, database: str, name: str = "") -> Path:
-    """Return the configuration of a pipeline with the wide table of a database. name: by default the database's."""
+def configure(stack: Stack, folder: Path, database: str, name: str = "", **settings: object) -> Path:
+    """Return the configuration of a pipeline with the wide table of a database, which has these settings.
+
+    name: by default the database's.
+    """
     stack.use_source_database(database)
     name = (name or database).lower()
     config = folder / f"{name}.yaml"
-    table = {"source": "dbo.Wide", "target": f"speed.{name}"}
+    table = {"source": "dbo.Wide", "target": f"speed.{name}"} | settings
     document = {
         # A source of its own: what the ledger knows of a source's tables is true of one database.
         "sources": {name: {"conn_id": stack.connection_id}},
