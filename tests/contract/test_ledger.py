@@ -143,6 +143,16 @@ def test_definition_of_a_table_of_a_ledger_of_version_16_is_its_naming(
     assert shop.ledger.read_tables(PIPELINE)[ORDERS].definition == {NAMING_KEY: {"naming": naming}}
 
 
+def test_ledger_of_version_17_gets_the_receipts_of_forgotten_keys(shop: Shop) -> None:
+    shop.run(first_load(), 10, [])
+    with session(shop) as opened:
+        opened.execute("DROP TABLE floodmark.forgotten")
+        opened.execute("DELETE FROM floodmark.ledger_version WHERE version > 17")
+        opened.execute("INSERT INTO floodmark.ledger_version (version) VALUES (17) ON CONFLICT DO NOTHING")
+    shop.ledger.ensure_schema()
+    assert shop.ledger.list_forgotten(PIPELINE) == {}
+
+
 @pytest.mark.parametrize("version", [6, 13])
 def test_tombstones_of_an_older_ledger_are_kept_and_still_win(shop: Shop, version: int) -> None:
     shop.run(first_load(Deletes.HARD), 10, [Row(1, INSERT, 10), Row(-1, INSERT, 10)])

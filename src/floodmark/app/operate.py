@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from floodmark.app.pipeline import App, Pipeline
     from floodmark.core.drift import InstanceSwitch, Proposal
     from floodmark.core.imported import TableImport, ToolState
-    from floodmark.core.recovery import Release
+    from floodmark.core.recovery import Forgotten, Release
     from floodmark.core.schema import TableName
     from floodmark.core.snapshot import DatabaseIdentity
     from floodmark.sync.records import DriftEvent
@@ -191,6 +192,26 @@ def discard_rows(pipeline: Pipeline, table: str, rule: str | None, by: str) -> i
     count = pipeline.app.quarantine.discard(pipeline.name, source, rule, by)
     update_waiting(pipeline.settings, pipeline.ledger, pipeline.alerts)
     return count
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The right to erasure.
+
+
+def forget_key(pipeline: Pipeline, table: str, key: Mapping[str, str], by: str, *, is_dry_run: bool) -> Forgotten:
+    """Delete all that the warehouse has of a key of a table, also of one that the configuration no longer has.
+
+    key: texts by the names of the columns at the source. by: the operator. Raises ConfigError for a lake, and the
+    errors of ``PostgresEraser.forget``.
+    """
+    pipeline.app.require_postgres("floodmark forget")
+    source = pipeline.parse_table(table)
+    with suppress(ConfigError):
+        source = pipeline.find_table(table).source
+    found = pipeline.app.eraser.forget(pipeline.name, source, key, by, is_dry_run=is_dry_run)
+    if not is_dry_run:
+        update_waiting(pipeline.settings, pipeline.ledger, pipeline.alerts)
+    return found
 
 
 # --------------------------------------------------------------------------------------------------------------------

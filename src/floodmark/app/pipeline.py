@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from floodmark.postgres.ledger.status import PostgresAlertLedger, PostgresMarkLedger, PostgresStatusLedger
     from floodmark.postgres.session import WarehouseConnection
     from floodmark.postgres.warehouse.adoption import PostgresAdoption
+    from floodmark.postgres.warehouse.forget import PostgresEraser
     from floodmark.postgres.warehouse.release import PostgresQuarantine
     from floodmark.postgres.warehouse.verify import PostgresRowComparer
     from floodmark.postgres.warehouse.views import PostgresTargets
@@ -242,6 +243,12 @@ class App:
         from floodmark.postgres.warehouse.release import PostgresQuarantine
 
         return PostgresQuarantine(self.warehouse_connection)
+
+    @cached_property
+    def eraser(self) -> PostgresEraser:
+        from floodmark.postgres.warehouse.forget import PostgresEraser
+
+        return PostgresEraser(self.warehouse_connection)
 
     @cached_property
     def row_comparer(self) -> PostgresRowComparer:

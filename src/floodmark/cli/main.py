@@ -8,10 +8,8 @@ on standard error; results go to standard output.
 
 from __future__ import annotations
 
-import codecs
 import getpass
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from importlib.metadata import version
@@ -36,6 +34,7 @@ from floodmark.app.operate import (
 from floodmark.app.pipeline import check_expectations, config_path, survey
 from floodmark.app.status import json_text
 from floodmark.cli import drift, lake, runs
+from floodmark.cli.forget import forget
 from floodmark.cli.process import (
     EXIT_FAILED,
     AsJson,
@@ -51,6 +50,7 @@ from floodmark.cli.process import (
     print_alerts,
     print_line,
     print_table,
+    read_document,
 )
 from floodmark.config.loading import dump_config, load_config
 from floodmark.core.errors import ConfigError, command_line
@@ -325,7 +325,7 @@ def import_tool_state(
         if state_name is not None and state_table is None:
             raise ConfigError(str(context.info_name), "--state-name is the name of a state in --state-table.")
         if state_table is None:
-            text = _read_text(file)
+            text = read_document(file)
         elif file is None:
             text = read_state_table(opened, state_table, state_name)
         else:
@@ -340,19 +340,6 @@ def import_tool_state(
                 state = parse_airbyte_state(text)
         found = import_state(opened, state, table or (), dry_run=dry_run)
     _show(found, dry_run=dry_run, as_json=as_json, wide=wide)
-
-
-def _read_text(file: Path | None) -> str:
-    """Return the text of a file or of standard input: UTF-8, or UTF-16 with its mark, as PowerShell writes it."""
-    name = str(file or "standard input")
-    try:
-        content = sys.stdin.buffer.read() if file is None else file.read_bytes()
-        is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        return content.decode("utf-16" if is_wide else "utf-8-sig")
-    except OSError as error:
-        raise ConfigError(name, f"it cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise ConfigError(name, "it is not text in UTF-8.") from None
 
 
 def _show(found: Sequence[TableImport], *, dry_run: bool, as_json: bool, wide: bool) -> None:
@@ -503,6 +490,7 @@ for group, name in (
     (lake.lake_app, "lake"),
 ):
     app.add_typer(group, name=name, cls=PlainGroup)
+app.command()(forget)
 app.command()(rename)
 app.command("rename-target")(rename_table)
 app.command("import-state")(import_tool_state)

@@ -5,6 +5,7 @@ Names and texts are never markup.
 
 from __future__ import annotations
 
+import codecs
 import json
 import logging
 import os
@@ -95,6 +96,22 @@ def has_airflow_database() -> bool:
     if any(name.startswith("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN") for name in os.environ):
         return True
     return (Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "airflow.cfg").is_file()
+
+
+def read_document(file: Path | None) -> str:
+    """Return the text of a file or of standard input: UTF-8, or UTF-16 with its mark, as PowerShell writes it.
+
+    Raises ConfigError.
+    """
+    name = str(file or "standard input")
+    try:
+        content = sys.stdin.buffer.read() if file is None else file.read_bytes()
+        is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        return content.decode("utf-16" if is_wide else "utf-8-sig")
+    except OSError as error:
+        raise ConfigError(name, f"it cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise ConfigError(name, "it is not text in UTF-8.") from None
 
 
 # --------------------------------------------------------------------------------------------------------------------

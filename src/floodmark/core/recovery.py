@@ -140,6 +140,21 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Forgotten:
+    """The outcome of the deletion of a key."""
+
+    counts: Mapping[str, int]
+    """What was deleted, by place: rows with the key of ``target``, ``versions``, ``tombstones`` and ``quarantine``;
+    ``staging_tables`` as a whole; ``load_bounds`` and ``load_conditions`` of finished loads, whatever their keys."""
+    still_exists: bool = False
+    """Whether the row was not deleted at the source, as far as its windows show."""
+    unread_messages: int = 0
+    """Messages of the table in quarantine that could not be read: whether they have the key is not known."""
+    receipt: int | None = None
+    """The number of the receipt in the ledger; None where nothing was deleted yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class WaitingRows:
     """The rows of a table that wait in quarantine: each key once, however many rules it broke, and how often."""
 
@@ -205,6 +220,8 @@ class ReplayRecords:
     """The end of the window that the end of the interval is inside of, if the server computed its net changes. They
     omit a row that was inserted and deleted in one window, so that there is no tombstone, and the insert must not be
     replayed without the delete."""
+    forgotten: Mapping[TableName, Position] = field(default_factory=dict)
+    """Up to where changes are not merged again: they may be of a key that was forgotten there."""
     next_begins: Mapping[TableName, Position] = field(default_factory=dict)
     """The beginning of the next window, where the ledger has none around the end of the interval: it was deleted, or
     there were no changes."""
@@ -314,6 +331,11 @@ def _part_of(
     if load is not None and after < load.to:
         after = load.to
         notes.append(f"from {load} on, at which the whole table was read.")
+    if (forgotten := records.forgotten.get(table)) is not None and after < forgotten:
+        if to <= forgotten:
+            return None, [f"nothing to replay: a key was forgotten at {forgotten}, and might come back."]
+        after = forgotten
+        notes.append(f"from {forgotten} on, at which a key was forgotten.")
     if watermark <= after:
         return None, [*notes, f"all of it lies above the watermark {watermark}, for the normal runs."]
     if watermark < to:

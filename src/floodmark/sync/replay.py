@@ -187,6 +187,7 @@ class Replay:
         # The order matters: a load that ends in between moves the watermark, and the window is refused.
         states = self._ledger.read_tables(settings.name)
         whole_loads = self._ledger.list_whole_loads(settings.name)
+        forgotten = self._ledger.list_forgotten(settings.name)
         net_ends = self._ledger.list_server_net_ends(settings.name, interval.to)
         next_begins = self._ledger.list_next_begins(settings.name, interval.to)
         snapshot = self._source.read_snapshot(settings.sources, pinned_feeds(settings, states), known_positions(states))
@@ -195,9 +196,8 @@ class Replay:
         snapshot = examined.snapshot
         left_out |= dict.fromkeys(examined.holds, "it is held because of a schema drift.")
         left_out = {table: why for table, why in left_out.items() if table in settings.sources}
-        plan = plan_replay(
-            settings, snapshot, states, interval, ReplayRecords(left_out, whole_loads, net_ends, next_begins)
-        )
+        records = ReplayRecords(left_out, whole_loads, net_ends, forgotten, next_begins)
+        plan = plan_replay(settings, snapshot, states, interval, records)
         for line in plan.left_out:
             _LOG.warning("%s", line)
         return plan

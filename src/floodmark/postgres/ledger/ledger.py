@@ -155,9 +155,10 @@ OF_A_PIPELINE = (
     "drift_holds",
     "followed_databases",
     "pattern_tables",
+    "forgotten",
 )
 """The tables of the ledger with a column ``pipeline``."""
-OF_A_TARGET = ("tables", "tombstones", "quarantine")
+OF_A_TARGET = ("tables", "tombstones", "quarantine", "forgotten")
 """The tables of the ledger with the name of a target."""
 
 

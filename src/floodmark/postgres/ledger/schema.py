@@ -32,6 +32,7 @@ from floodmark.core.plan import (
     WindowPlan,
     WindowState,
     is_load_lane,
+    is_replay_lane,
     member_name,
 )
 from floodmark.core.plan_json import plan_from_json
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 # The creation of the ledger's tables, once, also when several processes start it at the same time.
 
 
-VERSION = 17
+VERSION = 18
 # CREATE ... IF NOT EXISTS still fails when two sessions run it at once, so they queue up. An arbitrary, fixed number.
 _ADVISORY_LOCK = 0x_F100_D3A2
 
@@ -228,6 +229,34 @@ def refuse_loads(session: psycopg.Connection, pipeline: str, lane: str, sources:
         source = TableName(row["source_schema"], row["source_name"])
         if source in sources and is_load_lane(row["lane"]):
             raise WatermarkConflictError(str(source), f"window {row['window_id']} is reloading it.", "Run again.")
+
+
+def refuse_overtaken_replay(session: psycopg.Connection, plan: WindowPlan) -> None:
+    """Raise WatermarkConflictError for a replay that was planned before a load of the whole table, or before a key of
+    it was forgotten.
+
+    Its changes may belong to a past that the source no longer has, or be of the key.
+    """
+    if not is_replay_lane(plan.lane):
+        return
+    forgotten = {
+        TableName(row["source_schema"], row["source_name"]): row["lsn"]
+        for row in query(session, "list_forgotten", pipeline=plan.pipeline)
+    }
+    for planned in plan.tables:
+        if planned.interval and planned.interval.after.value < forgotten.get(planned.source, b""):
+            raise WatermarkConflictError(
+                str(planned.source),
+                "a key was forgotten since the replay was planned.",
+                "Nothing was merged; replay again.",
+            )
+        named = {"pipeline": plan.pipeline, **source_parameters(planned.source)}
+        for found in query(session, "newer_load", window_id=plan.window_id, **named):
+            raise WatermarkConflictError(
+                str(planned.source),
+                f"the whole table was read since the replay was planned (window {found['window_id']}).",
+                "Nothing was merged; replay again.",
+            )
 
 
 def describe_watermark(value: bytes | None) -> str:

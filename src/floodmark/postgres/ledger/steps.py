@@ -381,6 +381,10 @@ class ReplayQueries:
             _source(row): WholeLoad(row["window_id"], read_position(row["to_lsn"]), row["to_lsn_at"]) for row in rows
         }
 
+    def list_forgotten(self, pipeline: str) -> Mapping[TableName, Position]:
+        """Return up to where changes are not merged again, for each table of which a key was forgotten there."""
+        return {_source(row): read_position(row["lsn"]) for row in self._replay_rows(pipeline, "list_forgotten")}
+
     def list_server_net_ends(self, pipeline: str, position: Position) -> Mapping[TableName, Position]:
         """Return the end of the window that ``position`` lies inside of, for each table whose net changes the server
         computed in it."""

@@ -536,3 +536,24 @@ COMMENT ON TABLE floodmark.pattern_tables IS
     'The tables that match a pattern of pipelines.yaml, so that a pipeline has the same tables until the file says otherwise';
 COMMENT ON COLUMN floodmark.pattern_tables.state IS
     'taken: a table of the pipeline; known: excluded, or with an entry of its own; new: it came later; clashing: another table fills its target';
+
+-- Version 18: the receipts of forgotten keys.
+CREATE TABLE IF NOT EXISTS floodmark.forgotten (
+    forgotten_id  bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    pipeline      text        NOT NULL,
+    source_schema text        NOT NULL,
+    source_name   text        NOT NULL,
+    target_schema text        NOT NULL,
+    target_name   text        NOT NULL,
+    lsn           floodmark.lsn,
+    window_id     bigint      NOT NULL,
+    counts        jsonb       NOT NULL,
+    forgotten_by  text        NOT NULL,
+    forgotten_at  timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE floodmark.forgotten IS
+    'One row for each key that was forgotten; it has neither the key nor a hash, by which a key could be found again';
+COMMENT ON COLUMN floodmark.forgotten.lsn IS
+    'The watermark then: no replay merges a change up to it again, which might bring the key back';
+COMMENT ON COLUMN floodmark.forgotten.window_id IS 'The newest window of the table then';
+COMMENT ON COLUMN floodmark.forgotten.counts IS 'What was deleted, by place';

@@ -67,7 +67,7 @@ class PostgresQuarantine:
         """
         ensure_schema(self._at)
         with open_transaction(self._at, str(table.source)) as session:
-            last = _last_plan(session, pipeline, table.source)
+            last = last_plan(session, pipeline, table.source)
             planned = _planned(last, table)
             # After the lock no load of the whole table can be merged: it waits for the same lock.
             lock_targets(session, [planned.target])
@@ -213,10 +213,13 @@ class _Release:
         return {"target_schema": self.planned.target.schema, "target_name": self.planned.target.name}
 
 
-def _last_plan(session: psycopg.Connection, pipeline: str, source: TableName) -> WindowPlan:
+def last_plan(
+    session: psycopg.Connection, pipeline: str, source: TableName, so: str = "nothing of it is in quarantine"
+) -> WindowPlan:
+    """Return the plan of the newest merged window with a table. Raises OperatorError, with what follows, for none."""
     found = query(session, "newest_plan", pipeline=pipeline, **source_parameters(source))
     if not found:
-        raise OperatorError(str(source), "no window has merged it yet, so nothing of it is in quarantine.")
+        raise OperatorError(str(source), f"no window has merged it yet, so {so}.")
     return opened_window(found[0]).plan
 
 

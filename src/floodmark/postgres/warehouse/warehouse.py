@@ -33,7 +33,12 @@ from floodmark.core.plan import (
 )
 from floodmark.core.schema import TableName, quote, quote_table
 from floodmark.core.settings import Deletes
-from floodmark.postgres.ledger.schema import is_of_this_ledger, record_target, refuse_lost_targets
+from floodmark.postgres.ledger.schema import (
+    is_of_this_ledger,
+    record_target,
+    refuse_lost_targets,
+    refuse_overtaken_replay,
+)
 from floodmark.postgres.ledger.steps import mark_merged
 from floodmark.postgres.session import WarehouseConnection, open_session, open_transaction, translated
 from floodmark.postgres.sql import read_sql
@@ -319,7 +324,7 @@ class PostgresWarehouse:
             _lock_planned(session, plan)
             lock_targets(session, [planned.target for planned in plan.tables])
             refuse_lost_targets(session, plan)
-            _refuse_overtaken_replay(session, plan)
+            refuse_overtaken_replay(session, plan)
             session.execute(_MERGE_SETTINGS)
             with LockLimit(session, self._at, plan.lane) as limit:
                 counts = _merge_tables(session, plan, staged or {}, limit)
@@ -376,26 +381,6 @@ def _lock_planned(session: psycopg.Connection, plan: WindowPlan) -> None:
             f"this load is attempt {plan.attempt}, and attempt {row['attempt']} has begun since.",
             "Nothing was merged; the later attempt merges the window.",
         )
-
-
-def _refuse_overtaken_replay(session: psycopg.Connection, plan: WindowPlan) -> None:
-    """Raise WatermarkConflictError for a replay that was planned before a load of the whole table.
-
-    Its changes may belong to a past that the source no longer has.
-    """
-    if not is_replay_lane(plan.lane):
-        return
-    for planned in plan.tables:
-        named = {"source_schema": planned.source.schema, "source_name": planned.source.name}
-        found = session.execute(
-            read_sql("newer_load"), {"pipeline": plan.pipeline, "window_id": plan.window_id, **named}
-        ).fetchone()
-        if found:
-            raise WatermarkConflictError(
-                str(planned.source),
-                f"the whole table was read since the replay was planned (window {found[0]}).",
-                "Nothing was merged; replay again.",
-            )
 
 
 def _as_reload(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) -> TablePlan:

@@ -172,6 +172,24 @@ def test_bounds_of_a_person_are_refused_in_a_sentence() -> None:
         parse_bounds("yesterday", str(lsn(3)))
 
 
+@pytest.mark.parametrize(
+    ("forgotten", "to", "expected", "said"),
+    [
+        (20, 30, Interval(lsn(20), lsn(30)), f"dbo.Orders: from {lsn(20)} on, at which a key was forgotten."),
+        (30, 30, None, f"dbo.Orders: nothing to replay: a key was forgotten at {lsn(30)}, and might come back."),
+        (5, 30, Interval(lsn(10), lsn(30)), ""),
+    ],
+)
+def test_changes_up_to_a_forgotten_key_are_not_replayed(
+    forgotten: int, to: int, expected: Interval | None, said: str
+) -> None:
+    records = ReplayRecords(forgotten={ORDERS: lsn(forgotten)})
+    seen = snapshot(table_seen(ORDERS, oldest=lsn(2), feed=replace(instance(ORDERS), start=lsn(1))), newest=200)
+    plan = plan_replay(settings(ORDERS), seen, {ORDERS: state(50)}, Interval(lsn(10), lsn(to)), records)
+    assert [table.interval for table in plan.tables] == ([expected] if expected else [])
+    assert plan.left_out == ((said,) if said else ())
+
+
 @given(
     st.tuples(st.integers(1, 60), st.integers(1, 60)),
     st.tuples(st.integers(1, 60), st.integers(1, 60)),
