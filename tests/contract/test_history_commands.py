@@ -92,6 +92,51 @@ def test_history_is_filled_checked_released_and_replayed(rig: CommandRig) -> Non
     assert "dbo.Lines equal" in rig.call("verify", "shop")
 
 
+AGED = "__valid_from = __valid_from - interval '100 days', __committed_at = __committed_at - interval '100 days'"
+KEPT = CONFIG.replace("style: history", "style: history\n        keep_versions: 90d")
+
+
+def test_versions_that_ended_long_ago_are_deleted_and_an_old_change_is_overtaken(rig: CommandRig) -> None:
+    rig.configure(KEPT)
+    rig.call("run", "shop")
+    change(rig, "UPDATE dbo.Lines SET Amount = 11 WHERE Id = 1", "DELETE dbo.Lines WHERE Id = 2")
+    rig.call("run", "shop")
+    change(rig, "UPDATE dbo.Lines SET Amount = -1 WHERE Id = 1")
+    rig.call("run", "shop")
+    change(rig, "UPDATE dbo.Lines SET Amount = 12 WHERE Id = 1")
+    rig.call("run", "shop")
+    before = [(2, 1, 10, False), (4, 1, 11, False), (4, 1, 12, True), (2, 2, 20, False), (1, 2, 20, True)]
+    assert rig.rows(HISTORY) == before
+    rig.rows(f"UPDATE shop.lines_versions SET {AGED}, __valid_to = __valid_to - interval '100 days'")
+    rig.rows(f"UPDATE shop.lines SET {AGED}")
+    rig.rows(
+        "UPDATE floodmark.quarantine SET row_data = row_data || jsonb_build_object("
+        "'__committed_at', (row_data ->> '__committed_at')::timestamptz - interval '100 days')"
+    )
+    change(rig, "INSERT INTO dbo.Lines VALUES (3, 30)")
+    rig.call("run", "shop")
+    newest = [(4, 1, 12, True), (1, 2, 20, True), (2, 3, 30, True)]
+    assert rig.rows(HISTORY) == newest
+    rig.configure(KEPT.replace("amount > 0", "amount > -9"))
+    assert "overtaken by later changes: 1" in rig.call("quarantine", "release", "shop", "dbo.Lines")
+    rig.call("reload", "shop", "dbo.Lines")
+    assert rig.rows(HISTORY) == newest
+    assert "dbo.Lines equal" in rig.call("verify", "shop")
+
+
+def test_keep_versions_is_for_histories_alone(rig: CommandRig) -> None:
+    rig.configure(KEPT.replace("90d", "7y"))
+    assert "keep_versions: 2562d" in rig.call("config", "check", "--show")
+    for text, words in (
+        (KEPT.replace("style: history", "style: log"), "only style: history has versions"),
+        (KEPT.replace("90d", "90h"), "such as 90d or 7y"),
+        (KEPT.replace("90d", "0d"), "greater than 0"),
+    ):
+        rig.configure(text)
+        status, output = rig.try_call("config", "check")
+        assert (status, words in output) == (2, True), output
+
+
 def test_row_of_a_load_that_is_released_begins_with_the_load(rig: CommandRig) -> None:
     rig.source.run("INSERT INTO dbo.Lines VALUES (3, -3)")
     rig.source.scan()

@@ -24,7 +24,7 @@ from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse import history
 from lsns import lsn
-from order_rig import OrderRig, make_history
+from order_rig import OrderRig, committed_at, make_history
 
 LAST = 20
 VALUES = "id, a, lob, old"
@@ -187,6 +187,50 @@ def test_window_that_is_merged_again_changes_nothing(
     assert session.execute(whole).fetchall() == before
 
 
+def delete_and_repeat(
+    ledger: PostgresLedger,
+    database: WarehouseConnection,
+    session: psycopg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+) -> int:
+    """Merge windows in order and again, while versions are deleted for their age. Return how many were.
+
+    Those that are left are as if none had been deleted, with the LOBs that came from one.
+    """
+    rng = random.Random(seed)
+    commits, _ = make_history(seed, commits=18)
+    whole = OrderRig(ledger, database, Style.HISTORY, commits, rng)
+    whole.run(1, LAST)
+    rig = OrderRig(ledger, database, Style.HISTORY, commits, rng, keep_versions=1)
+    since, deleted, kept_since = 0, 0, committed_at(lsn(2).value)
+    for after, to in cut(rng):
+        rig.run(after, to)
+        for _ in range(2):
+            since = max(since, rng.randrange(1, to + 1))
+            kept_since = committed_at(lsn(since - (since % 4 == 3)).value)
+            monkeypatch.setattr(history, "_kept_since", lambda _, at=kept_since: f"timestamptz '{at}'")
+            deleted += rig.delete_old_versions()
+            again = rng.randrange(1, to)
+            rig.run(again, rng.randrange(again + 1, to + 1))
+    rig.delete_old_versions()
+    end = CONTENT.split(", ").index("__valid_to")
+    expected = [row for row in read_all(session, whole) if row[end] is None or row[end] >= kept_since]
+    assert read_all(session, rig) == expected
+    return deleted
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@example(seed=3)
+@example(seed=10)
+@given(seed=st.integers(0, 2**32))
+def test_versions_that_were_deleted_for_their_age_stay_away_and_the_others_are_right(
+    ledger: PostgresLedger, database: WarehouseConnection, session: psycopg.Connection, seed: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        delete_and_repeat(ledger, database, session, patch, seed)
+
+
 BY_PLACE, TIMES = "ORDER BY __load, __lsn", "max(coalesce(__valid_from, __committed_at))"
 HIGHEST = "greatest(t.__valid_from, s.__committed_at)"
 WEAKENED = {
@@ -203,6 +247,7 @@ WEAKENED = {
     "rows of a load that are equal": ("merge_loaded", "ELSE {differs}", "ELSE true", 0),
     "changes that a load has read": ("pass_over_loaded", "WHERE", "WHERE false AND", 0),
     "rows that a load does not find": ("merge_loaded", "THEN %(sweeps)s", "THEN false", 0),
+    "changes of deleted versions": ("pass_over_deleted", "WHERE", "WHERE false AND", 10),
     "versions that a load ends": ("merge_loaded", "FROM differs WHERE __keep_had", "FROM differs WHERE false", 0),
 }
 """A statement, its text, a weaker one, and the seed of a history that shows the difference."""
@@ -222,4 +267,7 @@ def test_weakened_statement_is_found(
     monkeypatch.setattr(history, "read_sql", lambda asked: weakened if asked == statement else read_sql(asked))
     prove = load_three_times if "load" in name or "alone" in name else merge_in_several_ways
     with pytest.raises((AssertionError, DuplicateKeyError)):
-        prove(ledger, database, session, seed)
+        if "deleted" in name:
+            delete_and_repeat(ledger, database, session, monkeypatch, seed)
+        else:
+            prove(ledger, database, session, seed)

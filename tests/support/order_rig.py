@@ -20,6 +20,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import Style
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
+from floodmark.postgres.warehouse.history import PostgresVersions
 from floodmark.postgres.warehouse.sink import ArrowSession, copy_part
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.spark.stage import StageWriter
@@ -75,6 +76,8 @@ class OrderRig:
     style: Style
     history: History
     rng: random.Random
+    keep_versions: int | None = None
+    """The days for which ended versions are kept."""
     warehouse: PostgresWarehouse = field(init=False)
     pipeline: str = field(init=False)
     target: TableName = field(init=False)
@@ -105,7 +108,7 @@ class OrderRig:
         return counts[table.source]
 
     def plan(self, after: int, to: int) -> TablePlan:
-        table = with_settings(histories_plan(), style=self.style, target=self.target)
+        table = with_settings(histories_plan(), style=self.style, target=self.target, keep_versions=self.keep_versions)
         return replace(table, interval=Interval(lsn(after), lsn(to)), watermark=lsn(END))
 
     def open(self, after: int, to: int) -> WindowPlan:
@@ -133,6 +136,9 @@ class OrderRig:
         self.ledger.mark_checked(plan.window_id)
         self.ledger.advance(plan.window_id)
         self.warehouse.drop_staging(plan.window_id)
+
+    def delete_old_versions(self) -> int:
+        return PostgresVersions(self.connection).delete_old(self.pipeline, self.plan(1, 2).settings)
 
     def _begin(self, opened: WindowPlan) -> WindowPlan:
         plan = self.ledger.begin_load(opened.window_id).plan

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from floodmark.postgres.session import WarehouseConnection
     from floodmark.postgres.warehouse.adoption import PostgresAdoption
     from floodmark.postgres.warehouse.forget import PostgresEraser
+    from floodmark.postgres.warehouse.history import PostgresVersions
     from floodmark.postgres.warehouse.release import PostgresQuarantine
     from floodmark.postgres.warehouse.verify import PostgresRowComparer
     from floodmark.postgres.warehouse.views import PostgresTargets
@@ -249,6 +250,12 @@ class App:
         from floodmark.postgres.warehouse.forget import PostgresEraser
 
         return PostgresEraser(self.warehouse_connection)
+
+    @cached_property
+    def versions(self) -> PostgresVersions:
+        from floodmark.postgres.warehouse.history import PostgresVersions
+
+        return PostgresVersions(self.warehouse_connection)
 
     @cached_property
     def row_comparer(self) -> PostgresRowComparer:

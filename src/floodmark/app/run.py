@@ -125,6 +125,7 @@ def close_run(pipeline: Pipeline, result: AdvanceResult | None = None) -> None:
         _end_alerts(pipeline)
         pipeline.source.keep_heartbeat(pipeline.name, heartbeat, lambda: pipeline.ledger, pipeline.alerts)
         _delete_old_windows(pipeline)
+        _delete_old_versions(pipeline)
         measure_run(pipeline, result)
 
 
@@ -138,6 +139,20 @@ def _delete_old_windows(pipeline: Pipeline) -> None:
         return
     if count:
         _LOG.info("Old windows deleted from the ledger (keep_windows): %s.", count)
+
+
+def _delete_old_versions(pipeline: Pipeline) -> None:
+    """Delete versions of histories that ended long ago."""
+    for table in pipeline.settings.tables:
+        if table.keep_versions is None:
+            continue
+        try:
+            count = pipeline.app.versions.delete_old(pipeline.name, table)
+        except FloodmarkError as error:
+            _LOG.warning("Could not delete old versions of %s: %s", table.source, error)
+            continue
+        if count:
+            _LOG.info("%s: old versions deleted (keep_versions): %s.", table.source, count)
 
 
 def _end_alerts(pipeline: Pipeline) -> None:

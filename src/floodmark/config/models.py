@@ -36,6 +36,7 @@ from floodmark.config.sections import (
     ColumnName,
     ConnectionId,
     Cron,
+    Days,
     DriftConfig,
     DriftWatchConfig,
     Duration,
@@ -74,6 +75,7 @@ from floodmark.core.settings import (
     TableDefaults,
     TableOptions,
     TableSettings,
+    why_no_kept_versions,
     why_no_style,
 )
 from floodmark.iceberg.limits import LAKE_SOURCE, find_refused
@@ -290,6 +292,7 @@ class TableConfig(_Defaults, TableOptions):
     columns: TableColumns = ()
     mask_key_conn_id: ConnectionId | None = None
     where: TableFilter = None
+    keep_versions: Days | None = None
 
     @model_validator(mode="after")
     def _check_columns(self) -> Self:
@@ -297,6 +300,8 @@ class TableConfig(_Defaults, TableOptions):
             raise ValueError(f"columns: {why}")
         if why := why_no_filter(self):
             raise ValueError(f"where: {why}")
+        if why := why_no_kept_versions(self):
+            raise ValueError(f"keep_versions: {why}")
         return self
 
     @model_validator(mode="after")

@@ -43,6 +43,9 @@ FOLDER = "folder"
 """The key of the validation context for the folder that paths of the file are relative to."""
 _CRON_FIELDS = 5
 _DURATION = re.compile(r"(\d+)\s*([smhd])")
+_DAYS = re.compile(r"(\d+)\s*([dy])")
+_DAYS_OF_A_YEAR = 366
+"""Years of law have 366 days too: nothing is deleted before they are over."""
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _OWN_SCHEMAS = frozenset({LEDGER_SCHEMA, STAGING_SCHEMA, "information_schema"})
 
@@ -81,6 +84,15 @@ def _parse_duration(value: object) -> object:
     if not match:
         raise ValueError(f"not a duration: {value!r} (expected a number and s, m, h or d, such as 30m)")
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+def _parse_days(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    match = _DAYS.fullmatch(value.strip())
+    if not match:
+        raise ValueError(f"not a time in days or years: {value!r} (expected a number and d or y, such as 90d or 7y)")
+    return int(match[1]) * (_DAYS_OF_A_YEAR if match[2] == "y" else 1)
 
 
 def _check_positive(value: timedelta) -> timedelta:
@@ -220,6 +232,12 @@ Duration = Annotated[
     BeforeValidator(_parse_duration),
     AfterValidator(_check_positive),
     PlainSerializer(lambda value: f"{value.total_seconds():.0f}s"),
+]
+Days = Annotated[
+    int,
+    BeforeValidator(_parse_days),
+    Field(gt=0, le=100_000),
+    PlainSerializer(lambda value: f"{value}d", when_used="json"),
 ]
 RuleSql = Annotated[str, AfterValidator(_check_rule)]
 RuleName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]

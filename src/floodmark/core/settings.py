@@ -56,6 +56,13 @@ def why_no_style(settings: TableDefaults) -> str:
     return ""
 
 
+def why_no_kept_versions(settings: TableOptions) -> str:
+    """Return why versions of a table cannot end to be kept, as a clause; "" where they can."""
+    if settings.keep_versions is None or settings.style is Style.HISTORY:
+        return ""
+    return "only style: history has versions: leave it out"
+
+
 class TemporalPolicy(Enum):
     """The treatment of a fraction finer than a microsecond (datetime2(7), time(7), datetimeoffset(7))."""
 
@@ -397,6 +404,8 @@ class TableOptions(TableDefaults):
     """The Airflow connection whose password is the secret of ``mask: hash``."""
     where: Filter | None = None
     """The rows that reach the target; None for all."""
+    keep_versions: int | None = None
+    """The days for which a history keeps a version that has ended; None for good."""
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,7 @@ EFFECTS: Mapping[str, str] = {
     "new_columns": "It applies to columns that are added from the next run on.",
     "mask_key_conn_id": "Only a reload into a new target applies it, since hashes by two secrets are not comparable.",
     "where": "The next window does not apply it to a loaded table, which is left out until it is reloaded.",
+    "keep_versions": "Runs delete the versions that ended before. A longer time brings none of them back.",
     "key_spelling": "It says whether the table is read although its keys may change their spelling.",
 }
 """The effect of each setting whose change can be noticed."""

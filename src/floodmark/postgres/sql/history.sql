@@ -1,3 +1,14 @@
+-- name: delete_old_versions
+-- By the index on the ends of versions, whose times hardly differ from its order: no run reads the whole table.
+DELETE FROM {versions}
+WHERE ctid = ANY (ARRAY(
+    SELECT oldest.ctid
+    FROM (
+        SELECT v.ctid, v.__valid_to FROM {versions} AS v ORDER BY v.__next_load, v.__next_lsn LIMIT {at_most}
+    ) AS oldest
+    WHERE oldest.__valid_to < {kept_since}
+))
+
 -- name: has_late_events
 -- Whether the target has the same version of a staged row, or a later one of its key; whether one left a value out; and
 -- whether a key has more than one.
@@ -122,6 +133,10 @@ newest AS (
 SELECT count(*) FILTER (WHERE NOT __keep_gone AND (NOT __keep_had OR {deleted_old})),
     count(*) FILTER (WHERE NOT __keep_gone AND __keep_had AND NOT {deleted_old}), count(*) FILTER (WHERE __keep_gone)
 FROM differs
+
+-- name: pass_over_deleted
+-- The events that may be versions which were deleted for their age, or follow one.
+UPDATE {staging} SET __load = NULL WHERE {deleted}
 
 -- name: pass_over_loaded
 -- The events that the newest load of the whole table has read.

@@ -60,6 +60,7 @@ WHERE q.target_schema = %(target_schema)s AND q.target_name = %(target_name)s AN
 WITH lost AS (
     DELETE FROM {staging}
     WHERE EXISTS (SELECT FROM {target} WHERE {same_key} AND t.__lsn > s.__lsn)
+       OR ({deleted})
        OR EXISTS (
            SELECT FROM floodmark.tombstones AS d
            WHERE d.target_schema = %(target_schema)s AND d.target_name = %(target_name)s

@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import sql
 
+from floodmark.core.naming import versions_name
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan
 from floodmark.core.schema import (
     DELETED_COLUMN,
@@ -31,12 +33,16 @@ from floodmark.core.schema import (
     quote,
     quote_table,
 )
-from floodmark.postgres.session import query
+from floodmark.postgres.session import open_transaction, query, source_parameters
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.merge import Merge, MergeCounts
 from floodmark.postgres.warehouse.staging import kept_columns
-from floodmark.postgres.warehouse.targets import list_relations, read_columns
+from floodmark.postgres.warehouse.targets import list_relations, read_columns, try_lock_target
 from floodmark.postgres.warehouse.views import shared_columns
+
+if TYPE_CHECKING:
+    from floodmark.core.settings import TableSettings
+    from floodmark.postgres.session import WarehouseConnection
 
 
 def merge_history(session: psycopg.Connection, planned: TablePlan, merge: Merge, counted: MergeCounts) -> MergeCounts:
@@ -74,6 +80,70 @@ def pass_over_loaded(session: psycopg.Connection, plan: WindowPlan, planned: Tab
     sources = {TableName(row["source_schema"], row["source_name"]): row["to_lsn"] for row in whole}
     statement = read_sql("pass_over_loaded").format(staging=quote_table(merge.staging))
     session.execute(statement, {"load_lsn": sources[planned.source]})
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Versions that ended long ago are deleted (``keep_versions``), and none of them comes again.
+#
+# The oldest version that a key has left rests on one that was deleted, from which its LOBs may have come. So neither a
+# change from before that one is merged, nor that one again. Where this version begins within the time that is kept,
+# the version before it ended within that time, and was not deleted.
+
+
+AT_MOST = 100_000
+"""The number of versions of a table that one run deletes."""
+
+
+class PostgresVersions:
+    """The ended versions of histories. It holds no session: each call is one transaction of its own."""
+
+    def __init__(self, connection: WarehouseConnection) -> None:
+        self._at = connection
+
+    def delete_old(self, pipeline: str, table: TableSettings) -> int:
+        """Delete the oldest ended versions of a table, where its windows are finished. Return their number.
+
+        While another session merges into the target nothing is deleted: the next run does it.
+        """
+        versions = versions_name(table.target)
+        if table.keep_versions is None:
+            return 0
+        since = _kept_since(table.keep_versions)
+        with open_transaction(self._at, str(table.source)) as session:
+            if not (read_columns(session, [versions]) and try_lock_target(session, table.target)):
+                return 0
+            if query(session, "find_unfinished_window", pipeline=pipeline, **source_parameters(table.source)):
+                return 0
+            names = {"versions": quote_table(versions), "at_most": AT_MOST, "kept_since": since}
+            return session.execute(read_sql("delete_old_versions").format(**names)).rowcount
+
+
+def pass_over_deleted(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
+    """Take those of the events of a history out of the merge that may be of versions deleted for their age."""
+    if planned.is_history and planned.settings.keep_versions is not None:
+        statement = read_sql("pass_over_deleted")
+        session.execute(statement.format(staging=f"{quote_table(merge.staging)} AS s", deleted=may_be_deleted(planned)))
+
+
+def may_be_deleted(planned: TablePlan) -> str:
+    """Return the condition that a staged event ``s`` may be of a version that was deleted, or follow one.
+
+    The times of the versions of a key never fall, so that any later one of before answers for the first.
+    """
+    if not planned.is_history or planned.settings.keep_versions is None:
+        return "false"
+    since = _kept_since(planned.settings.keep_versions)
+    key = _same(planned.in_target.key, "v", "s")
+    later = " OR ".join(
+        f"EXISTS (SELECT FROM {quote_table(relation)} AS v WHERE {key}"
+        f" AND (v.__load, v.__lsn) >= (s.__load, s.__lsn) AND v.__valid_from < {since})"
+        for relation in list_relations([planned])
+    )
+    return f"s.__load IS NOT NULL AND s.__committed_at < {since} AND ({later})"
+
+
+def _kept_since(days: int) -> str:
+    return f"now() - make_interval(days => {days:d})"
 
 
 def _one(

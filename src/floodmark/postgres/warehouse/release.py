@@ -31,6 +31,7 @@ from floodmark.postgres.ledger.schema import (
 from floodmark.postgres.session import open_transaction, query, source_parameters
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.gate import apply_rules, key_rules, recover_kept_values, settle_merged, text_rules
+from floodmark.postgres.warehouse.history import may_be_deleted
 from floodmark.postgres.warehouse.merge import (
     Merge,
     count_merge,
@@ -207,6 +208,7 @@ class _Release:
             target=in_bound(table(merge.target, "t")),
             same_key=in_bound(same_key(merge)),
             key=in_bound(tombstone_key(merge)),
+            deleted=may_be_deleted(self.planned).replace("%", "%%"),
         )
 
     def _target(self) -> dict[str, Any]:

@@ -435,8 +435,18 @@ _SNAPSHOTS = 6
 def lock_targets(session: psycopg.Connection, targets: Iterable[TableName]) -> None:
     """Lock targets until the transaction ends, so that each merge counts correctly. Readers are not blocked."""
     # In the order of the numbers, without duplicates: two targets may share a number.
-    for number in sorted({crc32(str(target).encode()) - 2**31 for target in targets}):
+    for number in sorted(set(map(_lock_number, targets))):
         session.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_MERGE_LOCK, number])
+
+
+def try_lock_target(session: psycopg.Connection, target: TableName) -> bool:
+    """Lock a target likewise, where no other session has locked it. Return whether it is locked."""
+    asked = "SELECT pg_try_advisory_xact_lock(%s, %s)"
+    return session.execute(asked, [_MERGE_LOCK, _lock_number(target)]).fetchone() == (True,)
+
+
+def _lock_number(target: TableName) -> int:
+    return crc32(str(target).encode()) - 2**31
 
 
 @dataclass(frozen=True, slots=True)

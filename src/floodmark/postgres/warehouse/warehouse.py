@@ -52,7 +52,7 @@ from floodmark.postgres.warehouse.gate import (
     settle_quarantine,
     text_rules,
 )
-from floodmark.postgres.warehouse.history import merge_history, pass_over_loaded
+from floodmark.postgres.warehouse.history import merge_history, pass_over_deleted, pass_over_loaded
 from floodmark.postgres.warehouse.merge import (
     BULK_ROWS,
     Merge,
@@ -498,6 +498,7 @@ def _merge_staged(
     if is_replay_lane(plan.lane):
         pass_over_loaded(session, plan, planned, merge)
         dropped += drop_set_aside(session, planned, merge)
+    pass_over_deleted(session, planned, merge)
     rules = (*key_rules(planned), *text_rules(planned), *planned.settings.rules)
     gate = apply_rules(session, plan, planned.with_rules(rules), merge)
     counted = count_merge(session, merge)

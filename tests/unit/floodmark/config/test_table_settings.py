@@ -36,6 +36,7 @@ WRITTEN = {
     "new_columns": "follow",
     "mask_key_conn_id": "mask_key",
     "where": "[Amount] > 0",
+    "keep_versions": "7y",
 }
 """Values of a file that are not the default."""
 SETTINGS = fields(TableSettings)
@@ -67,6 +68,8 @@ def settings_of(folder: Path, section: str, name: str, value: object) -> TableSe
     table = {"source": WRITTEN["source"], "target": "shop.orders"}
     # Only where the server computes net changes may a key change its spelling unseen.
     kind = "change_tracking" if name == "key_spelling" else "cdc"
+    # Only a history has versions.
+    table |= {"style": "history"} if name == "keep_versions" else {}
     source: dict[str, object] = {"conn_id": "shop_mssql", "kind": kind}
     pipeline: dict[str, object] = {"source": "shop", "tables": [table]}
     {"source": source, "pipeline": pipeline, "table": table}[section][name] = value
