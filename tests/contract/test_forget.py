@@ -122,7 +122,8 @@ def lines(rig: CommandRig, word: str) -> list[str]:
     ]
     samples = "SELECT s::text FROM pg_stats AS s WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
     found += [f"pg_stats {row}" for (row,) in rig.rows(samples)]
-    return [line for line in found if word in line or word.encode().hex() in line]
+    forms = (word, word.encode().hex(), word.encode("utf-16-le").hex())
+    return [line for line in found if any(form in line for form in forms)]
 
 
 def live(rig: CommandRig, name: str) -> None:
@@ -151,7 +152,7 @@ def test_no_table_has_a_value_of_the_key_and_other_rows_stay(
     for name in ("anna", "berta"):
         change(rig, delete(name))
         live(rig, name)
-    if "log" not in style and "history" not in style:
+    if style in STYLES[:2]:
         rig.call("reload", "shop", "dbo.People", "--where", "Mail = N'mail-anna'")
     change(rig, delete("anna"), delete("berta"))
     rig.call("run", "shop")
@@ -168,6 +169,8 @@ def test_no_table_has_a_value_of_the_key_and_other_rows_stay(
     assert found["still_exists"] is False
     kept = {"load_bounds", "load_conditions"}
     assert places(found) - kept == PLACES[style]
+    assert "load_bounds" in places(found)
+    assert ("load_conditions" in places(found)) is (style in STYLES[:2])
     assert lines(rig, "anna") == []
     assert others
     assert [line for line in others if line not in lines(rig, "berta") and "load_chunks" not in line] == []
@@ -437,6 +440,7 @@ def test_key_column_that_was_renamed_is_found_in_older_entries_of_quarantine(rig
 def test_table_that_the_configuration_no_longer_has_can_be_cleaned(rig: CommandRig) -> None:
     change(rig, insert("anna"), insert("berta"))
     rig.call("run", "shop")
+    assert any(line.startswith("floodmark.load_chunks") for line in lines(rig, "anna"))
     rig.source.run("CREATE TABLE dbo.Other (Id int NOT NULL PRIMARY KEY)")
     rig.configure(CONFIG.split("      - source", maxsplit=1)[0] + "      - {source: dbo.Other, target: shop.other}\n")
     assert forget(rig, "anna")["counts"]["target"] == 1
