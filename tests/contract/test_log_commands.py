@@ -124,3 +124,33 @@ def test_configuration_that_loses_changes_is_refused_by_the_check(rig: CommandRi
     status, output = rig.try_call("config", "check")
     assert status == 2
     assert "pipelines.shop.tables[1]: style: log, but deletes: hard deletes rows of the target" in output
+
+
+def test_table_without_a_key_is_a_log_for_every_command(rig: CommandRig) -> None:
+    rig.source.run("CREATE TABLE dbo.Heap (Id int, Amount int)", "INSERT INTO dbo.Heap VALUES (1, 10), (1, 10)")
+    rig.source.enable("Heap")
+    rig.source.scan()
+    config = CONFIG.format(pipeline="schedule: null").replace("dbo.Lines", "dbo.Heap")
+    config = config.replace("amount > 0", "amount > 5")
+    rig.configure(config.replace("style: log", "style: current"))
+    # The others are published, and the run fails at its end.
+    status, output = rig.try_call("run", "shop")
+    assert status != 0
+    assert "neither a primary key nor a declared key" in output
+    assert "If there are none, set style: log" in output
+    rig.configure(config)
+    rig.call("run", "shop")
+    change(rig, "UPDATE TOP (1) dbo.Heap SET Amount = 1", "UPDATE dbo.Heap SET Amount = 11 WHERE Amount = 1")
+    rig.call("run", "shop")
+    assert rig.rows(LOG) == [(0, 1, 10), (0, 1, 10), (3, 1, 10), (3, 1, 1), (4, 1, 11)]
+    rig.configure(config.replace("amount > 5", "amount > 0"))
+    rig.call("quarantine", "release", "shop", "dbo.Heap")
+    merged = [(0, 1, 10), (0, 1, 10), (3, 1, 10), (4, 1, 1), (3, 1, 1), (4, 1, 11)]
+    assert rig.rows(LOG) == merged
+    assert "dbo.Heap: none, and a log of changes needs none." in rig.try_call("doctor", "shop", "--all")[1]
+    rig.call("reload", "shop", "dbo.Heap")
+    assert sorted(rig.rows(LOG)) == sorted([*merged, (0, 1, 10), (0, 1, 11)])
+    compared = rig.call("verify", "shop")
+    assert "dbo.Orders equal" in compared
+    assert "shop.lines_log" not in compared
+    assert "dbo.Heap" in rig.call("status", "shop")

@@ -32,11 +32,12 @@ LOGGED = (
 Event = tuple[object, ...]
 
 
-def event_of(change: Change) -> Event:
+def event_of(change: Change, *, has_key: bool = True) -> Event:
     """Return the row of the log for a change, by the definition of the log."""
     moves = change.operation in (3, 4) and is_changed(change.mask, 2)
     kind = 2 if change.operation == 4 and moves else _KINDS[change.operation]
-    changed = [name for bit, name in _NAMES.items() if change.mask[-1] & bit] if kind == 4 else None
+    kind = kind if has_key else change.operation
+    changed = [name for bit, name in _NAMES.items() if change.mask[-1] & bit] if kind in (3, 4) else None
     place = (change.start_lsn.hex(), change.command_id, change.seqval.hex(), kind)
     return (
         *place,
@@ -50,10 +51,10 @@ def event_of(change: Change) -> Event:
     )
 
 
-def events_of(history: History) -> list[Event]:
-    """Return all rows of the log, without the images before updates that leave the key."""
-    kept = [each for each in history.changes if each.operation != 3 or is_changed(each.mask, 2)]
-    return sorted(map(event_of, kept), key=lambda event: event[:4])
+def events_of(history: History, *, has_key: bool = True) -> list[Event]:
+    """Return all rows of the log: with a key, without the images before updates that leave it."""
+    kept = [each for each in history.changes if not has_key or each.operation != 3 or is_changed(each.mask, 2)]
+    return sorted((event_of(each, has_key=has_key) for each in kept), key=lambda event: event[:4])
 
 
 @pytest.fixture
@@ -67,14 +68,15 @@ def read_log(session: psycopg.Connection, rig: OrderRig) -> list[Event]:
     return session.execute(f'SELECT {LOGGED} FROM shop."{rig.target.name}" ORDER BY {order}').fetchall()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@example(seed=11)
-@given(seed=st.integers(0, 2**32))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@example(seed=11, has_key=True)
+@example(seed=11, has_key=False)
+@given(seed=st.integers(0, 2**32), has_key=st.booleans())
 def test_windows_in_order_late_again_and_after_a_kill_end_in_the_list_of_all_changes(
-    ledger: PostgresLedger, database: WarehouseConnection, session: psycopg.Connection, seed: int
+    ledger: PostgresLedger, database: WarehouseConnection, session: psycopg.Connection, seed: int, has_key: bool
 ) -> None:
     rng = random.Random(seed)
-    rig = OrderRig(ledger, database, Style.LOG, make_history(seed)[0], rng)
+    rig = OrderRig(ledger, database, Style.LOG, make_history(seed)[0], rng, has_key)
     cuts = sorted({1, 20, *(rng.randrange(2, 12) for _ in range(rng.randrange(4)))})
     windows = list(pairwise(cuts))
     if rng.random() < 0.7:
@@ -82,7 +84,7 @@ def test_windows_in_order_late_again_and_after_a_kill_end_in_the_list_of_all_cha
         windows = [(max(1, after - rng.randrange(3)), to) for after, to in windows] + rng.choices(windows, k=2)
         rng.shuffle(windows)
     counts = [rig.run(*window, is_killed=rng.random() < 0.3) for window in windows]
-    expected = events_of(rig.history)
+    expected = events_of(rig.history, has_key=has_key)
     assert read_log(session, rig) == expected
     assert sum(each.inserted_rows for each in counts) == len(expected)
     assert all(each.staged_rows == each.inserted_rows + each.unchanged_rows for each in counts)

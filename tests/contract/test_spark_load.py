@@ -183,10 +183,10 @@ class Pipeline:
 def make_pipeline(source: CdcDatabase, at: SqlServerConnection, engine: Engine, database: WarehouseConnection) -> Any:
     """Make a table, track it, and return its name and a pipeline for it."""
 
-    def make(columns: str, /, **options: Any) -> tuple[str, Pipeline]:
+    def make(columns: str, net_changes: str = "1", /, **options: Any) -> tuple[str, Pipeline]:
         name = f"T{next(_tables)}"
         source.run(f"CREATE TABLE dbo.{name} ({columns})")
-        source.enable(name, supports_net_changes="1")
+        source.enable(name, supports_net_changes=net_changes)
         settings = TableSettings(TableName("dbo", name), TableName("shop", name.lower()), **options)
         return name, Pipeline(settings, at, engine, database)
 
@@ -278,6 +278,20 @@ def test_load_brings_the_target_to_the_state_of_the_table(
     # What came and went leaves a tombstone only where net changes were computed from all changes (ADR 26).
     left = pipeline.rows(f'SELECT __deleted FROM shop.{name.lower()} WHERE "Id" = 8')
     assert left == ([(True,)] if net is NetSource.SPARK else [])
+
+
+def test_log_of_a_table_without_a_key_has_both_images_of_every_update(source: CdcDatabase, make_pipeline: Any) -> None:
+    name, pipeline = make_pipeline("V int", "0", style=Style.LOG, partitions=3, first_load=FirstLoad(chunk_rows=4))
+    source.run(f"INSERT INTO dbo.{name} VALUES {', '.join(['(1)'] * 10)}")
+    source.scan()
+    assert pipeline.run().inserted_rows == 10
+    source.run(*(f"UPDATE dbo.{name} SET V = {v}" for v in (2, 3, 4)), f"DELETE TOP (2) dbo.{name}")
+    source.scan()
+    counts = pipeline.run()
+    assert (counts.read_rows, counts.inserted_rows) == (62, 62)
+    log = f'SELECT __op, "V", __changed, count(*)::int FROM shop.{name.lower()} GROUP BY 1, 2, 3 ORDER BY 2, 1'
+    updates = [(op, v, ["V"], 10) for v in (1, 2, 3) for op, v in ((3, v), (4, v + 1))]
+    assert pipeline.rows(log) == sorted([(0, 1, None, 10), *updates, (1, 4, None, 2)], key=lambda row: (row[1], row[0]))
 
 
 def test_log_has_every_change_whatever_parts_and_chunks_it_is_read_in(source: CdcDatabase, make_pipeline: Any) -> None:

@@ -217,15 +217,21 @@ def random_history(number: int, seed: int, *, ordered_seqvals: bool = False, dec
     return history
 
 
-def change_batch(changes: list[Change]) -> pa.RecordBatch:
+def change_batch(changes: list[Change], *, has_key: bool = True) -> pa.RecordBatch:
     """The rows that ``statements.select_changes`` gets: images before an update only where it changed the key, and
-    those after it with an operation of their own."""
+    those after it with an operation of their own. Without a key, all as they are."""
+    if not has_key:
+        return _batch(changes)
     moved = [change.operation in (3, 4) and bool(change.mask[-1] & ID_BIT) for change in changes]
     read = [
         replace(change, operation=6) if moves and change.operation == 4 else change
         for change, moves in zip(changes, moved, strict=True)
         if moves or change.operation != 3
     ]
+    return _batch(read)
+
+
+def _batch(read: list[Change]) -> pa.RecordBatch:
     columns = {
         "__$start_lsn": pa.array([c.start_lsn for c in read], pa.binary()),
         "__$command_id": pa.array([c.command_id for c in read], pa.int32()),

@@ -78,6 +78,7 @@ class OrderRig:
     rng: random.Random
     keep_versions: int | None = None
     """The days for which ended versions are kept."""
+    has_key: bool = True
     warehouse: PostgresWarehouse = field(init=False)
     pipeline: str = field(init=False)
     target: TableName = field(init=False)
@@ -109,6 +110,8 @@ class OrderRig:
 
     def plan(self, after: int, to: int) -> TablePlan:
         table = with_settings(histories_plan(), style=self.style, target=self.target, keep_versions=self.keep_versions)
+        if not self.has_key:
+            table = replace(table, feed=replace(table.feed, table=replace(table.feed.table, key=())))
         return replace(table, interval=Interval(lsn(after), lsn(to)), watermark=lsn(END))
 
     def open(self, after: int, to: int) -> WindowPlan:
@@ -148,7 +151,7 @@ class OrderRig:
     def _parts(self, after: int, to: int) -> list[pa.RecordBatch]:
         """Return the changes of an interval in no order, in up to three parts."""
         chosen = [each for each in self.history.changes if after < number_of(read_position(each.start_lsn)) <= to]
-        rows = change_batch(chosen)
+        rows = change_batch(chosen, has_key=self.has_key)
         moments = [committed_at(position).replace(tzinfo=None) for position in rows.column(0).to_pylist()]
         rows = rows.append_column("__$committed_at", pa.array(moments, pa.timestamp("us")))
         rows = rows.take(pa.array(self.rng.sample(range(rows.num_rows), rows.num_rows), pa.int64()))

@@ -369,7 +369,7 @@ def _obstacle(table: SurveyedTable, namesake: TableName) -> str:
         return f"its name differs only in case from that of {_scalar(str(namesake))}: one pipeline reads one of the two"
     if _SURROGATE.search(str(table.name)) or not _reads_back(table.name):
         return "its name cannot be written in a file"
-    return "" if table.key else "no primary key: name columns that are unique and never NULL"
+    return "" if table.key else "no primary key: name columns that are unique and never NULL, or set style: log"
 
 
 def _reads_back(name: TableName) -> bool:

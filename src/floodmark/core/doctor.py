@@ -348,7 +348,8 @@ def examine_key(settings: TableSettings, instance: Feed) -> Answers:
     except NoKeyError as error:
         yield Grade.PROBLEM, "key", error.message, error.hint
     else:
-        yield Grade.GOOD, "key", f"rows are merged by ({', '.join(found.table.key)}).", ""
+        by = f"rows are merged by ({', '.join(found.table.key)})."
+        yield Grade.GOOD, "key", by if found.table.key else "none, and a log of changes needs none.", ""
 
 
 def refused_net(settings: TableSettings, instance: Feed) -> FloodmarkError | None:

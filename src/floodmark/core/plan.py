@@ -119,7 +119,8 @@ class TablePlan:
     """The settings in effect. ``net`` says where this window's net changes are computed."""
     kind: LoadKind
     feed: Feed
-    """What the changes are read from. ``feed.table.key`` is the key to merge by, the server's or a declared one."""
+    """What the changes are read from. ``feed.table.key`` is the key to merge by, the server's or a declared one; only
+    a log may have none."""
     interval: Interval | None
     """None for a first load, whose rows are stamped with ``WindowPlan.to``."""
     watermark: Position | None

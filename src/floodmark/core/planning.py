@@ -422,7 +422,10 @@ def _typed(feed: Feed) -> list[tuple[str, str]]:
 
 
 def with_key(settings: TableSettings, feed: Feed) -> Feed:
-    """Return the feed with the declared key instead of the server's, if one is declared."""
+    """Return the feed with the declared key instead of the server's, if one is declared. A log needs none.
+
+    Raises NoKeyError for a key by which rows cannot be merged, or for none.
+    """
     # A source to which case counts may have two columns whose names differ in nothing else.
     exact = {column.name: column for column in feed.table.columns}
     spelling = {column.name.casefold(): column for column in feed.table.columns}
@@ -437,11 +440,13 @@ def with_key(settings: TableSettings, feed: Feed) -> Feed:
                 "Declare another key (key: [..] in pipelines.yaml), or capture the column.",
             )
         key.append(column.name)
-    if not key:
+    if not key and settings.style is not Style.LOG:
+        keeps_all = not feed.delivers_net and not feed.has_members
         raise NoKeyError(
             str(settings.source),
             "the table has neither a primary key nor a declared key, so its rows cannot be merged.",
-            "Declare one: key: [..] in pipelines.yaml, of columns that identify a row.",
+            "Declare one: key: [..] in pipelines.yaml, of columns that identify a row."
+            + (" If there are none, set style: log, whose rows are changes." if keeps_all else ""),
         )
     return replace(feed, table=replace(feed.table, key=tuple(key)))
 

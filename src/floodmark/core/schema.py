@@ -166,6 +166,10 @@ class Operation(IntEnum):
     """Floodmark's own: an UPDATE that gave the row another key. The server writes 4 for it (``spark.net``)."""
 
 
+OLD_IMAGES = (Operation.DELETE.value, Operation.BEFORE_UPDATE.value)
+"""The operations of rows with the values before a change, which no rule judges: what was, cannot be corrected."""
+
+
 def bits_by_byte(ordinals: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """Return the bytes of an update mask, and their bits, that show whether one of the ordinals is set.
 

@@ -27,6 +27,7 @@ from floodmark.core.schema import (
     DELETED_COLUMN,
     LEDGER_SCHEMA,
     LOADED_AT_COLUMN,
+    OLD_IMAGES,
     OPERATION_COLUMN,
     WINDOW_COLUMN,
     TableName,
@@ -160,10 +161,11 @@ def select_rows_of_window(plan: WindowPlan, table: TablePlan, staged: TableName 
 
 
 def is_no_delete(table: TablePlan, alias: str = "") -> str:
-    """Return the condition on a row of the target that the source has not deleted it, or that it is no delete."""
+    """Return the condition on a row of the target that the source has not deleted it, or that it has new values."""
     prefix = f"{alias}." if alias else ""
     is_alive = f"NOT {prefix}{quote(DELETED_COLUMN)}"
-    return f"{prefix}{quote(OPERATION_COLUMN)} <> {_DELETE}" if table.is_log else is_alive
+    old = ", ".join(map(str, OLD_IMAGES))
+    return f"{prefix}{quote(OPERATION_COLUMN)} NOT IN ({old})" if table.is_log else is_alive
 
 
 def build_batches(

@@ -307,6 +307,7 @@ _LOGGED = {
     Operation.MOVED: Operation.INSERT,
 }
 _LOGGED_NUMBERS = np.array([_LOGGED.get(Operation(number), 0) for number in range(len(Operation))], np.int16)
+_UPDATES = (Operation.BEFORE_UPDATE.value, Operation.UPDATE.value)
 _MOMENT = pa.timestamp("us", tz="UTC")
 _ROW_BYTES = 6
 """The bytes of the number of a row in its chunk; those before them have the number of the chunk."""
@@ -315,16 +316,18 @@ _ROW_BYTES = 6
 def list_changes(batches: Batches, shape: RowShape) -> Iterator[pa.RecordBatch]:
     """Yield all changes, in no order: stored columns, ``__lsn``, ``__op``, and those that only a log has.
 
-    ``__changed`` has the names of the columns that an update changed, and is NULL for any other operation.
+    Without a key, an image before an update stays one; with a key it is the end of the old one. ``__changed`` has the
+    names of the columns that an update changed, and is NULL for any other operation.
     ``__committed_at`` is NULL where the source does not show it.
     """
     for batch in batches:
         columns = {column.name: batch.column(column.name) for column in shape.values}
         columns[POSITION_COLUMN] = batch.column(shape.position)
-        columns[OPERATION_COLUMN] = pa.array(_LOGGED_NUMBERS[_numpy(batch.column(shape.operation))])
+        number = _numpy(batch.column(shape.operation))
+        columns[OPERATION_COLUMN] = pa.array(_LOGGED_NUMBERS[number] if shape.key else number.astype(np.int16))
         command = batch.column(shape.command) if shape.command else _zeros(batch.num_rows)
         columns |= {COMMAND_COLUMN: command, SEQUENCE_COLUMN: batch.column(shape.sequence)}
-        columns[CHANGED_COLUMN] = _changed_columns(batch, shape)
+        columns[CHANGED_COLUMN] = _changed_columns(batch, shape, columns[OPERATION_COLUMN])
         at = batch.column(shape.committed_at) if shape.committed_at else pa.nulls(batch.num_rows)
         columns[COMMITTED_COLUMN] = at.cast(_MOMENT)
         yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
@@ -357,14 +360,15 @@ def _zeros(rows: int) -> pa.Array:
     return pa.repeat(pa.scalar(0, pa.int32()), rows)
 
 
-def _changed_columns(batch: pa.RecordBatch, shape: RowShape) -> pa.Array:
-    """Return the names for each row. Few masks differ, so that each is read once."""
+def _changed_columns(batch: pa.RecordBatch, shape: RowShape, operations: pa.Array) -> pa.Array:
+    """Return the names for each row. Few masks differ, so that each is read once. operations: those of the log."""
     masks = batch.column(shape.mask).dictionary_encode()
     named = [
         [column.name for column in shape.values if is_changed(mask, column.ordinal)]
         for mask in masks.dictionary.to_pylist()
     ]
-    is_update = pc.equal(batch.column(shape.operation), Operation.UPDATE.value)
+    # An update that moves a key is none: it is a delete and an insert.
+    is_update = pc.is_in(operations, pa.array(_UPDATES, operations.type))
     return pa.array(named, pa.list_(pa.string())).take(pc.if_else(is_update, masks.indices, None))
 
 

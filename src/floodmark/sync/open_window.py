@@ -376,12 +376,12 @@ def _log_validities(validities: tuple[Validity, ...], states: Mapping[TableName,
 
 
 def _log_table(table: TablePlan) -> None:
-    key = ", ".join(table.feed.table.key)
+    key = f"by key ({', '.join(table.feed.table.key)})" if table.feed.table.key else "without a key"
     if table.kind is LoadKind.FIRST_LOAD:
-        _LOG.info("%s -> %s: first load, by key (%s).", table.source, table.target, key)
+        _LOG.info("%s -> %s: first load, %s.", table.source, table.target, key)
     elif table.quiet:
         _LOG.info("%s -> %s: no change in %s, nothing to read.", table.source, table.target, table.interval)
     else:
-        _LOG.info("%s -> %s: changes in %s, by key (%s).", table.source, table.target, table.interval, key)
+        _LOG.info("%s -> %s: changes in %s, %s.", table.source, table.target, table.interval, key)
     for loss in list_losses(table.feed.table, table.settings.temporal):
         _LOG.info("%s: %s (temporal: %s).", table.source, loss, table.settings.temporal.value)

@@ -106,7 +106,7 @@ EFFECTS: Mapping[str, str] = {
     "on_gap": "It applies to the next gap, and to one that is open.",
     "backfill": "It applies to the next switch of capture instances.",
     "drift": "It applies to changes of the table's schema from the next run on.",
-    "key": "Rows are merged by it from the next window on; the target must have the same key.",
+    "key": "Rows are merged by it from the next window on; the target must have the same key, unless it is a log.",
     "capture_instance": "Changes are read from it from the next window on.",
     "rules": f"They apply to rows from the next window on, and to a release from quarantine. {_ROWS_STAY}",
     "expectations": f"They apply to the checks of windows from the next one on. {_ROWS_STAY}",

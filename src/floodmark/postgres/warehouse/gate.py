@@ -18,6 +18,8 @@ from sqlglot import exp
 from floodmark.core.errors import ConfigError, DataQualityError, command_line
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, value_columns
 from floodmark.core.schema import (
+    OLD_IMAGES,
+    OPERATION_COLUMN,
     PART_COLUMN,
     POSITION_COLUMN,
     UNSTORABLE_COLUMN,
@@ -259,7 +261,7 @@ def _settle(session: psycopg.Connection, merge: Merge, rows: exp.Expression, nam
 
 
 def _broken(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Expression:
-    """Return the condition that a staged row is not a delete and breaks the rule; NULL passes."""
+    """Return the condition that a staged row has new values and breaks the rule; NULL passes."""
     try:
         condition = bind_rule(rule.sql, (*merge.columns, UNSTORABLE_COLUMN))
     except ValueError as error:
@@ -274,7 +276,8 @@ def _broken(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Expression:
             condition = value
         else:
             column.replace(value)
-    return exp.and_(exp.not_(is_delete()), exp.Is(this=exp.paren(condition), expression=exp.false()))
+    is_old = staged(OPERATION_COLUMN).isin(*OLD_IMAGES)
+    return exp.and_(exp.not_(is_old), exp.Is(this=exp.paren(condition), expression=exp.false()))
 
 
 def _join_target(merge: Merge, rows: exp.Select) -> exp.Select:

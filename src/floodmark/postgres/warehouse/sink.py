@@ -31,12 +31,12 @@ from floodmark.core.schema import (
     CHANGED_COLUMN,
     COMMAND_COLUMN,
     COMMITTED_COLUMN,
+    OLD_IMAGES,
     OPERATION_COLUMN,
     PART_COLUMN,
     POSITION_COLUMN,
     SEQUENCE_COLUMN,
     UNSTORABLE_COLUMN,
-    Operation,
     TableName,
     keep_column,
     quote_table,
@@ -86,25 +86,27 @@ class TextCheck:
         if not found:
             return storable, pa.nulls(batch.num_rows, pa.string())
         key, policy = set(self.table.in_target.key), self.table.settings.unstorable
-        is_delete = pc.equal(batch.column(OPERATION_COLUMN), Operation.DELETE.value).to_pylist()
-        if policy is UnstorablePolicy.FAIL and (living := [row for row in found if not is_delete[row]]):
+        operations = batch.column(OPERATION_COLUMN)
+        is_old = pc.is_in(operations, pa.array(OLD_IMAGES, operations.type)).to_pylist()
+        if policy is UnstorablePolicy.FAIL and (living := [row for row in found if not is_old[row]]):
             raise self._refused(storable, {row: found[row] for row in living})
         notes: list[str | None] = [None] * batch.num_rows
         for row, reasons in found.items():
             in_key = not key.isdisjoint(reasons)
-            if in_key or (policy is UnstorablePolicy.QUARANTINE and not is_delete[row]):
+            if in_key or (policy is UnstorablePolicy.QUARANTINE and not is_old[row]):
                 notes[row] = json.dumps(reasons)
         return storable, pa.array(notes, pa.string())
 
     def _refused(self, batch: pa.RecordBatch, found: _Found) -> DataQualityError:
         what = sorted({f"{column} ({reason})" for reasons in found.values() for column, reason in reasons.items()})
-        rows = batch.select(list(self.table.in_target.key)).take(list(found)[:_EXAMPLES]).to_pylist()
+        key = list(self.table.in_target.key)
+        rows = batch.select(key).take(list(found)[:_EXAMPLES]).to_pylist() if key else []
         return DataQualityError(
             str(self.table.source),
             f"texts cannot be stored in PostgreSQL: {', '.join(what)}.",
             "Correct the rows at the source, or choose another policy (unstorable in pipelines.yaml): the next run "
             "reads the rows again.",
-            "such as key " + "; ".join(", ".join(map(repr, row.values())) for row in rows),
+            "such as key " + "; ".join(", ".join(map(repr, row.values())) for row in rows) if rows else "",
         )
 
 

@@ -114,14 +114,17 @@ def select_changes(plan: TablePlan, *, has_zone: bool = False) -> str:
 
     The image before an update is read where the update gave the row another key: nothing else shows that the old key no
     longer exists. A change of a primary key is captured as a delete and an insert, but not under trace flag 8207, and
-    not for a key that is only declared, which the server does not know.
+    not for a key that is only declared, which the server does not know. A log of a table without a key has both images
+    of every update.
 
     With a filter, the changes are those of the rows that pass it (``_of_filter``).
     """
-    moved = _has_new_key(plan.feed.table)
     operation = bracket(OPERATION)
+    moved = _has_new_key(plan.feed.table) if plan.feed.table.key else ""
     is_update = f"{operation} = {Operation.UPDATE.value}"
-    kind = f"CASE WHEN {is_update} AND {moved} THEN {Operation.MOVED.value} ELSE {operation} END"
+    kind = (
+        f"CASE WHEN {is_update} AND {moved} THEN {Operation.MOVED.value} ELSE {operation} END" if moved else operation
+    )
     join = ""
     if plan.keeps_changes:
         commits = f"({select_commits(has_zone=has_zone, is_guessed=plan.is_history)}) AS commits"
@@ -131,10 +134,8 @@ def select_changes(plan: TablePlan, *, has_zone: bool = False) -> str:
     )
     if plan.settings.where is not None:
         return _of_filter(plan, images, moved)
-    return (
-        f"SELECT {_select_list(plan, f'{kind} AS {operation}')} FROM {images}"  # noqa: S608
-        f" AND ({operation} <> {Operation.BEFORE_UPDATE.value} OR {moved}){ONE_WORKER}"
-    )
+    needed = f" AND ({operation} <> {Operation.BEFORE_UPDATE.value} OR {moved})" if moved else ""
+    return f"SELECT {_select_list(plan, f'{kind} AS {operation}')} FROM {images}{needed}{ONE_WORKER}"  # noqa: S608
 
 
 _PASSES, _PASSED, _WILL_PASS = "__$passes", "__$passed", "__$will_pass"
@@ -149,15 +150,18 @@ def _of_filter(plan: TablePlan, images: str, moved: str) -> str:
     An update that takes a row out of the filter is a delete with the image before it, one that brings a row in is an
     insert. The two images of an update have one place in the log (docs/reference/sqlserver_cdc.md, "Row shapes").
 
-    images: FROM and WHERE of the rows of the interval. moved: the condition for an update of the key.
+    images: FROM and WHERE of the rows of the interval. moved: the condition for an update of the key; "" without a key,
+    where both images of an update come if both pass.
     """
-    operation, passes = bracket(OPERATION), bracket(_PASSES)
+    operation, passes, will_pass = bracket(OPERATION), bracket(_PASSES), bracket(_WILL_PASS)
     is_update, is_before = (f"{operation} = {each.value}" for each in (Operation.UPDATE, Operation.BEFORE_UPDATE))
+    move = f" WHEN {is_update} AND {moved} THEN {Operation.MOVED.value}" if moved else ""
     kind = (
-        f"CASE WHEN {is_update} AND {moved} THEN {Operation.MOVED.value}"
-        f" WHEN {is_update} AND {bracket(_PASSED)} = 0 THEN {Operation.INSERT.value}"
-        f" WHEN {is_before} AND NOT {moved} THEN {Operation.DELETE.value} ELSE {operation} END"
+        f"CASE{move} WHEN {is_update} AND {bracket(_PASSED)} = 0 THEN {Operation.INSERT.value}"
+        f" WHEN {is_before} AND {f'NOT {moved}' if moved else f'{will_pass} = 0'} THEN {Operation.DELETE.value}"
+        f" ELSE {operation} END"
     )
+    needed = f" AND (NOT {is_before} OR {moved} OR {will_pass} = 0)" if moved else ""
     # With the key: a row is judged by its own images, also where a server gives the rows of a statement one place.
     own_place = [name for name in order_columns(plan) if name != OPERATION]
     place = ", ".join(map(bracket, dict.fromkeys([*own_place, *plan.feed.table.key])))
@@ -179,7 +183,7 @@ def _of_filter(plan: TablePlan, images: str, moved: str) -> str:
         f"SELECT {_select_list(plan, f'{kind} AS {operation}')}"  # noqa: S608
         f" FROM (SELECT {', '.join([*own, *hidden, passes, *others])}"
         f" FROM (SELECT {', '.join([*own, *values, judged])} FROM {images}) AS images) AS changes"
-        f" WHERE {passes} > 0 AND (NOT {is_before} OR {moved} OR {bracket(_WILL_PASS)} = 0){ONE_WORKER}"
+        f" WHERE {passes} > 0{needed}{ONE_WORKER}"
     )
 
 
