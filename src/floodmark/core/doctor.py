@@ -349,7 +349,7 @@ def examine_key(settings: TableSettings, instance: Feed) -> Answers:
         yield Grade.PROBLEM, "key", error.message, error.hint
     else:
         by = f"rows are merged by ({', '.join(found.table.key)})."
-        yield Grade.GOOD, "key", by if found.table.key else "none, and a log of changes needs none.", ""
+        yield Grade.GOOD, "key", by if found.table.key else f"none, and a {settings.style.value} needs none.", ""
 
 
 def refused_net(settings: TableSettings, instance: Feed) -> FloodmarkError | None:

@@ -20,6 +20,7 @@ from floodmark.core.schema import (
     LOAD_COLUMN,
     LOG_KEY,
     POSITION_COLUMN,
+    SEQUENCE_COLUMN,
     STAGING_SCHEMA,
     MappedColumn,
     SourceColumn,
@@ -119,8 +120,8 @@ class TablePlan:
     """The settings in effect. ``net`` says where this window's net changes are computed."""
     kind: LoadKind
     feed: Feed
-    """What the changes are read from. ``feed.table.key`` is the key to merge by, the server's or a declared one; only
-    a log may have none."""
+    """What the changes are read from. ``feed.table.key`` is the key to merge by, the server's or a declared one; a log
+    may have none, and a snapshot of a table has none."""
     interval: Interval | None
     """None for a first load, whose rows are stamped with ``WindowPlan.to``."""
     watermark: Position | None
@@ -200,20 +201,32 @@ class TablePlan:
         return self.settings.style is Style.HISTORY
 
     @property
+    def is_snapshot(self) -> bool:
+        """Return whether the target has the rows of the newest read of the whole table, and no others."""
+        return self.settings.style is Style.SNAPSHOT
+
+    @property
+    def sweeps(self) -> bool:
+        """Return whether rows of the target that a load of the whole table has not read are deleted after the merge."""
+        return self.is_reload and self.settings.style is Style.CURRENT
+
+    @property
     def keeps_changes(self) -> bool:
         """Return whether all changes come to the target, with the times of their commits."""
         return self.is_log or self.is_history
 
     @property
     def target_key(self) -> tuple[str, ...]:
-        """Return the primary key of the target: that of the source, or the place of a change in a log."""
-        return self.row_key if self.is_log or self.has_ended else self.in_target.key
+        """Return the primary key of the target: that of the source, or the place of a change or a row in its read."""
+        return self.row_key if self.is_log or self.is_snapshot or self.has_ended else self.in_target.key
 
     @property
     def row_key(self) -> tuple[str, ...]:
         """Return the columns that identify a staged row: behind the key, the commit for a history."""
         if self.is_log:
             return LOG_KEY
+        if self.is_snapshot:
+            return (SEQUENCE_COLUMN,)
         return (*self.in_target.key, *((LOAD_COLUMN, POSITION_COLUMN) if self.is_history else ()))
 
     @property

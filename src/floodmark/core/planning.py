@@ -299,7 +299,10 @@ def plan_table(
     for column in feed.table.stored_columns:
         warehouse_type(feed.table, column, settings.temporal)
     unproven = is_unproven(table_snapshot, state)
-    after = None if unproven else watermark or (feed.start if feed.member_column else None)
+    quiet = watermark is not None and not unproven and is_quiet(table_snapshot, watermark)
+    # What has changed is not asked, only whether something has.
+    is_whole = unproven or (settings.style is Style.SNAPSHOT and not quiet)
+    after = None if is_whole else watermark or (feed.start if feed.member_column else None)
     if fault := table_snapshot.plan_fault or (None if after else table_snapshot.load_fault):
         raise TableNotPlannableError(str(settings.source), fault.cause, fault.hint)
     return TablePlan(
@@ -311,7 +314,7 @@ def plan_table(
         # Rows are in the target also of a first load that was merged and then refused by a check.
         is_reload=unproven or (after is None and state is not None and state.read_to is not None),
         keeps_unread=accepts_filters,
-        quiet=watermark is not None and not unproven and is_quiet(table_snapshot, watermark),
+        quiet=quiet,
         reloads_members=settings.on_gap is OnGap.REPAIR,
         ends=table_snapshot.ends,
         rows_at=table_snapshot.rows_at,
@@ -369,6 +372,12 @@ def plan_reload(
                 "its target is a log of changes, which has no row to correct.",
                 "Reload the whole table: its rows are added to the log.",
             )
+        if settings.style is Style.SNAPSHOT:
+            raise ConfigError(
+                str(settings.source),
+                "its target is a snapshot of the table, of which all rows are of one read.",
+                "Reload the whole table.",
+            )
         if settings.style is Style.HISTORY:
             raise ConfigError(
                 str(settings.source),
@@ -421,11 +430,17 @@ def _typed(feed: Feed) -> list[tuple[str, str]]:
     return [(column.name, column.declared_type) for column in feed.table.columns]
 
 
+_WITHOUT_KEY = " If there are none, set style: log, whose rows are changes, or for a small table style: snapshot."
+
+
 def with_key(settings: TableSettings, feed: Feed) -> Feed:
     """Return the feed with the declared key instead of the server's, if one is declared. A log needs none.
 
+    A snapshot of a table has none, so that one statement reads the table: chunks by key would be of several moments.
     Raises NoKeyError for a key by which rows cannot be merged, or for none.
     """
+    if settings.style is Style.SNAPSHOT:
+        return replace(feed, table=replace(feed.table, key=()))
     # A source to which case counts may have two columns whose names differ in nothing else.
     exact = {column.name: column for column in feed.table.columns}
     spelling = {column.name.casefold(): column for column in feed.table.columns}
@@ -446,7 +461,7 @@ def with_key(settings: TableSettings, feed: Feed) -> Feed:
             str(settings.source),
             "the table has neither a primary key nor a declared key, so its rows cannot be merged.",
             "Declare one: key: [..] in pipelines.yaml, of columns that identify a row."
-            + (" If there are none, set style: log, whose rows are changes." if keeps_all else ""),
+            + (_WITHOUT_KEY if keeps_all else ""),
         )
     return replace(feed, table=replace(feed.table, key=tuple(key)))
 

@@ -12,7 +12,7 @@ from floodmark.core.plan import TablePlan, WindowPlan
 from floodmark.core.planning import plan_table
 from floodmark.core.position import Interval, Lsn, Position
 from floodmark.core.schema import TableName
-from floodmark.core.settings import OnFailure, PipelineSettings, Rule, TableSettings
+from floodmark.core.settings import OnFailure, PipelineSettings, Rule, Style, TableSettings
 from floodmark.core.snapshot import Feed, SourceSnapshot, TableSnapshot, TableState, Validity, Verdict
 from floodmark.core.verdicts import classify, describe_low_end, incident
 
@@ -267,6 +267,9 @@ def plan_replay(
     for table in settings.tables:
         state = states.get(table.source)
         if table.source in records.left_out:
+            continue
+        if table.style is Style.SNAPSHOT:
+            notes.append(f"{table.source}: its target is a snapshot of the table, which has no changes: reload it.")
             continue
         if state is None or state.watermark is None:
             notes.append(f"{table.source}: it has not been loaded yet.")

@@ -290,6 +290,8 @@ TARGET_COLUMNS = (POSITION_COLUMN, OPERATION_COLUMN, WINDOW_COLUMN, LOADED_AT_CO
 LOG_KEY = (LOAD_COLUMN, POSITION_COLUMN, COMMAND_COLUMN, SEQUENCE_COLUMN, OPERATION_COLUMN)
 """The primary key of a log: behind the load, that of the change table. A restore of the source lowers its positions."""
 LOG_COLUMNS = (*LOG_KEY, CHANGED_COLUMN, COMMITTED_COLUMN, WINDOW_COLUMN, LOADED_AT_COLUMN)
+SNAPSHOT_COLUMNS = (SEQUENCE_COLUMN, POSITION_COLUMN, WINDOW_COLUMN, LOADED_AT_COLUMN)
+"""The columns of a snapshot of a table. The first is its key: the number of the row in the read."""
 HISTORY_COLUMNS = (
     LOAD_COLUMN,
     POSITION_COLUMN,

@@ -30,6 +30,8 @@ class Style(Enum):
     """A row for each change, and for each row of a load of the whole table. Nothing of it is updated or deleted."""
     HISTORY = "history"
     """The newest version of each key, and a table of the versions before it."""
+    SNAPSHOT = "snapshot"
+    """All rows of the newest read of the whole table, which each window with changes begins."""
 
 
 class NetSource(Enum):
@@ -45,6 +47,8 @@ def why_no_style(settings: TableDefaults) -> str:
     """Return why a table with these settings cannot have their style, as a clause; "" where it can."""
     if settings.style is Style.CURRENT:
         return ""
+    if settings.style is Style.SNAPSHOT:
+        return _why_no_snapshot(settings)
     style = f"a {settings.style.value}"
     if settings.deletes is Deletes.HARD:
         return f"deletes: hard deletes rows of the target, and {style} keeps every change: use deletes: soft"
@@ -54,6 +58,27 @@ def why_no_style(settings: TableDefaults) -> str:
         rows = "changes" if settings.style is Style.LOG else "a view of its own"
         return f"live_view: true shows the rows that are not deleted, and {style} has {rows}: use live_view: false"
     return ""
+
+
+def _why_no_snapshot(settings: TableDefaults) -> str:
+    key: tuple[str, ...] = ()
+    accepts_filters = False
+    if isinstance(settings, TableOptions):
+        key, accepts_filters = settings.key, settings.security_filtered is SecurityFiltered.ACCEPT
+    reasons = {
+        "deletes: hard deletes single rows of the target, and a snapshot replaces all: use deletes: soft": (
+            settings.deletes is Deletes.HARD
+        ),
+        "net: server is about changes, and a snapshot has the rows of the table: use net: spark": (
+            settings.net is NetSource.SERVER
+        ),
+        "live_view: true hides deleted rows, and a snapshot has none: use live_view: false": settings.live_view,
+        f"key: [{', '.join(key)}] is for rows that are merged, and a snapshot replaces all: remove it": bool(key),
+        "security_filtered: accept keeps rows that are not read, and a snapshot replaces all: use style: current": (
+            accepts_filters
+        ),
+    }
+    return next((why for why, applies in reasons.items() if applies), "")
 
 
 def why_no_kept_versions(settings: TableOptions) -> str:
@@ -359,7 +384,7 @@ class TableDefaults:
     """The settings that a table takes from its pipeline, where it does not set them itself. Sizes are in bytes."""
 
     style: Style = Style.CURRENT
-    """Whether the target has the newest rows, these with all versions before them, or all changes."""
+    """Whether the target has the newest rows, these with all versions before them, all changes, or one whole read."""
     deletes: Deletes = Deletes.SOFT
     net: NetSource = NetSource.SPARK
     temporal: TemporalPolicy = TemporalPolicy.TRUNCATE

@@ -162,6 +162,8 @@ def select_rows_of_window(plan: WindowPlan, table: TablePlan, staged: TableName 
 
 def is_no_delete(table: TablePlan, alias: str = "") -> str:
     """Return the condition on a row of the target that the source has not deleted it, or that it has new values."""
+    if table.is_snapshot:
+        return "TRUE"
     prefix = f"{alias}." if alias else ""
     is_alive = f"NOT {prefix}{quote(DELETED_COLUMN)}"
     old = ", ".join(map(str, OLD_IMAGES))

@@ -108,7 +108,7 @@ class StageWriter:
         part: its number, which is that of a chunk in a first load.
         """
         if self.table.kind is LoadKind.FIRST_LOAD:
-            if self.table.is_log:
+            if self.table.is_log or self.table.is_snapshot:
                 return stamp_loaded(batches, self.rows_at, part)
             return stamp_first_load(batches, self.shape, self.rows_at)
         if self.table.is_log:

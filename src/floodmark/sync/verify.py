@@ -143,7 +143,7 @@ def _plan(
     ledger.ensure_schema()
     if only:
         settings = replace(settings, tables=tuple(each for each in settings.tables if each.source in only))
-    settings = _without_logs(settings)
+    settings = _without_keyless(settings)
     states = ledger.read_tables(settings.name)
     snapshot = source.read_snapshot(settings.sources, pinned_feeds(settings, states))
     require_origin(settings, snapshot, states)
@@ -167,22 +167,31 @@ def _plan(
     return LogEntry(snapshot.newest, snapshot.newest_at), states, plans
 
 
-def _without_logs(settings: PipelineSettings) -> PipelineSettings:
+_NOT_COMPARED = {
+    Style.LOG: (
+        "its target is a log of changes, and the source has only the newest rows",
+        "The checks of each window prove that every change of it is in the log.",
+    ),
+    Style.SNAPSHOT: (
+        "its target is a snapshot, whose rows have no key to compare them by",
+        "floodmark reload reads the table again.",
+    ),
+}
+
+
+def _without_keyless(settings: PipelineSettings) -> PipelineSettings:
     """Return the settings with the tables whose targets have rows to compare. Raises OperatorError where none has."""
-    compared = tuple(each for each in settings.tables if each.style is not Style.LOG)
-    logs = [str(each.source) for each in settings.tables if each.style is Style.LOG]
-    if settings.tables and not compared:
-        what = "the target is a log of changes" if len(logs) == 1 else "the targets are logs of changes"
+    left_out = {table: _NOT_COMPARED[table.style] for table in settings.tables if table.style in _NOT_COMPARED}
+    if settings.tables and len(left_out) == len(settings.tables):
+        reasons, hints = (dict.fromkeys(each) for each in zip(*left_out.values(), strict=True))
         raise OperatorError(
-            ", ".join(logs),
-            f"{what}, and the source has only the newest rows: there is nothing to compare.",
-            "The checks of each window prove that every change of it is in the log.",
+            ", ".join(str(table.source) for table in left_out),
+            f"{'; '.join(reasons)}: there is nothing to compare.",
+            " ".join(hints),
         )
-    for name in logs:
-        _LOG.warning(
-            "%s is not compared: its target is a log of changes, and the source has only the newest rows.", name
-        )
-    return replace(settings, tables=compared)
+    for table, (reason, _) in left_out.items():
+        _LOG.warning("%s is not compared: %s.", table.source, reason)
+    return replace(settings, tables=tuple(table for table in settings.tables if table not in left_out))
 
 
 @dataclass

@@ -268,6 +268,8 @@ def _table_row(table: TableSettings, source: object, target: object) -> str:
         changes = ("rows of the log", "none: it has every change")
     if table.style is Style.HISTORY:
         changes = ("versions", "one for each commit")
+    if table.style is Style.SNAPSHOT:
+        changes = ("the rows of the newest read", "none: the table is read again")
     cells = (str(source), str(target), *changes, rules)
     return f"| {' | '.join(map(_cell, cells[:2]))} | {' | '.join(cells[2:])} |"
 

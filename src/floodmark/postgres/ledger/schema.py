@@ -231,19 +231,20 @@ def refuse_loads(session: psycopg.Connection, pipeline: str, lane: str, sources:
             raise WatermarkConflictError(str(source), f"window {row['window_id']} is reloading it.", "Run again.")
 
 
-def refuse_overtaken_replay(session: psycopg.Connection, plan: WindowPlan) -> None:
+def refuse_overtaken(session: psycopg.Connection, plan: WindowPlan) -> None:
     """Raise WatermarkConflictError for a replay that was planned before a load of the whole table, or before a key of
     it was forgotten.
 
-    Its changes may belong to a past that the source no longer has, or be of the key.
+    Its changes may belong to a past that the source no longer has, or be of the key. So for the rows of a snapshot that
+    was planned before a later load, which are older.
     """
-    if not is_replay_lane(plan.lane):
-        return
+    is_replay = is_replay_lane(plan.lane)
     forgotten = {
         TableName(row["source_schema"], row["source_name"]): row["lsn"]
-        for row in query(session, "list_forgotten", pipeline=plan.pipeline)
+        for row in (query(session, "list_forgotten", pipeline=plan.pipeline) if is_replay else ())
     }
-    for planned in plan.tables:
+    what = "replay" if is_replay else "window"
+    for planned in plan.tables if is_replay else [each for each in plan.tables if each.is_snapshot]:
         if planned.interval and planned.interval.after.value < forgotten.get(planned.source, b""):
             raise WatermarkConflictError(
                 str(planned.source),
@@ -254,8 +255,8 @@ def refuse_overtaken_replay(session: psycopg.Connection, plan: WindowPlan) -> No
         for found in query(session, "newer_load", window_id=plan.window_id, **named):
             raise WatermarkConflictError(
                 str(planned.source),
-                f"the whole table was read since the replay was planned (window {found['window_id']}).",
-                "Nothing was merged; replay again.",
+                f"the whole table was read since the {what} was planned (window {found['window_id']}).",
+                f"Nothing was merged; {'replay' if is_replay else 'run'} again.",
             )
 
 
@@ -274,10 +275,12 @@ def describe_watermark(value: bytes | None) -> str:
 # has left its number in none.
 
 
-def record_target(session: psycopg.Connection, plan: WindowPlan, table: TablePlan, *, has_written: bool) -> None:
+def record_target(
+    session: psycopg.Connection, plan: WindowPlan, table: TablePlan, *, has_written: bool, is_replaced: bool = False
+) -> None:
     """Record the target as it is after the merge of a window, in the transaction of the merge.
 
-    has_written: some row of the target has the number of the window now.
+    has_written: some row of the target has the number of the window now. is_replaced: no row has another one.
     """
     query(
         session,
@@ -287,6 +290,7 @@ def record_target(session: psycopg.Connection, plan: WindowPlan, table: TablePla
         window_id=plan.window_id,
         columns=[*(column.name for column in table.in_target.stored_columns), WINDOW_COLUMN],
         has_written=has_written,
+        is_replaced=is_replaced,
         names=None if table.recorded_names is None else Jsonb(table.recorded_names),
         definition=Jsonb(table.definition),
         is_whole=table.kind is LoadKind.FIRST_LOAD and not table.where,

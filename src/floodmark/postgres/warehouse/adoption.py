@@ -24,6 +24,7 @@ from floodmark.core.schema import (
     quote,
     quote_table,
 )
+from floodmark.core.settings import Style
 from floodmark.postgres.ledger.schema import record_target
 from floodmark.postgres.ledger.steps import finish_table, insert_window, mark_merged
 from floodmark.postgres.session import open_transaction, query, source_parameters
@@ -84,8 +85,8 @@ def _check(session: psycopg.Connection, plan: TablePlan) -> None:
             "Name the table that has the rows (target in pipelines.yaml). Where there is none, run the pipeline: it "
             "loads the table.",
         )
-    if plan.keeps_changes:
-        problem = f"has rows and no changes, so it cannot be adopted as a {plan.settings.style.value}"
+    if plan.settings.style is not Style.CURRENT:
+        problem = f"has rows that were merged, so it cannot be adopted as a {plan.settings.style.value}"
         raise _not_adopted(plan, problem, "Use style: current.")
     if hidden := [column.name for column in plan.settings.columns if column.is_hidden]:
         problem = f"may have values of {', '.join(hidden)}, which columns of the table masks or leaves out"

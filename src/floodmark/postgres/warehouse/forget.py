@@ -127,6 +127,14 @@ class _Key:
 def _bind_key(session: psycopg.Connection, planned: TablePlan, key: Mapping[str, str]) -> _Key:
     """Return the key, whose values are proven to have the types of the target. Raises ConfigError, without a value."""
     subject, names = str(planned.source), planned.feed.table.key
+    if not names:
+        raise ConfigError(
+            subject,
+            f"its target is a {planned.settings.style.value} without a key of the source, and no key can be forgotten.",
+            "Delete the row at the source; the next run replaces all rows of the target."
+            if planned.is_snapshot
+            else "Delete the rows of the target yourself, by their values.",
+        )
     if set(key) != set(names):
         raise ConfigError(
             subject,

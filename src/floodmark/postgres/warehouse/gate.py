@@ -63,7 +63,7 @@ def key_rules(planned: TablePlan) -> tuple[Rule, ...]:
 
 def _nullable_key(planned: TablePlan) -> list[str]:
     table = planned.in_target
-    if planned.is_log:
+    if planned.is_log or planned.is_snapshot:
         return []
     return [name for name in table.key if table.column(name).nullable]
 

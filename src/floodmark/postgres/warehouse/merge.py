@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import psycopg
 from sqlglot import exp
 
-from floodmark.core.plan import WindowPlan, staging_table
+from floodmark.core.plan import LoadKind, WindowPlan, staging_table
 from floodmark.core.schema import (
     CHANGED_COLUMN,
     COMMITTED_COLUMN,
@@ -18,6 +18,7 @@ from floodmark.core.schema import (
     LOG_KEY,
     OPERATION_COLUMN,
     POSITION_COLUMN,
+    SEQUENCE_COLUMN,
     WINDOW_COLUMN,
     SourceTable,
     TableName,
@@ -68,6 +69,10 @@ class Merge:
     """A staged delete has no values: a row that is marked as deleted keeps its last ones."""
     is_log: bool = False
     """The target keeps every staged row, and the key is the place of a change in the log."""
+    is_snapshot: bool = False
+    """Every staged row is one of the target, and the key is its number in the read."""
+    replaces: bool = False
+    """The staged rows take the place of all rows of the target."""
     is_history: bool = False
     """Every staged row is a version, the key has its commit, and ``warehouse.history`` merges it."""
     rows_at: bytes = b""
@@ -88,6 +93,8 @@ def merge_of(plan: WindowPlan, index: int, has_tombstones: bool) -> Merge:
         # The values that a change of a history leaves out are those of the version before it, not of the target's row.
         optional=() if table.is_history else kept_columns(table),
         is_log=table.is_log,
+        is_snapshot=table.is_snapshot,
+        replaces=table.is_snapshot and table.kind is LoadKind.FIRST_LOAD,
         is_history=table.is_history,
         rows_at=plan.rows_at(table),
         deletes=table.settings.deletes,
@@ -127,8 +134,19 @@ def build_insert(merge: Merge) -> exp.Insert:
     return exp.insert(rows, table(merge.target, ""), columns=[exp.to_identifier(name, quoted=True) for name in values])
 
 
+def execute_merge(session: psycopg.Connection, merge: Merge) -> int:
+    """Merge the staged rows into the target. Return the number of rows that were written.
+
+    Readers see the rows from before until the transaction ends, also where all are replaced.
+    """
+    if merge.replaces:
+        session.execute(f"DELETE FROM {quote_table(merge.target)}")  # noqa: S608  (quoted)
+    statement = build_append(merge) if merge.is_log or merge.is_snapshot else build_merge(merge)
+    return session.execute(statement.sql(dialect="postgres")).rowcount
+
+
 def build_append(merge: Merge) -> exp.Insert:
-    """Return the statement that adds the staged rows of a log, but those that the target has.
+    """Return the statement that adds the staged rows of a log or a snapshot, but those that the target has.
 
     The rows of a log are a set: the order and the repetition of windows do not matter.
     """
@@ -268,8 +286,10 @@ def _inserted(merge: Merge) -> dict[str, exp.Expression]:
 
 
 def _own_columns(merge: Merge) -> dict[str, exp.Expression]:
+    written = {WINDOW_COLUMN: exp.Literal.number(merge.window_id), LOADED_AT_COLUMN: exp.CurrentTimestamp()}
+    if merge.is_snapshot:
+        return {name: staged(name) for name in (SEQUENCE_COLUMN, POSITION_COLUMN)} | written
     if merge.is_log:
-        written = {WINDOW_COLUMN: exp.Literal.number(merge.window_id), LOADED_AT_COLUMN: exp.CurrentTimestamp()}
         return {name: staged(name) for name in (*LOG_KEY, CHANGED_COLUMN, COMMITTED_COLUMN)} | written
     return {
         POSITION_COLUMN: staged(POSITION_COLUMN),
@@ -323,7 +343,7 @@ def list_incomplete(session: psycopg.Connection, merge: Merge, limit: int) -> li
 
 def build_count(merge: Merge) -> exp.Select:
     """Return the query for the counts, in the order of ``MergeCounts`` and by the rules of ``TableCounts``."""
-    if merge.is_log or merge.is_history:
+    if merge.is_log or merge.is_snapshot or merge.is_history:
         zeros = [exp.Literal.number(0)] * (len(fields(MergeCounts)) - 1)
         return exp.select(exp.Count(this=exp.Star()), *zeros).from_(table(merge.staging, "s"))
     # __lsn is NOT NULL in a target, so NULL means that no row matched.

@@ -27,6 +27,7 @@ from floodmark.core.schema import (
     quote,
     quote_table,
 )
+from floodmark.core.settings import Style
 from floodmark.core.types import Kind, WarehouseType
 from floodmark.postgres.session import query
 from floodmark.postgres.sql import read_sql
@@ -40,17 +41,22 @@ from floodmark.sync.ports import StagedPart
 # They are dropped when the window is finished.
 
 
-STAGED_LOG_COLUMNS = (COMMAND_COLUMN, SEQUENCE_COLUMN, CHANGED_COLUMN, COMMITTED_COLUMN)
+_STAGED_COLUMNS = {
+    Style.CURRENT: (),
+    Style.LOG: (COMMAND_COLUMN, SEQUENCE_COLUMN, CHANGED_COLUMN, COMMITTED_COLUMN),
+    Style.HISTORY: (COMMITTED_COLUMN,),
+    Style.SNAPSHOT: (SEQUENCE_COLUMN,),
+}
 
 
 def staged_columns(table: TablePlan) -> tuple[str, ...]:
     """Return the columns of its style that workers write, in addition to position and operation."""
-    return STAGED_LOG_COLUMNS if table.is_log else (COMMITTED_COLUMN,) if table.is_history else ()
+    return _STAGED_COLUMNS[table.settings.style]
 
 
 def kept_columns(table: TablePlan) -> tuple[str, ...]:
-    """Return the columns of which staging says that a change left them out; none of a log, which keeps no value."""
-    return () if table.is_log else optional_columns(table.in_target)
+    """Return the columns of which staging says that a change left them out; none where no value of a target is kept."""
+    return () if table.is_log or table.is_snapshot else optional_columns(table.in_target)
 
 
 def create_staging(plan: WindowPlan, index: int, load_id: int = 0) -> str:

@@ -42,6 +42,7 @@ from floodmark.core.schema import (
     OPERATION_COLUMN,
     POSITION_COLUMN,
     SEQUENCE_COLUMN,
+    SNAPSHOT_COLUMNS,
     TARGET_COLUMNS,
     VALID_FROM_COLUMN,
     VALID_TO_COLUMN,
@@ -280,7 +281,7 @@ def column_types(table: TablePlan) -> dict[str, str]:
     for column in source.stored_columns:
         if why := why_not_named(column.name):
             raise _refused(table, column.name, why)
-        if table.keeps_changes and column.name in {*floodmark_columns(table), *ENDED_COLUMNS}:
+        if table.settings.style is not Style.CURRENT and column.name in {*floodmark_columns(table), *ENDED_COLUMNS}:
             raise _refused(table, column.name, f"has a name that is reserved in a {table.settings.style.value}")
         types[column.name] = postgres_type(warehouse_type(source, column, table.settings.temporal))
     return types
@@ -294,7 +295,8 @@ def create_target(table: TablePlan) -> str:
         for name in floodmark_columns(table)
     ]
     columns.append(f"PRIMARY KEY ({', '.join(quote(name) for name in table.target_key)})")
-    filled = "" if table.is_log or table.has_ended else f" WITH (fillfactor = {FILLED})"
+    is_updated = not (table.is_log or table.is_snapshot or table.has_ended)
+    filled = f" WITH (fillfactor = {FILLED})" if is_updated else ""
     return f"CREATE TABLE {quote_table(table.target)} (\n  " + ",\n  ".join(columns) + f"\n){filled}"
 
 
@@ -302,6 +304,8 @@ def floodmark_columns(table: TablePlan) -> tuple[str, ...]:
     """Return Floodmark's columns of the target."""
     if table.is_history:
         return (*HISTORY_COLUMNS, *(ENDED_COLUMNS if table.has_ended else ()))
+    if table.is_snapshot:
+        return SNAPSHOT_COLUMNS
     return LOG_COLUMNS if table.is_log else TARGET_COLUMNS
 
 
@@ -333,6 +337,16 @@ def read_columns(
     return found
 
 
+_OWNERS_OF_KEYS = {Style.LOG: "a log", Style.SNAPSHOT: "a snapshot"}
+_MARKS = (
+    (KEPT_COLUMN, Style.HISTORY),
+    (LOAD_COLUMN, Style.LOG),
+    (DELETED_COLUMN, Style.CURRENT),
+    (SEQUENCE_COLUMN, Style.SNAPSHOT),
+)
+"""The first of these columns that a target has shows its style."""
+
+
 def check_shape(table: TablePlan, wanted: dict[str, str], found: Mapping[str, TargetColumn]) -> None:
     """Raise ConfigError, naming the column, for a target that can never get the columns of the plan.
 
@@ -351,7 +365,7 @@ def check_shape(table: TablePlan, wanted: dict[str, str], found: Mapping[str, Ta
             table,
             ", ".join(sorted(key ^ expected)),
             f"is not in both keys: the table's is ({', '.join(sorted(key))}), "
-            f"{'a log' if table.is_log else 'the source'}'s ({', '.join(sorted(expected))})",
+            f"{_OWNERS_OF_KEYS.get(table.settings.style, 'the source')}'s ({', '.join(sorted(expected))})",
         )
     if cut := [name for name in sorted(key) if wanted.get(name) == "text" and is_moment(found[name].type_name)]:
         raise _cut_key(table, cut)
@@ -381,8 +395,7 @@ def refuse_old_values(session: psycopg.Connection, table: TablePlan) -> None:
 
 def _check_style(table: TablePlan, found: Mapping[str, TargetColumn]) -> None:
     """Raise ConfigError for a target of another style: one target has one style for good."""
-    marks = ((KEPT_COLUMN, Style.HISTORY), (LOAD_COLUMN, Style.LOG), (DELETED_COLUMN, Style.CURRENT))
-    made_for = next((style for column, style in marks if column in found), table.settings.style)
+    made_for = next((style for column, style in _MARKS if column in found), table.settings.style)
     if made_for is not table.settings.style:
         style = table.settings.style.value
         raise ConfigError(

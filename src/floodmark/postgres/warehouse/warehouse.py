@@ -37,7 +37,7 @@ from floodmark.postgres.ledger.schema import (
     is_of_this_ledger,
     record_target,
     refuse_lost_targets,
-    refuse_overtaken_replay,
+    refuse_overtaken,
 )
 from floodmark.postgres.ledger.steps import mark_merged
 from floodmark.postgres.session import WarehouseConnection, open_session, open_transaction, translated
@@ -57,9 +57,8 @@ from floodmark.postgres.warehouse.merge import (
     BULK_ROWS,
     Merge,
     MergeCounts,
-    build_append,
-    build_merge,
     count_merge,
+    execute_merge,
     has_any_row,
     in_bound,
     insert_into_empty,
@@ -120,9 +119,9 @@ def run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge, cou
             is_bulk = planned.kind is LoadKind.FIRST_LOAD and counted.staged >= BULK_ROWS
             written = counted.staged
             if not (is_bulk and insert_into_empty(session, merge)):
-                statement = build_append(merge) if merge.is_log else build_merge(merge)
-                written = session.execute(statement.sql(dialect="postgres")).rowcount
-            return dataclasses.replace(counted, inserted=written, written=written) if merge.is_log else counted
+                written = execute_merge(session, merge)
+            is_counted = not (merge.is_log or merge.is_snapshot)
+            return counted if is_counted else dataclasses.replace(counted, inserted=written, written=written)
     except psycopg.errors.CardinalityViolation as error:
         raise _duplicate_key(planned, error) from error
     except psycopg.errors.NotNullViolation as error:
@@ -324,7 +323,7 @@ class PostgresWarehouse:
             _lock_planned(session, plan)
             lock_targets(session, [planned.target for planned in plan.tables])
             refuse_lost_targets(session, plan)
-            refuse_overtaken_replay(session, plan)
+            refuse_overtaken(session, plan)
             session.execute(_MERGE_SETTINGS)
             with LockLimit(session, self._at, plan.lane) as limit:
                 counts = _merge_tables(session, plan, staged or {}, limit)
@@ -455,7 +454,7 @@ def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, rows
         found, views = read_columns(session, list_relations([planned])), read_views(session, [planned])
         _log_all(ensure_with_view(session, plan, planned, found, views.get(planned.target)))
     plan = dataclasses.replace(plan, tables=(*plan.tables[:index], planned, *plan.tables[index + 1 :]))
-    if planned.is_reload and not planned.keeps_changes:
+    if planned.sweeps:
         lower_positions(session, plan, planned)
     merge = merge_of(plan, index, _has_tombstones(session, plan, planned))
     return _merge_staged(session, plan, planned, merge, rows)
@@ -517,7 +516,7 @@ def _merge_staged(
         _write_tombstones(session, planned, merge)
     counted = run_merge(session, planned, merge, counted)
     swept = counted.swept
-    if planned.is_reload and not planned.keeps_changes:
+    if planned.sweeps:
         swept = sweep_target(session, plan, planned, merge)
     if whole := [read.member for read in (rows.members if rows else ()) if read.is_whole]:
         swept += sweep_members(session, plan, planned, merge, whole)
@@ -525,7 +524,7 @@ def _merge_staged(
     if planned.kind is LoadKind.FIRST_LOAD:
         session.execute(f"ANALYZE {quote_table(planned.target)}")
     marked = swept if planned.settings.deletes is Deletes.SOFT else 0
-    record_target(session, plan, planned, has_written=counted.written + marked > 0)
+    record_target(session, plan, planned, has_written=counted.written + marked > 0, is_replaced=merge.replaces)
     return TableCounts(
         staged_rows=staged - dropped,
         inserted_rows=counted.inserted,
