@@ -88,6 +88,14 @@ def test_snapshot_is_filled_checked_released_and_reloaded(rig: CommandRig) -> No
     assert "dbo.Zones" in rig.call("status", "shop")
 
 
+def test_key_of_a_target_without_one_is_not_forgotten(rig: CommandRig) -> None:
+    rig.call("run", "shop")
+    status, output = rig.try_call("forget", "shop", "dbo.Zones", "--key", "Rate=10")
+    assert status == 2
+    assert "its target is a snapshot without a key of the source, and no key can be forgotten" in output
+    assert rig.rows(ROWS) == [("***", 10), ("***", 10), ("***", 20)]
+
+
 def test_settings_without_a_meaning_are_refused_by_the_check(rig: CommandRig) -> None:
     rig.configure(CONFIG.replace("style: snapshot", "style: snapshot\n        key: [Rate]"))
     status, output = rig.try_call("config", "check")

@@ -131,9 +131,7 @@ def _bind_key(session: psycopg.Connection, planned: TablePlan, key: Mapping[str,
         raise ConfigError(
             subject,
             f"its target is a {planned.settings.style.value} without a key of the source, and no key can be forgotten.",
-            "Delete the row at the source; the next run replaces all rows of the target."
-            if planned.is_snapshot
-            else "Delete the rows of the target yourself, by their values.",
+            "docs/recipes.md, Forget a person, says what to delete by hand.",
         )
     if set(key) != set(names):
         raise ConfigError(
