@@ -197,7 +197,7 @@ def test_hidden_values_are_in_no_table_no_file_no_log_and_no_event(
     said.append(rig.try_call("run", "shop")[1])
     change(rig, "UPDATE dbo.People SET Amount = 6, Doc = N'doc-6' + NCHAR(0) WHERE Id = 6")
     said += [rig.try_call(*words)[1] for words in (("run", "shop"), ("status", "shop"), ("quarantine", "list", "shop"))]
-    if style is not Style.LOG:
+    if style in {Style.CURRENT, Style.HISTORY}:
         rig.rows('UPDATE shop.people SET email = \'other\', "Phone" = NULL WHERE "Id" = 4')
         said.append(rig.try_call("verify", "shop")[1])
         assert "email" in said[-1]

@@ -76,7 +76,7 @@ def test_windows_in_order_late_again_and_after_a_kill_end_in_the_list_of_all_cha
     ledger: PostgresLedger, database: WarehouseConnection, session: psycopg.Connection, seed: int, has_key: bool
 ) -> None:
     rng = random.Random(seed)
-    rig = OrderRig(ledger, database, Style.LOG, make_history(seed)[0], rng, has_key)
+    rig = OrderRig(ledger, database, Style.LOG, make_history(seed)[0], rng, has_key=has_key)
     cuts = sorted({1, 20, *(rng.randrange(2, 12) for _ in range(rng.randrange(4)))})
     windows = list(pairwise(cuts))
     if rng.random() < 0.7:

@@ -135,7 +135,7 @@ def pooled_sessions() -> Iterator[None]:
             close_sessions()
 
 
-_BUILDERS = ("floodmark.postgres.warehouse.warehouse.build_merge", "floodmark.postgres.warehouse.merge.build_count")
+_BUILDERS = ("floodmark.postgres.warehouse.merge.build_merge", "floodmark.postgres.warehouse.merge.build_count")
 """The functions whose trees take half of the time of a small merge: the text depends on their argument alone."""
 
 
