@@ -284,8 +284,16 @@ def test_warehouse_that_cannot_be_reached_is_a_problem(cli: CliRunner, monkeypat
     assert "s3cret" not in json.dumps(found)
 
 
+@pytest.mark.parametrize(
+    ("deletes", "relation"),
+    [
+        ("deletes: hard", "gated"),
+        ("style: snapshot", "gated"),
+        ("style: history, keep_versions: 7d", "gated_versions"),
+    ],
+)
 def test_rights_that_the_user_of_the_warehouse_lacks_are_problems_until_their_fixes_have_run(
-    cli: CliRunner, postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
+    cli: CliRunner, postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch, deletes: str, relation: str
 ) -> None:
     def rights() -> dict[tuple[str, str], str]:
         document = cli.invoke(app, ["doctor", "shop", "--json"]).stdout
@@ -302,9 +310,10 @@ def test_rights_that_the_user_of_the_warehouse_lacks_are_problems_until_their_fi
         session.execute("CREATE DATABASE company TEMPLATE template0")
     try:
         with psycopg.connect(at.conninfo(), autocommit=True) as administrator:
-            administrator.execute("CREATE SCHEMA shop; CREATE TABLE shop.orders (id int); CREATE TABLE shop.gated ()")
+            administrator.execute("CREATE SCHEMA shop; CREATE TABLE shop.orders (id int)")
+            administrator.execute("CREATE TABLE shop.gated (); CREATE TABLE shop.gated_versions ()")
             administrator.execute('GRANT USAGE ON SCHEMA shop TO "the loader"')
-            administrator.execute('GRANT SELECT, INSERT, UPDATE ON shop.gated TO "the loader"')
+            administrator.execute('GRANT SELECT, INSERT, UPDATE ON shop.gated, shop.gated_versions TO "the loader"')
             found = rights()
             assert {(grade, text.partition(":")[0]) for grade, text in found} == {
                 ("problem", '"the loader" may not create the schema "floodmark", which is not there yet.'),
@@ -314,11 +323,12 @@ def test_rights_that_the_user_of_the_warehouse_lacks_are_problems_until_their_fi
                 ("risk", '"shop"."gated" belongs to another user'),
             }
             path = Path(os.environ["FLOODMARK_CONFIG"])
-            path.write_text(CONFIG.replace("target: shop.gated", "target: shop.gated, deletes: hard"), encoding="utf-8")
-            lacking = ("problem", '"the loader" may not delete rows of "shop"."gated", which belongs to another user')
-            assert lacking in {(grade, text.partition(":")[0]) for grade, text in rights()}
-            administrator.execute('GRANT DELETE ON shop.gated TO "the loader"')
-            assert rights() == found
+            path.write_text(CONFIG.replace("target: shop.gated", f"target: shop.gated, {deletes}"), encoding="utf-8")
+            fixes = [fix for (_, text), fix in rights().items() if "may not delete rows" in text]
+            assert fixes == [f'GRANT DELETE ON "shop"."{relation}" TO "the loader";']
+            administrator.execute(fixes[0].encode())
+            assert "may not delete rows" not in repr(rights())
+            path.write_text(CONFIG, encoding="utf-8")
             with pytest.raises(FloodmarkError, match="permission denied for database company"):
                 PostgresLedger(replace(at, user="the loader")).ensure_schema()
             for fix in found.values():

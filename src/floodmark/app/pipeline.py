@@ -265,11 +265,10 @@ class App:
             return PostgresRowComparer(self.ledger_connection, self.iceberg.read_rows)
         return PostgresRowComparer(self.warehouse_connection)
 
-    def read_access(self, targets: Iterable[TableName], hard: Collection[TableName]) -> Iterator[WarehouseAccess]:
+    def read_access(self, targets: Iterable[TableName], deleted: Collection[TableName]) -> Iterator[WarehouseAccess]:
         """Yield what the user of the warehouse may do with targets, and that of the ledger with the ledger.
 
-        hard: the targets of which rows are deleted.
-        Raises the error of a connection.
+        deleted: the targets of which rows are deleted. Raises the error of a connection.
         """
         from floodmark.postgres.session import read_access
 
@@ -279,10 +278,10 @@ class App:
 
             yield read_access(self.ledger_connection, [*own, TableName(CATALOG_SCHEMA, "")])
         elif self.ledger_connection == self.warehouse_connection:
-            yield read_access(self.warehouse_connection, [*own, *targets], hard)
+            yield read_access(self.warehouse_connection, [*own, *targets], deleted)
         else:
             yield read_access(self.ledger_connection, own)
-            yield read_access(self.warehouse_connection, targets, hard)
+            yield read_access(self.warehouse_connection, targets, deleted)
 
     def name_target(self, target: TableName) -> Dataset:
         """Return the name of a target in lineage."""

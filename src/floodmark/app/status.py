@@ -369,9 +369,11 @@ def _examine_warehouse(pipeline: Pipeline) -> Iterator[Finding]:
         for table in pipeline.settings.tables
         for relation in (table.target, *([versions_name(table.target)] if table.style is Style.HISTORY else []))
     ]
+    replaced = {table.target for table in pipeline.settings.tables if table.style is Style.SNAPSHOT}
     hard = {table.target for table in pipeline.settings.tables if table.deletes is Deletes.HARD}
+    aged = {versions_name(table.target) for table in pipeline.settings.tables if table.keep_versions is not None}
     try:
-        for access in pipeline.app.read_access(targets, hard):
+        for access in pipeline.app.read_access(targets, replaced | hard | aged):
             yield from examine_access(access)
     except FloodmarkError as error:
         yield Finding(Grade.PROBLEM, "connection", "warehouse", f"{error.subject}: {error.message}", error.hint)

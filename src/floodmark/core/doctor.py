@@ -178,7 +178,7 @@ _RIGHTS = {
     ),
     "delete": (
         Grade.PROBLEM,
-        "{user} may not delete rows of {relation}, which belongs to another user: deletes: hard needs it.",
+        "{user} may not delete rows of {relation}, which belongs to another user: the pipeline deletes some.",
         "GRANT DELETE ON {relation} TO {user};",
     ),
     "owner": (

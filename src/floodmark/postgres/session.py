@@ -237,17 +237,17 @@ def _connect(conninfo: str, subject: str) -> psycopg.Connection:
 
 
 def read_access(
-    at: WarehouseConnection, relations: Iterable[TableName], hard: Collection[TableName] = ()
+    at: WarehouseConnection, relations: Iterable[TableName], deleted: Collection[TableName] = ()
 ) -> WarehouseAccess:
     """Return what the user of a connection finds, and may not do with relations. Raises the error of a connection.
 
-    A relation that is not there will be created. hard: those of which rows will be deleted.
+    A relation that is not there will be created. deleted: those of which rows will be deleted.
     """
     found = list(relations)
     parameters = {
         "schemas": [each.schema for each in found],
         "names": [each.name for each in found],
-        "deletes": [each in hard for each in found],
+        "deletes": [each in deleted for each in found],
     }
     with open_transaction(at) as session:
         missing = session.execute(read_sql("missing_rights"), parameters).fetchall()
