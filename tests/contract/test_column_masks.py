@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from cdc_database import CdcDatabase, cdc_database
-from command_rig import CommandRig, command_rig
+from command_rig import CommandRig
 from emulator_process import Emulator
 from floodmark.app.pipeline import App
 from floodmark.config import load_config
 from floodmark.core.settings import Style
 from floodmark.orchestration.lineage import read_lineage
-from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sync.columns import hash_value
 
@@ -64,17 +63,10 @@ def source(emulator: Emulator) -> Iterator[CdcDatabase]:
 
 
 @pytest.fixture
-def rig(
-    emulator: Emulator,
-    source: CdcDatabase,
-    database: WarehouseConnection,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> CommandRig:
-    found = command_rig(emulator, source, database, tmp_path, monkeypatch)
+def rig(commands: CommandRig, monkeypatch: pytest.MonkeyPatch) -> CommandRig:
     monkeypatch.setenv("AIRFLOW_CONN_MASK_KEY", json.dumps({"conn_type": "generic", "password": SECRET}))
-    found.configure(CONFIG)
-    return found
+    commands.configure(CONFIG)
+    return commands
 
 
 def change(rig: CommandRig, *statements: str) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from cdc_database import CdcDatabase, cdc_database
-from command_rig import CommandRig, command_rig
+from command_rig import CommandRig
 from emulator_process import Emulator
-from floodmark.postgres.session import WarehouseConnection
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 CONFIG = """
@@ -34,25 +32,14 @@ def source(emulator: Emulator) -> Iterator[CdcDatabase]:
         yield made
 
 
-@pytest.fixture
-def rig(
-    emulator: Emulator,
-    source: CdcDatabase,
-    database: WarehouseConnection,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> CommandRig:
-    return command_rig(emulator, source, database, tmp_path, monkeypatch)
-
-
 @pytest.mark.parametrize("style", ["current", "history"])
-def test_delete_of_a_row_without_a_key_passes_the_checks(rig: CommandRig, style: str) -> None:
-    rig.configure(CONFIG.replace("STYLE", f"style: {style}"))
-    rig.call("run", "shop")
-    rig.source.run("INSERT INTO dbo.Lines VALUES (NULL, 30), (4, 40)")
-    rig.source.scan()
-    rig.call("run", "shop")
-    rig.source.run("DELETE dbo.Lines WHERE Code IS NULL OR Code = 1")
-    rig.source.scan()
-    rig.call("run", "shop")
-    assert rig.rows('SELECT "Code", "Amount" FROM shop.lines WHERE NOT __deleted ORDER BY 1') == [(2, 20), (4, 40)]
+def test_delete_of_a_row_without_a_key_passes_the_checks(commands: CommandRig, style: str) -> None:
+    commands.configure(CONFIG.replace("STYLE", f"style: {style}"))
+    commands.call("run", "shop")
+    commands.source.run("INSERT INTO dbo.Lines VALUES (NULL, 30), (4, 40)")
+    commands.source.scan()
+    commands.call("run", "shop")
+    commands.source.run("DELETE dbo.Lines WHERE Code IS NULL OR Code = 1")
+    commands.source.scan()
+    commands.call("run", "shop")
+    assert commands.rows('SELECT "Code", "Amount" FROM shop.lines WHERE NOT __deleted ORDER BY 1') == [(2, 20), (4, 40)]

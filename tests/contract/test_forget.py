@@ -12,13 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 from cdc_database import CdcDatabase, cdc_database
-from command_rig import CommandRig, command_rig
+from command_rig import CommandRig
 from emulator_process import Emulator
 from floodmark.app.pipeline import App
 from floodmark.cli.main import app
 from floodmark.config import load_config
 from floodmark.core.errors import WarehouseUnavailableError, WatermarkConflictError
-from floodmark.postgres.session import WarehouseConnection
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 CONFIG = """
@@ -61,19 +60,12 @@ def source(emulator: Emulator) -> Iterator[CdcDatabase]:
 
 
 @pytest.fixture
-def rig(
-    emulator: Emulator,
-    source: CdcDatabase,
-    database: WarehouseConnection,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> CommandRig:
-    found = command_rig(emulator, source, database, tmp_path, monkeypatch)
+def rig(commands: CommandRig, monkeypatch: pytest.MonkeyPatch) -> CommandRig:
     monkeypatch.setenv(
         "AIRFLOW_CONN_MASK_KEY", json.dumps({"conn_type": "generic", "password": "a secret of sixteen and more"})
     )
-    found.configure(CONFIG)
-    return found
+    commands.configure(CONFIG)
+    return commands
 
 
 def change(rig: CommandRig, *statements: str) -> None:

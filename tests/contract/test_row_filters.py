@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,7 +11,7 @@ import pytest
 from switch_rig import SwitchRig
 
 from cdc_database import CdcDatabase, cdc_database
-from command_rig import CommandRig, command_rig
+from command_rig import CommandRig
 from emulator_process import Emulator
 from floodmark.core.errors import DefinitionChangedError, TableNotPlannableError
 from floodmark.core.schema import TableName
@@ -438,17 +437,6 @@ pipelines:
         where: "Amount > 0 AND Region LIKE N'n%'"
         rules: [{name: small, sql: '"Amount" < 9'}]
 """
-
-
-@pytest.fixture
-def commands(
-    emulator: Emulator,
-    source: CdcDatabase,
-    database: WarehouseConnection,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> CommandRig:
-    return command_rig(emulator, source, database, tmp_path, monkeypatch)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")

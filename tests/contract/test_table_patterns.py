@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from cdc_database import CdcDatabase, cdc_database
-from command_rig import CommandRig, command_rig
+from command_rig import CommandRig
 from emulator_process import Emulator
-from floodmark.postgres.session import WarehouseConnection
 
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}
@@ -36,16 +34,9 @@ def source(emulator: Emulator) -> Iterator[CdcDatabase]:
 
 
 @pytest.fixture
-def rig(
-    emulator: Emulator,
-    source: CdcDatabase,
-    database: WarehouseConnection,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> CommandRig:
-    found = command_rig(emulator, source, database, tmp_path, monkeypatch)
-    found.configure(REPORT)
-    return found
+def rig(commands: CommandRig) -> CommandRig:
+    commands.configure(REPORT)
+    return commands
 
 
 def track(database: CdcDatabase, *tables: str) -> None:

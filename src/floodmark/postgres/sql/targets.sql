@@ -123,7 +123,8 @@ WHERE n.nspname = %(schema)s AND c.relname = %(name)s
 
 -- name: record_target
 -- In the transaction of a merge. has_written: some row of the target has the window's number now. is_replaced: no row has
--- another one. names: of columns, by those of the source; NULL for the same. is_whole: a load of the whole table, which may give all columns others.
+-- another one. names: of columns, by those of the source; NULL for the same. is_whole: a load of the whole table, which may
+-- give all columns others.
 -- Any other window adds names and settings of columns: its plan may be older than that of the last one which was merged.
 UPDATE floodmark.tables AS t
 SET target_mark = m.mark, target_columns = %(columns)s::text[],
