@@ -1,4 +1,4 @@
-"""The entry point of the load of one window, for spark-submit, and for Python where a Spark Connect server is named.
+"""The entry point of the load of one window, for Python, which starts Spark where it is needed, and for spark-submit.
 
 All of it is in ``floodmark.spark.job``.
 """
@@ -14,17 +14,17 @@ from floodmark.spark.launch.command import end_with_parent
 if __name__ == "__main__":
     end_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    # What it reports as an error it raises as well, without a stack trace.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     if REMOTE_VARIABLE in os.environ:
         from floodmark.spark.connect import open_connect_engine, stop_on_termination
 
         opening = OpeningEngine(open_connect_engine)
         stop_on_termination(opening)
     else:
-        from floodmark.spark.engine import open_classic_engine
+        from floodmark.spark.engine import open_job_engine
 
-        opening = OpeningEngine(open_classic_engine)
-    # These imports take as long as Java needs for the session.
+        opening = OpeningEngine(open_job_engine)
     from floodmark.spark.job import main
 
     status = main(opening)

@@ -19,8 +19,7 @@ from floodmark.sources.event_stream import reader
 from floodmark.sources.event_stream.reader import open_event_reader, plan_event_reads
 from floodmark.spark import stager
 from floodmark.spark.engine import Engine
-from floodmark.spark.stager import SparkStager
-from spark_engine import classic_engine
+from spark_engine import classic_engine, stager_of_spark
 from sqlserver_emulator.event_stream.encoding import MessageForm
 from stream_rig import StreamRig, stream_rig
 
@@ -45,7 +44,7 @@ def rig(
         lines = TableSettings(LINES, TableName("shop", "lines"))
         made.settings = replace(made.settings, tables=(*made.settings.tables, lines))
         monkeypatch.setenv(SOURCE_VARIABLE, made.connection.to_json())
-        made.stager = SparkStager(lambda: engine, open_event_reader, plan_event_reads)
+        made.stager = stager_of_spark(lambda: engine, open_event_reader, plan_event_reads)
         yield made
 
 

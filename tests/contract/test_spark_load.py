@@ -25,7 +25,7 @@ from change_histories import assert_net_is_true, change_batch, histories_plan, r
 from connect_server import ConnectServer
 from emulator_process import Emulator
 from fleet_rig import FleetRig, fleet_settings
-from floodmark.core.errors import CdcNotEnabledError
+from floodmark.core.errors import CdcNotEnabledError, TargetRefusedError
 from floodmark.core.plan import LoadChunk, WindowPlan, WindowState, staging_table
 from floodmark.core.position import Version
 from floodmark.core.schema import TableName, quote_table
@@ -61,10 +61,11 @@ from floodmark.spark.stager import SparkStager
 from floodmark.sync.finish import advance_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
-from floodmark.sync.ports import StagingSink
+from floodmark.sync.ports import StagedRows, StagingSink
+from in_process_stager import no_engine
 from refusing_sink import RefusingSink
 from row_verification import verify_tables
-from spark_engine import SUPPORT, classic_engine
+from spark_engine import SUPPORT, classic_engine, stager_of_spark
 from task_work import one_row_each
 from tracking_rig import TrackingRig, tracked_tables, tracking_rig
 
@@ -155,7 +156,7 @@ class Pipeline:
         self.settings = PipelineSettings("tests", (settings,))
         self.at, self.warehouse = at, warehouse
         self.source, self.ledger = SqlServerSource(at), PostgresLedger(warehouse)
-        self.stager = SparkStager(lambda: engine, open_cdc_reader, plan_cdc_reads)
+        self.stager = stager_of_spark(lambda: engine, open_cdc_reader, plan_cdc_reads)
 
     def run(self) -> Any:
         """One whole window; its counts."""
@@ -234,7 +235,7 @@ def test_parts_are_read_by_no_more_tasks_than_the_source_allows(
                 seen.append(made.mapInArrow(one_row_each, "one int").count())
             return made
 
-    pipeline.stager = CountingStager(lambda: engine, open_cdc_reader, plan_cdc_reads)
+    pipeline.stager = CountingStager(lambda: engine, open_cdc_reader, plan_cdc_reads, driver_changes=0)
     assert pipeline.run().inserted_rows == 39
     assert seen == [tasks]
     assert pipeline.verify().equal
@@ -453,6 +454,30 @@ def make_small_tables(source: CdcDatabase, make_pipeline: Any, tables: int) -> t
     return names, pipeline
 
 
+@pytest.mark.parametrize("is_large", [False, True])
+def test_few_changes_are_staged_without_spark_unless_they_are_large(
+    is_large: bool, source: CdcDatabase, make_pipeline: Any, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, pipeline = make_small_tables(source, make_pipeline, 5)
+    asked: list[int] = []
+    pipeline.stager = SparkStager(lambda: asked.append(1) or engine, open_cdc_reader, plan_cdc_reads)
+    monkeypatch.setattr(stager, "MOST_BYTES", 1 if is_large else 64 << 20)
+    pipeline.run()
+    assert bool(asked) is is_large
+    verified = verify_tables(pipeline.settings, pipeline.at, pipeline.warehouse)
+    assert [each.differences for each in verified] == [()] * len(names)
+
+
+def test_table_that_its_target_refuses_leaves_the_others_to_the_driver(source: CdcDatabase, make_pipeline: Any) -> None:
+    _, pipeline = make_small_tables(source, make_pipeline, 3)
+    plan = pipeline.open()
+    PostgresWarehouse(pipeline.warehouse).prepare_window(plan)
+    sinks: dict[int, StagingSink] = {i: PostgresWarehouse(pipeline.warehouse).sink(plan, i) for i in range(3)}
+    sinks[1] = RefusingSink(plan.tables[1].source)
+    staged = SparkStager(no_engine, open_cdc_reader, plan_cdc_reads).stage_changes(plan, sinks)
+    assert [type(staged[index]) for index in range(3)] == [StagedRows, TargetRefusedError, StagedRows]
+
+
 @pytest.mark.parametrize("most_bytes", [64 << 20, 1])
 def test_small_tables_are_staged_by_one_job_unless_they_are_large(
     most_bytes: int, source: CdcDatabase, make_pipeline: Any, engine: Engine, monkeypatch: pytest.MonkeyPatch
@@ -537,16 +562,19 @@ def tracked(emulator: Emulator, engine: Engine, database: WarehouseConnection) -
         "INSERT dbo.Broken VALUES (1, 1)",
     )
     with tracking_rig(emulator, database, tracked_tables("Tracked", "Broken"), tables) as rig:
-        rig.stager = SparkStager(lambda: engine, rig.open_reader(), rig.plan_reads)
+        rig.stager = stager_of_spark(lambda: engine, rig.open_reader(), rig.plan_reads)
         yield rig
 
 
+@pytest.mark.parametrize("stages", ["Spark", "driver"])
 @pytest.mark.parametrize("snapshot", ["ON", "OFF"])
 def test_tables_of_change_tracking_are_staged_at_one_moment_or_each_by_itself(
-    tracked: TrackingRig, snapshot: str
+    tracked: TrackingRig, snapshot: str, stages: str
 ) -> None:
     tracked.sync()
     assert tracked.differing() == []
+    if stages == "driver":
+        tracked.stager = SparkStager(no_engine, tracked.open_reader(), tracked.plan_reads)
     tracked.run(
         f"ALTER DATABASE CURRENT SET ALLOW_SNAPSHOT_ISOLATION {snapshot}",
         f"INSERT dbo.Tracked {EVERY_VALUE}",
@@ -560,10 +588,15 @@ def test_tables_of_change_tracking_are_staged_at_one_moment_or_each_by_itself(
     assert tracked.watermark("Tracked") == Version.of(7 if snapshot == "ON" else 5)
 
 
-def test_table_that_is_refused_at_one_moment_does_not_stop_the_other(tracked: TrackingRig) -> None:
+@pytest.mark.parametrize("stages", ["Spark", "driver"])
+def test_table_that_is_refused_at_one_moment_does_not_stop_the_other(tracked: TrackingRig, stages: str) -> None:
     tracked.sync()
     tracked.run("UPDATE dbo.Broken SET V = 2", "UPDATE dbo.Tracked SET Big = 1")
     opened = tracked.open()
+    if stages == "driver":
+        # A read whose changes could be counted, of a table that is truncated then.
+        planned = tracked.plan_reads(tracked.ledger.read_window(opened.window_id).plan, 1)
+        tracked.stager = SparkStager(no_engine, tracked.open_reader(), lambda *_: planned)
     tracked.run("TRUNCATE TABLE dbo.Broken")
     tracked.finish(opened)
     assert tracked.rows('SELECT "Big" FROM shop.tracked') == [(1,)]
@@ -576,7 +609,7 @@ def test_devices_of_a_fleet_are_read_as_a_whole_and_then_by_their_changes(
 ) -> None:
     rig = FleetRig(tmp_path, database, fleet_settings())
     monkeypatch.setenv(SOURCE_VARIABLE, rig.fleet.to_json())
-    rig.stager = SparkStager(lambda: engine, open_compact_reader, plan_compact_reads)
+    rig.stager = stager_of_spark(lambda: engine, open_compact_reader, plan_compact_reads)
     for device in ("van-1", "van-2"):
         rig.make(device, "INSERT INTO orders (id, amount) VALUES (1, 1.5), (2, NULL)")
     assert rig.sync() == {}
@@ -606,7 +639,9 @@ def test_columns_are_masked_in_the_tasks_that_read(make_pipeline: Any, source: C
         mask_key_conn_id="mask_key",
         first_load=FirstLoad(chunk_rows=2),
     )
-    pipeline.stager = SparkStager(pipeline.stager._open_engine, open_cdc_reader, plan_cdc_reads, {"mask_key": secret})
+    pipeline.stager = stager_of_spark(
+        pipeline.stager._open_engine, open_cdc_reader, plan_cdc_reads, {"mask_key": secret}
+    )
     source.run(
         f"INSERT INTO dbo.{name} VALUES (1, N'a@x.com', '5551234567', N'n'), (2, N'b@x.com', NULL, NULL)",
         f"INSERT INTO dbo.{name} VALUES (3, NULL, '', N'')",

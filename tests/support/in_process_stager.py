@@ -26,7 +26,7 @@ class InProcessStager(SparkStager):
     def __init__(
         self, open_reader: OpenReader, plan_reads: PlanReads | None = None, mask_keys: MaskKeys | None = None
     ) -> None:
-        super().__init__(no_engine, open_reader, plan_reads or partial(_read_whole, open_reader), mask_keys)
+        super().__init__(no_engine, open_reader, plan_reads or partial(_read_whole, open_reader), mask_keys, 0)
 
     def _stage_gathered(self, writers: Writers, groups: Sequence[Sequence[ReadTask]]) -> list[dict[str, Any]]:
         """Stage as Spark does, which puts the rows of a bucket into one task, one after the other."""

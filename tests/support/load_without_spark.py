@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from floodmark.spark import job
 from floodmark.spark.engine import Engine, OpeningEngine
@@ -20,8 +20,14 @@ class _NoEngine(OpeningEngine):
     def __init__(self) -> None:
         self.waited_seconds = 0.0
 
+    def begin(self) -> Any:
+        return None
+
     def get(self) -> NoReturn:
         no_engine()
+
+    def stop(self) -> None:
+        pass
 
 
 def no_session() -> OpeningEngine:

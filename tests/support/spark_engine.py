@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from floodmark.spark.engine import Engine, open_classic_engine
+from floodmark.spark.stager import SparkStager
 
 SUPPORT = str(Path(__file__).parent)
 SUBMIT_ARGUMENTS = (
@@ -16,6 +18,9 @@ SUBMIT_ARGUMENTS = (
     " --conf spark.ui.showConsoleProgress=false --conf spark.log.level=ERROR"
     " --driver-java-options '-XX:+UseSerialGC -XX:TieredStopAtLevel=1' pyspark-shell"
 )
+
+stager_of_spark = partial(SparkStager, driver_changes=0)
+"""A stager that leaves few changes to Spark as well."""
 
 
 @contextmanager

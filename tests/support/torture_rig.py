@@ -61,6 +61,8 @@ class Recording:
     """More keys of the source."""
     net: Mapping[str, str] = field(default_factory=dict)
     """Where net changes of a table are computed."""
+    left_to_spark: str = ""
+    """A table whose changes are not counted, so that the windows of its pipeline are staged by Spark's tasks."""
     troubles: tuple[str, ...] = (*OF_EVERY_SOURCE, "clock set")
 
     @property
@@ -89,6 +91,7 @@ CDC = Recording(
     shop.enable_cdc,
     {"run": 6, "reload": 3, "replay": 3, "backfill": 2, "switch": 4, "approve": 2},
     troubles=tuple(TROUBLES),
+    left_to_spark="dbo.Orders",
 )
 
 
@@ -335,7 +338,8 @@ class TortureRig(KillableRig):
         return self.recording.source
 
     def _keys_of(self, table: str) -> dict[str, object]:
-        return {"net": self.recording.net[table]} if table in self.recording.net else {}
+        parts = {"partitions": 1} if self._with_spark and table == self.recording.left_to_spark else {}
+        return parts | ({"net": self.recording.net[table]} if table in self.recording.net else {})
 
     def write_strange_rows(self) -> None:
         self.run_at_source(_STRANGE_ROWS)

@@ -80,7 +80,7 @@ def run(
     ] = False,
     config: ConfigFile = None,
 ) -> None:
-    """Run one window of PIPELINE now: open it, load it with spark-submit, check it, advance the watermark. A failure
+    """Run one window of PIPELINE now: open it, load it, check it, advance the watermark. A failure
     raises an alert."""
     with explained(), _logged(quiet=quiet):
         path = (config or config_path()).resolve()

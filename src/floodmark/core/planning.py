@@ -475,7 +475,8 @@ def _reason(validities: tuple[Validity, ...]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The lines that a load job writes to standard output: one when it begins, and one with its result.
+# The lines that a load job writes to standard output: one when it begins, two around the start of Spark, where it is
+# needed, and one with its result.
 #
 # ``spark_jobs/load_window.py`` prints them; the last one is success or error, never both. Airflow's operator and the
 # CLI read them. An error arrives with its class, so that the class decides between retry and failure, and not a
@@ -483,7 +484,9 @@ def _reason(validities: tuple[Validity, ...]) -> str:
 
 
 STARTED = "FLOODMARK_STARTED"
-"""The first line: Java, Spark and Python have started, and the job itself begins."""
+"""The first line, and the one after Spark's start: the job can work."""
+STARTING = "FLOODMARK_STARTING_SPARK"
+"""The line before Spark's start. A job that ends before the next STARTED had no Java or no Spark."""
 PREFIX = "FLOODMARK_RESULT "
 
 

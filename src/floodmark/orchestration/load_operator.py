@@ -26,6 +26,7 @@ from floodmark.spark.launch.command import (
     JobOutput,
     application,
     client_command,
+    driver_command,
     end_with_starter,
     job_arguments,
     job_environment,
@@ -76,10 +77,12 @@ class LoadHook(SparkSubmitHook):  # type: ignore[misc]
         return driver_id
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
-        """Return the command that ``submit`` runs: spark-submit, or Python where Spark is a server's."""
+        """Return the command that ``submit`` runs: Python, or spark-submit where that must choose the driver's."""
         if self._target.server:
             return client_command(self._target, self._application_args)
-        command: list[str] = super()._build_spark_submit_command(application)
+        submitted = super()._build_spark_submit_command(application)
+        command, options = driver_command(submitted, application, self._conf, os.environ | self._env)
+        self._env |= options
         return command
 
     @property

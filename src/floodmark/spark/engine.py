@@ -1,7 +1,7 @@
 """The engine of a load: an open Spark, in this process's Java or behind a Spark Connect server.
 
-It opens in a thread of its own. Half of the time of a small load is Spark's start, in which Java works and Python
-waits. Meanwhile the driver imports its modules, begins the load in the ledger and prepares staging.
+It opens in a thread of its own, and only for a load that needs it: few changes are staged without it. Its start is
+Java's work, in which Python waits. Meanwhile the driver begins the load in the ledger and prepares staging.
 """
 
 from __future__ import annotations
@@ -9,16 +9,23 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from subprocess import TimeoutExpired
 from typing import IO, Protocol
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from floodmark.core.errors import LoadStartError
+from floodmark.core.planning import STARTED, STARTING
 from floodmark.spark.launch.command import WORKER_DAEMON
 from floodmark.spark.launch.target import java_environment
 
@@ -44,26 +51,35 @@ class Engine(Protocol):
 
 
 class OpeningEngine:
-    """An engine that is being opened."""
+    """An engine that is opened when it is needed."""
 
     def __init__(self, open_engine: Callable[[], Engine]) -> None:
         self.waited_seconds = 0.0
         """The time that calls of ``get`` have waited for the engine."""
+        self._open_engine = open_engine
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="spark")
-        self._engine = self._pool.submit(open_engine)
+        self._lock = threading.Lock()
+        self._engine: Future[Engine] | None = None
+
+    def begin(self) -> Future[Engine]:
+        """Begin to open the engine, unless that has begun."""
+        with self._lock:
+            if self._engine is None:
+                self._engine = self._pool.submit(self._open_engine)
+            return self._engine
 
     def get(self) -> Engine:
         """Return the engine when it is open. Raises the error of its start."""
         began = time.monotonic()
         try:
-            return self._engine.result()
+            return self.begin().result()
         finally:
             self.waited_seconds += time.monotonic() - began
 
     def stop(self) -> None:
         """Stop the engine, for a process that then ends. It may not have been opened."""
         self._pool.shutdown()
-        if self._engine.exception() is None:
+        if self._engine is not None and self._engine.exception() is None:
             self._engine.result().stop()
 
 
@@ -88,6 +104,8 @@ _REPEATED = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.T
 """Loggers that print the stack trace of a failed task. The driver gets it as an exception and logs one message."""
 _GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
 """The variable that spark-submit sets, whose Java runs already."""
+_ENDING_SECONDS = 2
+"""The time that a Java may take to end after its last answer."""
 
 
 @dataclass(frozen=True)
@@ -104,14 +122,28 @@ class ClassicEngine:
         return int(self.session.sparkContext.defaultParallelism)
 
     def stop(self) -> None:
-        # The stop of Python's part waits a second for a thread that ends with the process.
-        self.session.sparkContext._jsc.stop()
+        # Java may have been killed. The stop of Python's part waits a second for a thread that ends with the process.
+        with suppress(Py4JError):
+            self.session.sparkContext._jsc.stop()
+
+
+def open_job_engine() -> ClassicEngine:
+    """Return the engine of a load job. Lines on standard output say to its starter that Spark starts, and is up."""
+    if _GATEWAY_VARIABLE in os.environ:
+        return open_classic_engine()
+    sys.stdout.write(f"{STARTING}\n")
+    sys.stdout.flush()
+    engine = open_classic_engine()
+    sys.stdout.write(f"{STARTED}\n")
+    sys.stdout.flush()
+    return engine
 
 
 def open_classic_engine(
     settings: Mapping[str, str] | None = None, java_output: IO[bytes] | None = None
 ) -> ClassicEngine:
-    """Return the engine of spark-submit with Floodmark's settings; without spark-submit, a local one on all cores.
+    """Return the engine of spark-submit with Floodmark's settings; without spark-submit, with a Java that this process
+    starts: by the options in PYSPARK_SUBMIT_ARGS, or a local one on all cores. Raises LoadStartError.
 
     settings: more properties, where there is no spark-submit. They are on the command line of Java. java_output: the
     file to which a Java that is started writes what is no result; None for that of this process.
@@ -120,14 +152,16 @@ def open_classic_engine(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _GATEWAY_VARIABLE not in os.environ:
         os.environ.update(java_environment())
-    builder, properties = SparkSession.builder, WORKER_DAEMON | SESSION_SETTINGS | dict(settings or {})
-    for name, value in properties.items():
-        builder = builder.config(name, value)
-    if java_output is not None and SparkContext._gateway is None:
-        conf = SparkConf().setAll(list(properties.items()))
-        gateway = launch_gateway(conf, {"stdout": java_output, "stderr": java_output})
+    properties = WORKER_DAEMON | SESSION_SETTINGS | dict(settings or {})
+    conf = SparkConf().setAll(list(properties.items()))
+    if SparkContext._gateway is None:
+        output = {} if java_output is None else {"stdout": java_output, "stderr": java_output}
+        try:
+            gateway = launch_gateway(conf, output)
+        except (PySparkRuntimeError, OSError) as error:
+            raise LoadStartError("Spark", "its Java did not start.", "Its output says why.", str(error)) from None
         SparkContext(conf=conf, gateway=gateway)
-    session = builder.getOrCreate()
+    session = SparkSession.builder.config(conf=conf).getOrCreate()
     silence(session, _REPEATED)
     java = session.sparkContext._jvm.java.lang.System
     _LOG.info(
@@ -139,6 +173,15 @@ def open_classic_engine(
         java.getProperty("java.home"),
     )
     return ClassicEngine(session)
+
+
+def has_lost_java() -> bool:
+    """Return whether the Java that this process has started has ended."""
+    java = getattr(SparkContext._gateway, "proc", None)
+    try:
+        return java is not None and java.wait(_ENDING_SECONDS) is not None
+    except TimeoutExpired:
+        return False
 
 
 def silence(session: SparkSession, loggers: Sequence[str]) -> None:

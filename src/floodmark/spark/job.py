@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError
+from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError, LoadStartError
 from floodmark.core.plan import TableCounts
 from floodmark.core.planning import STARTED, LoadResult, format_load_result
 from floodmark.core.progress import ReadProgress, StepProgress, format_progress_line
@@ -34,12 +34,12 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.kind import PortableConnection, find_kind
-from floodmark.spark.engine import Engine, OpeningEngine
+from floodmark.spark.engine import Engine, OpeningEngine, has_lost_java
 from floodmark.spark.launch.target import SparkTarget
-from floodmark.spark.stage import recover
+from floodmark.spark.stage import killed, recover
 from floodmark.spark.stager import SparkStager
 from floodmark.sync.columns import MaskKeys
-from floodmark.sync.load import load_window
+from floodmark.sync.load import has_first_load, load_window
 from floodmark.sync.ports import LoggedProgress, Warehouse
 
 _LOG = logging.getLogger(__name__)
@@ -82,7 +82,8 @@ def main(opening: OpeningEngine, arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     print(STARTED, flush=True)
     result = _result(options.window_id, opening)
-    if result.error is not None:
+    # What keeps Spark from its start is reported by the starter, with what Java has printed.
+    if result.error is not None and not isinstance(result.error, LoadStartError):
         _LOG.error("%s", result.error)
     sys.stdout.flush()
     print(format_load_result(result), flush=True)
@@ -111,6 +112,8 @@ def run_load_job(window_id: int, opening: OpeningEngine) -> Mapping[TableName, T
 
     began = time.monotonic()
     try:
+        if is_lake or has_first_load(PostgresLedger(ledger).read_window(window_id).plan):
+            opening.begin()
         return load_window(
             window_id,
             PostgresLedger(ledger),
@@ -169,7 +172,7 @@ def _result(window_id: int, opening: OpeningEngine) -> LoadResult:
     except FloodmarkError as error:
         return LoadResult(window_id, error=error)
     except Exception as error:  # noqa: BLE001  (the edge of the process: the caller must get every error)
-        found = recover(error)
+        found = recover(error) or (killed() if has_lost_java() else None)
         if found is not None:
             return LoadResult(window_id, error=found)
         _LOG.exception("window %s", window_id)

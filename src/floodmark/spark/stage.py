@@ -1,7 +1,7 @@
 """Staging: tasks that read, net the rows of their tables and pass them to the warehouse's sink, and their errors.
 
-It runs in Spark's Python workers. The rows never pass through the driver, which gets a row of counts per table and
-part.
+It runs in Spark's Python workers, which send the driver a row of counts per table and part. Few changes are staged in
+the driver itself.
 """
 
 from __future__ import annotations
@@ -275,16 +275,20 @@ NumberedTask = tuple[int, ReadTask]
 """A task, and the number of the parts that it writes."""
 
 
+def cost_of(task: ReadTask) -> int:
+    """Return the cost of a read in changes. Every table costs its statements, too."""
+    return (_NOT_COUNTED if task.changes is None else task.changes) + _TASK_COST * len(task.tables)
+
+
 def deal(tasks: Sequence[NumberedTask], groups: int) -> list[list[NumberedTask]]:
-    """Divide tasks into groups of about as many changes. None is empty."""
-    costs = [_NOT_COUNTED if task.changes is None else task.changes for _, task in tasks]
+    """Divide tasks into groups of about the same cost. None is empty."""
+    costs = [cost_of(task) for _, task in tasks]
     dealt: list[list[NumberedTask]] = [[] for _ in range(min(groups, len(tasks)))]
     loads = [0] * len(dealt)
     for place in sorted(range(len(tasks)), key=costs.__getitem__, reverse=True):
         lightest = loads.index(min(loads))
         dealt[lightest].append(tasks[place])
-        # Every table costs its statements, too.
-        loads[lightest] += costs[place] + _TASK_COST
+        loads[lightest] += costs[place]
     return dealt
 
 
@@ -503,13 +507,16 @@ def recover(error: BaseException) -> FloodmarkError | None:
         )
     if missing := _NO_MODULE.search(text):
         return _lacks_package(missing[1], text)
-    if _DIED.search(text):
-        return LoadKilledError(
-            "the load",
-            "a process of Spark ended: it was killed, or it ran out of memory.",
-            "Nothing is half-written; the next try loads the same window.",
-        )
-    return _find_loss(text)
+    return killed() if _DIED.search(text) else _find_loss(text)
+
+
+def killed() -> LoadKilledError:
+    """Return the error about a process of Spark that has ended."""
+    return LoadKilledError(
+        "the load",
+        "a process of Spark ended: it was killed, or it ran out of memory.",
+        "Nothing is half-written; the next try loads the same window.",
+    )
 
 
 def _find_loss(text: str) -> FloodmarkError | None:

@@ -1,13 +1,18 @@
-"""``SparkStager``: reads the tables of a window, nets and stages them. No row passes through the driver."""
+"""``SparkStager``: reads the tables of a window, nets and stages them.
+
+Few changes are staged by threads of the driver, before Spark has started. All else is done by tasks of Spark.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -24,6 +29,7 @@ from floodmark.spark.stage import (
     NumberedTask,
     StageWriter,
     Writers,
+    cost_of,
     deal,
     deal_in_turn,
     join_results,
@@ -35,12 +41,23 @@ from floodmark.spark.stage import (
     write_packed,
 )
 from floodmark.sync.columns import MaskKeys, find_mask_key
-from floodmark.sync.load import ReadSlots
-from floodmark.sync.ports import OpenReader, PlanReads, ReadTask, StagedPart, StagedRows, StagingSink, TableReader
+from floodmark.sync.load import TABLES_AT_ONCE, ReadSlots
+from floodmark.sync.ports import (
+    OpenReader,
+    PlanReads,
+    ReadTask,
+    StagedPart,
+    StagedRows,
+    StagingSink,
+    TableReader,
+    WindowReads,
+)
 
 _LOG = logging.getLogger(__name__)
 MOST_BYTES = 64 << 20
 """The changes that a task holds in memory; LOBs may be of any size."""
+DRIVER_CHANGES = 50_000
+"""The cost, in changes, up to which the driver stages a window: it takes less time than Spark's start (ADR 103)."""
 _Results = dict[int, StagedRows | FloodmarkError]
 _Rows = Sequence[Mapping[str, Any]]
 
@@ -48,7 +65,8 @@ _Rows = Sequence[Mapping[str, Any]]
 class SparkStager:
     """``sync.ports.Stager``.
 
-    open_engine: called when the first task is about to start, and for each after it. mask_keys: the secrets of masks.
+    open_engine: called when the first task of Spark is about to start, and for each after it. mask_keys: the secrets of
+    masks. driver_changes: the cost of a window, in changes, up to which Spark is not needed.
     """
 
     def __init__(
@@ -57,19 +75,22 @@ class SparkStager:
         open_reader: OpenReader,
         plan_reads: PlanReads,
         mask_keys: MaskKeys | None = None,
+        driver_changes: int = DRIVER_CHANGES,
     ) -> None:
         self._open_engine = open_engine
         self._open_reader = open_reader
         self._plan_reads = plan_reads
         self._mask_keys = mask_keys or {}
+        self._driver_changes = driver_changes
         self._slots_known = threading.Lock()
         self._slots: tuple[WindowPlan, ReadSlots] | None = None
 
     def stage_changes(
         self, plan: WindowPlan, sinks: Mapping[int, StagingSink]
     ) -> Mapping[int, StagedRows | FloodmarkError]:
-        """Stage the tables of a window, with one job for those that need no shuffle and one for the others."""
-        reads = self._plan_reads(plan, min(_most_reads(plan), self._cores()))
+        """Stage the tables of a window: in the driver if the changes are few, else with one job of Spark for those that
+        need no shuffle and one for the others."""
+        reads = self._choose_reads(plan)
         read = sorted({index for task in reads.tasks for index in task.tables})
         writers = {index: self._writer(plan, index, sinks[index]) for index in read}
         with _recovered(plan.pipeline):
@@ -83,6 +104,18 @@ class SparkStager:
                     results |= {index: replace(each, members=tuple(members[index])) for index, each in staged.items()}
         return {index: results.get(index, StagedRows(0, 0)) for index in sinks}
 
+    def _choose_reads(self, plan: WindowPlan) -> WindowReads:
+        if self._driver_changes:
+            # Few changes are read in one part, whatever the cores are: the question for them would wait for Spark.
+            reads = self._plan_reads(plan, 1)
+            if self._are_few(reads.tasks):
+                return reads
+        return self._plan_reads(plan, min(_most_reads(plan), self._cores()))
+
+    def _are_few(self, tasks: Sequence[ReadTask]) -> bool:
+        costs = list(map(cost_of, tasks))
+        return all(task.changes is not None for task in tasks) and sum(costs) <= self._driver_changes
+
     def _stage(self, plan: WindowPlan, writers: Writers, tasks: Sequence[ReadTask]) -> _Results:
         direct = [(number, task) for number, task in enumerate(tasks) if task.is_net or task.changes is not None]
         alone = [index for _, task in direct if not task.is_net for index in task.tables]
@@ -90,7 +123,10 @@ class SparkStager:
         # The result of a table would hide that another task of it, in memory, had none.
         assert len(set(alone)) == len(alone) and streamed.isdisjoint(alone), "two tasks stage a table directly"  # noqa: S101  (planned by the source)
         slots, results = self._slots_of(plan), _Results()
-        if direct:
+        if self._are_few(tasks):
+            with slots.taken(min(len(direct), TABLES_AT_ONCE)) as groups:
+                results = join_results(_stage_here(writers, deal(direct, groups)))
+        elif direct:
             with slots.taken(min(len(direct), self._cores())) as groups:
                 results = join_results(self._stage_directly(writers, deal(direct, groups)))
         # A task that had too many changes for memory has no result: it reads them again.
@@ -150,6 +186,13 @@ class SparkStager:
 
     def _cores(self) -> int:
         return self._open_engine().cores()
+
+
+def _stage_here(writers: Writers, groups: Sequence[Sequence[NumberedTask]]) -> _Rows:
+    """Stage tasks in threads of this process. Returns, or raises the first error, when none of them writes any more."""
+    with ThreadPoolExecutor(max(len(groups), 1), thread_name_prefix="read") as pool:
+        found = pool.map(lambda group: list(stage_directly(writers, MOST_BYTES, group)), groups)
+        return [row for batch in chain.from_iterable(found) for row in batch.to_pylist()]
 
 
 def _most_reads(plan: WindowPlan) -> int:

@@ -91,6 +91,11 @@ class ReadSlots:
 # killed reads only the chunks whose rows are not in staging.
 
 
+def has_first_load(plan: WindowPlan) -> bool:
+    """Return whether a table of a window is read as a whole."""
+    return any(table.kind is LoadKind.FIRST_LOAD for table in plan.tables)
+
+
 def slots_of(plan: WindowPlan) -> ReadSlots:
     """Return the slots for the first loads of a window."""
     limits = [table.settings.first_load.parallel_reads for table in plan.tables if table.kind is LoadKind.FIRST_LOAD]
@@ -347,8 +352,7 @@ class _WindowLoad:
 
         Not in a window with a first load: chunks that an earlier attempt has staged are as old as its planned end.
         """
-        has_first_load = any(table.kind is LoadKind.FIRST_LOAD for table in self.plan.tables)
-        if end.position > self.plan.to and not has_first_load:
+        if end.position > self.plan.to and not has_first_load(self.plan):
             self.plan = self.ledger.extend_window(self.plan, end)
             _LOG.info("Window %s now ends at %s, which was read.", self.plan.window_id, end.position)
 

@@ -16,7 +16,13 @@ from functools import cached_property
 import pyarrow as pa
 
 from floodmark.core.capture import bracket, bracket_table
-from floodmark.core.errors import FloodmarkBugError, InstanceReplacedError, SourceBehindError, WindowExpiredError
+from floodmark.core.errors import (
+    FloodmarkBugError,
+    FloodmarkError,
+    InstanceReplacedError,
+    SourceBehindError,
+    WindowExpiredError,
+)
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, value_columns
 from floodmark.core.position import Interval, NoPosition, Position, Version
 from floodmark.core.schema import Operation
@@ -261,10 +267,19 @@ def plan_reads(plan: WindowPlan, most: int, source: SqlServerConnection) -> Wind
     with connect(source, subject=plan.pipeline) as session:
         session.limit_lock_waits()
         if session.fetch(select_snapshot_state())[0][0] == _ON:
-            return WindowReads([SnapshotRead(tables, plan.pipeline, plan.end, source)])
+            return WindowReads([SnapshotRead(tables, plan.pipeline, plan.end, source, _sum_changes(session, tables))])
         _LOG.warning(_NOT_ALLOWED, source.database)
         changes = _count_changes(session, {index: each for index, each in tables.items() if not each.quiet})
     return read_tables(plan, lambda table, end: TrackingReader(table, source, end), changes)
+
+
+def _sum_changes(session: SourceSession, tables: Mapping[int, TablePlan]) -> int | None:
+    """Return the number of changes of all tables; None where one has many, or where the read will find its error."""
+    try:
+        changes = _count_changes(session, tables)
+    except FloodmarkError:
+        return None
+    return sum(changes.values()) if len(changes) == len(tables) else None
 
 
 def _count_changes(session: SourceSession, tables: Mapping[int, TablePlan]) -> dict[int, int]:

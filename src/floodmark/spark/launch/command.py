@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shlex
 import signal
 import sys
 import tempfile
@@ -15,10 +16,10 @@ from pathlib import Path
 
 from floodmark import spark
 from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError, LoadKilledError, LoadStartError
-from floodmark.core.planning import STARTED, LoadResult, parse_load_result
+from floodmark.core.planning import STARTED, STARTING, LoadResult, parse_load_result
 from floodmark.core.progress import ReadProgress, parse_progress_line
 from floodmark.core.settings import REMOTE_VARIABLE
-from floodmark.spark.launch.target import SparkTarget, java_environment
+from floodmark.spark.launch.target import DEFAULT_BINARY, SparkTarget, java_environment
 from floodmark.sync.ports import Progress
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -83,7 +84,8 @@ def explain_ending(complaint: str | None, trouble: list[str]) -> tuple[str, str]
 # --------------------------------------------------------------------------------------------------------------------
 # The load job as a command: its arguments and its environment. For the operator and the CLI.
 #
-# With a Spark Connect server the command is Python with the job; otherwise it is spark-submit.
+# The command is Python with the job, which starts Spark where a window needs it, with the options that are written for
+# spark-submit. It is spark-submit itself where the Spark or the Python of the driver is another one.
 #
 # Imports neither Airflow nor Spark. Secrets go into the environment of the driver only: a command line, a template and
 # a log can be read by others.
@@ -166,6 +168,26 @@ def job_environment(secrets: Mapping[str, str], target: SparkTarget) -> dict[str
     return environment | java_environment()
 
 
+def driver_command(
+    command: Sequence[str], job: str, settings: Mapping[str, object], environment: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """Return the command of the driver, and variables with Spark's options, for a command of spark-submit.
+
+    The driver runs spark-submit if it needs Spark, with these options. job: the path of the job in the command.
+    settings: Spark's properties in it. Returns the command as it is where only spark-submit brings the driver's Python
+    and its pyspark together.
+    """
+    python = settings.get(_DRIVER_PYTHON) or settings.get(_PYTHON) or environment.get("PYSPARK_DRIVER_PYTHON")
+    is_own = environment.get("SPARK_HOME", "") == _installed_spark() and python == sys.executable
+    if command[0] != DEFAULT_BINARY or not is_own:
+        return list(command), {}
+    place = command.index(job)
+    options = {"PYSPARK_SUBMIT_ARGS": shlex.join((*command[1:place], "pyspark-shell"))}
+    # The driver says which Python executors run: it is the one of the property, as spark-submit would say.
+    workers = {"PYSPARK_PYTHON": str(settings[_PYTHON])} if _PYTHON in settings else {}
+    return [sys.executable, *command[place:]], options | workers
+
+
 def client_command(target: SparkTarget, arguments: Sequence[str]) -> list[str]:
     """Return the command line of a job whose Spark is a server's. Raises ConfigError where its client is missing."""
     missing = [name for name in _CLIENT_MODULES if find_spec(name) is None]
@@ -196,8 +218,8 @@ def submit_command(target: SparkTarget, window_id: int, config: Path) -> list[st
 # A load ends with the process that started it, also when that was killed with -9: the kernel sees to it (Linux).
 #
 # Otherwise it would go on alone. That harms no row, but the tries that follow find another load at work, until they are
-# used up, and a first load may take hours. Task, spark-submit's JVM and the driver's Python are a chain, so the JVM is
-# bound to the task and the driver to the JVM.
+# used up, and a first load may take hours. Task, driver and JVM are a chain: the driver is bound to the task, and the
+# JVM ends with the pipe that the driver holds. Where spark-submit has started the driver, the JVM is between the two.
 
 
 _PR_SET_PDEATHSIG = 1
@@ -261,7 +283,7 @@ class JobOutput:
     def __init__(self, progress: Progress | None = None) -> None:
         self.result: LoadResult | None = None
         self._progress = progress
-        self._started = False
+        self._started = self._starting = False
         self._complaint: str | None = None
         self._out_of_memory = False
         self._last: deque[str] = deque(maxlen=_KEPT_LINES)
@@ -276,8 +298,8 @@ class JobOutput:
             found = parse_load_result(text)
             if found is not None:
                 self.result = found
-            elif text == STARTED:
-                self._started = True
+            elif text in (STARTED, STARTING):
+                self._started, self._starting = text == STARTED, text == STARTING
                 self._last.clear()
             elif self._progress is not None and (progress := parse_progress_line(text)) is not None:
                 if isinstance(progress, ReadProgress):
@@ -295,7 +317,7 @@ class JobOutput:
         Raises the error that the job reported. Raises LoadKilledError (retried) or LoadStartError (not retried) where
         it reported nothing. exit_code: as ``subprocess`` gives it, negative for a signal.
         """
-        if self.result is None:
+        if self.result is None or (isinstance(self.result.error, LoadStartError) and not self._started):
             raise self._explain_silence(f"window {window_id}", exit_code)
         error = self.result.error
         if isinstance(error, FloodmarkBugError):
@@ -316,7 +338,9 @@ class JobOutput:
         why, do = self._explain_files()
         ended = _describe_exit(exit_code)
         last = f"Its last lines: {' | '.join(self._last)}." if self._last else ""
-        if self._started or why or self._out_of_memory or _signal_of(exit_code):
+        # A Java that cannot start says why; one that was killed says nothing.
+        was_killed = bool(_signal_of(exit_code)) or (self._starting and not self._last)
+        if self._started or why or self._out_of_memory or was_killed:
             if self._out_of_memory:
                 do = f"{do} {_MEMORY_HINT}".lstrip()
             # Lines of a job that has read rows may hold their values.

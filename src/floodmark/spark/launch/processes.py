@@ -52,10 +52,12 @@ def run_load(
     output. quiet: the end of the output is printed only if the job fails. Raises what the job reported.
     """
     environment = os.environ | load_job.job_environment(secrets, target)
+    command = load_job.submit_command(target, window_id, config_path)
+    command, options = load_job.driver_command(command, str(load_job.application()), job_settings(target), environment)
+    environment |= options
     if progress is not None:
         environment[PROGRESS_VARIABLE] = "1"
-        progress.report_step(StepProgress(f"window {window_id}: starting Spark"))
-    command = load_job.submit_command(target, window_id, config_path)
+        progress.report_step(StepProgress(f"window {window_id}: starting the load"))
     output = JobOutput(progress)
     try:
         started = subprocess.Popen(

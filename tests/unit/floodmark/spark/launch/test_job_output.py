@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from floodmark.core.errors import FloodmarkBugError, LoadKilledError, LoadStartError, SourceLoginError
 from floodmark.core.plan import TableCounts
-from floodmark.core.planning import STARTED, LoadResult, format_load_result
+from floodmark.core.planning import STARTED, STARTING, LoadResult, format_load_result
 from floodmark.core.progress import PROGRESS_PREFIX, ReadKind, ReadProgress, StepProgress
 from floodmark.core.schema import TableName
 from floodmark.spark.job import PrintedProgress
@@ -145,6 +146,28 @@ def test_last_lines_of_a_job_that_had_begun_may_hold_rows_and_stay_out_of_the_me
 def test_mark_of_the_beginning_is_not_handed_on() -> None:
     output = JobOutput()
     assert list(output.watch(["a\n", f"{STARTED}\n", "b\n"])) == ["a\n", "b\n"]
+
+
+_NO_SPARK = format_load_result(LoadResult(7, error=LoadStartError("Spark", "its Java did not start.")))
+
+
+def test_load_whose_spark_does_not_start_is_not_tried_again_and_says_what_java_said() -> None:
+    output = job_output(STARTED, "Window 7 of shop.", STARTING, *_NO_MODULE, _NO_SPARK)
+    with pytest.raises(LoadStartError, match=re.escape(" | ".join(_NO_MODULE))) as caught:
+        output.require_result(7, 1)
+    assert "Window 7" not in caught.value.message
+
+
+def test_load_whose_java_was_killed_while_it_started_is_tried_again() -> None:
+    with pytest.raises(LoadKilledError):
+        job_output(STARTED, "Window 7 of shop.", STARTING, _NO_SPARK).require_result(7, 1)
+
+
+def test_error_after_the_start_of_spark_is_raised_as_it_was_reported() -> None:
+    error = LoadStartError("the load", "Python does not start on Spark's executors.", "It needs packages.")
+    output = job_output(STARTED, STARTING, STARTED, format_load_result(LoadResult(7, error=error)))
+    with pytest.raises(LoadStartError, match="Python does not start"):
+        output.require_result(7, 1)
 
 
 @pytest.mark.parametrize("code", [-9, 137, -15, 143, 134])

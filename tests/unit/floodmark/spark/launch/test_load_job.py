@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from floodmark.core.errors import LoadStartError
 from floodmark.spark.launch.command import (
     application,
+    driver_command,
     job_environment,
     job_settings,
     submit_command,
@@ -26,6 +28,40 @@ def test_command_names_window_and_config_and_holds_no_secret() -> None:
     assert command[:3] == ["spark-submit", "--master", "local[2]"]
     assert command[-5:] == [str(application()), "--window-id", "7", "--config", "/etc/pipelines.yaml"]
     assert "FLOODMARK_SOURCE" not in " ".join(command)
+
+
+def driver_of(target: SparkTarget, **settings: str) -> tuple[list[str], dict[str, str]]:
+    command = submit_command(target, 7, Path("/etc/pipe lines.yaml"))
+    return driver_command(
+        command, str(application()), job_settings(target) | settings, job_environment(SECRETS, target)
+    )
+
+
+def test_driver_is_run_at_once_and_has_the_options_for_the_spark_that_it_may_start() -> None:
+    command, options = driver_of(SparkTarget("local[2]", {"spark.executor.extraJavaOptions": "-Da='b c'"}))
+    assert command == [sys.executable, str(application()), "--window-id", "7", "--config", "/etc/pipe lines.yaml"]
+    split = shlex.split(options.pop("PYSPARK_SUBMIT_ARGS"))
+    assert split[:4] == ["--master", "local[2]", "--name", "floodmark window 7"]
+    assert "spark.executor.extraJavaOptions=-Da='b c'" in split
+    assert split[-1] == "pyspark-shell"
+    assert options == {}
+
+
+def test_executors_run_the_python_that_the_connection_names() -> None:
+    command, options = driver_of(SparkTarget("spark://h", {"spark.pyspark.python": "./environment/bin/python"}))
+    assert (command[0], options["PYSPARK_PYTHON"]) == (sys.executable, "./environment/bin/python")
+
+
+def test_spark_submit_starts_the_driver_where_its_python_or_its_spark_is_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert driver_of(SparkTarget(binary="spark3-submit"))[0][0] == "spark3-submit"
+    assert driver_of(SparkTarget(), **{"spark.pyspark.python": "/opt/python3"})[0][0] == "spark-submit"
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/opt/python3")
+    assert driver_of(SparkTarget())[0][0] == "spark-submit"
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON")
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    assert driver_of(SparkTarget()) == (submit_command(SparkTarget(), 7, Path("/etc/pipe lines.yaml")), {})
 
 
 def test_environment_holds_the_connections_and_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
