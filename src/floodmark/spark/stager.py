@@ -109,6 +109,8 @@ class SparkStager:
             # Few changes are read in one part, whatever the cores are: the question for them would wait for Spark.
             reads = self._plan_reads(plan, 1)
             if self._are_few(reads.tasks):
+                changes = sum(task.changes or 0 for task in reads.tasks)
+                _LOG.info("The window has about %s changes. They are staged without Spark.", changes)
                 return reads
         return self._plan_reads(plan, min(_most_reads(plan), self._cores()))
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+import subprocess
+from types import SimpleNamespace
 
-from floodmark.core.errors import CdcNotEnabledError, ConfigError
+import pytest
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+from floodmark.core.errors import CdcNotEnabledError, ConfigError, FloodmarkBugError, FloodmarkError, LoadKilledError
 from floodmark.core.planning import STARTED, parse_load_result
 from floodmark.core.settings import LEDGER_VARIABLE, SOURCE_VARIABLE, WAREHOUSE_VARIABLE
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.kind import find_kind
 from floodmark.sources.sqlserver.driver import SqlServerConnection
-from floodmark.spark import job
+from floodmark.spark import engine, job
 from floodmark.spark.stage import recover, transported_errors
 from load_without_spark import no_session
 
@@ -65,6 +70,20 @@ def test_job_whose_file_of_authorities_is_missing_names_it(
     assert result is not None
     assert type(result.error) is ConfigError
     assert "its ca_file /not/there.pem cannot be read: No such file" in str(result.error)
+
+
+@pytest.mark.parametrize(("command", "found"), [("true", LoadKilledError), ("cat", FloodmarkBugError)])
+def test_error_of_a_java_that_has_ended_is_tried_again(
+    command: str, found: type[FloodmarkError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_ENDING_SECONDS", 1)
+    monkeypatch.setattr(
+        job, "run_load_job", lambda *_: (_ for _ in ()).throw(Py4JError("Answer from Java side is empty"))
+    )
+    with subprocess.Popen([command], stdin=subprocess.PIPE) as java:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
+        error = job._result(7, no_session()).error
+    assert type(error) is found
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "/var/run/postgresql"])
