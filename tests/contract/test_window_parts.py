@@ -152,11 +152,23 @@ def test_table_that_is_locked_while_it_is_counted_is_read_in_one_part(
     assert {name: len(each) for name, each in found.items()} == {BUSY: 1, CALM: 1}
 
 
-def test_source_is_not_asked_where_no_table_may_be_cut(plan: WindowPlan, texts: list[str]) -> None:
-    nowhere = SqlServerConnection("127.0.0.1", 1, "Shop", "sa", "")
+def test_net_changes_of_the_server_are_counted_and_never_cut(
+    at: SqlServerConnection, plan: WindowPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "PART_CHANGES", 10)
     net = tuple(with_settings(table, net=NetSource.SERVER) for table in plan.tables)
+    busy, calm = net[0], with_settings(net[1], partitions=3)
+    [of_busy] = reads_of(replace(plan, tables=(busy, calm)), CORES, at)[BUSY]
+    [of_calm] = reads_of(replace(plan, tables=(busy, calm)), CORES, at)[CALM]
+    assert (of_busy.interval, of_busy.is_net) == (busy.interval, True)
+    assert of_busy.changes is not None
+    assert of_busy.changes > 10
+    assert (of_calm.interval, of_calm.is_net, of_calm.changes) == (calm.interval, True, None)
+
+
+def test_source_is_not_asked_where_no_table_is_counted(plan: WindowPlan, texts: list[str]) -> None:
+    nowhere = SqlServerConnection("127.0.0.1", 1, "Shop", "sa", "")
     one = tuple(with_settings(table, partitions=1) for table in plan.tables)
-    for tables in (net, one):
-        [read] = reads_of(replace(plan, tables=tables), CORES, nowhere)[CALM]
-        assert (read.interval, read.changes, read.is_net) == (plan.tables[1].interval, None, tables is net)
+    [read] = reads_of(replace(plan, tables=one), CORES, nowhere)[CALM]
+    assert (read.interval, read.changes, read.is_net) == (plan.tables[1].interval, None, False)
     assert texts == []

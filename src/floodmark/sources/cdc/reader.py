@@ -386,12 +386,10 @@ def plan_reads(plan: WindowPlan, most: int, source: SqlServerConnection) -> Wind
     """Return the reads of the tables with changes, a read for each of their parts.
 
     most: the number of parts of a large table whose plan does not set it. A table whose changes could not be counted is
-    read in one part. The server's net changes are those of the whole window.
+    read in one part. So are the server's net changes, which are those of the whole window.
     """
     tables = {index: each for index, each in enumerate(plan.tables) if each.interval is not None and not each.quiet}
-    intervals, changes = _plan_parts(
-        [each for each in tables.values() if each.settings.net is not NetSource.SERVER], most, source, plan.pipeline
-    )
+    intervals, changes = _plan_parts(list(tables.values()), most, source, plan.pipeline)
     reads = []
     for index, table in tables.items():
         assert table.interval is not None  # noqa: S101  (they are the tables that have one)
@@ -409,10 +407,15 @@ def _plan_parts(
 ) -> tuple[dict[TableName, list[Interval]], dict[TableName, int]]:
     """Return the intervals of tables that are cut, and the changes of those that a task nets in memory.
 
-    The source is asked only where a table may be cut.
+    The source is asked only where a table may be cut, or may have few changes.
     """
     counted = [table for table in tables if not table.settings.partitions]
-    declared = {table.source: table.settings.partitions for table in tables if table.settings.partitions > 1}
+    whole_alone = {table.source for table in tables if table.settings.net is NetSource.SERVER}
+    declared = {
+        table.source: table.settings.partitions
+        for table in tables
+        if table.settings.partitions > 1 and table.source not in whole_alone
+    }
     if not counted and not declared:
         return {}, {}
     whole = {table.source: table.interval for table in tables if table.interval is not None}
@@ -420,7 +423,8 @@ def _plan_parts(
         changes = _count_changes(session, counted, most)
         intervals: dict[TableName, list[Interval]] = {}
         cuts: dict[tuple[Interval, int], list[Position]] = {}
-        for name, number in (declared | choose_numbers(changes, most)).items():
+        may_be_cut = {name: number for name, number in changes.items() if name not in whole_alone}
+        for name, number in (declared | choose_numbers(may_be_cut, most)).items():
             if number > 1:
                 asked = (whole[name], max(most, number))
                 if asked not in cuts:
