@@ -145,3 +145,27 @@ def test_table_without_a_key_is_a_log_for_every_command(rig: CommandRig) -> None
     assert "dbo.Orders equal" in compared
     assert "shop.lines_log" not in compared
     assert "dbo.Heap" in rig.call("status", "shop")
+
+
+def test_options_of_a_log_are_for_logs_alone(rig: CommandRig) -> None:
+    written = CONFIG.format(pipeline="schedule: null")
+    for option, words in (
+        ("before_images: true", "only style: log has images of changes"),
+        ("snapshot: false", "only style: log may begin without the rows of the table"),
+    ):
+        rig.configure(written.replace("style: log", f"style: log\n        {option}"))
+        assert option in rig.call("config", "check", "--show")
+        for style in ("current", "history", "snapshot"):
+            rig.configure(written.replace("style: log", f"style: {style}\n        {option}"))
+            status, output = rig.try_call("config", "check")
+            assert (status, f"{option}, but {words}" in " ".join(output.split())) == (2, True), output
+
+
+def test_log_without_a_snapshot_passes_its_checks_and_brings_rows_before_updates(rig: CommandRig) -> None:
+    options = "style: log\n        snapshot: false\n        before_images: true"
+    rig.configure(CONFIG.format(pipeline="schedule: null").replace("style: log", options))
+    rig.call("run", "shop")
+    assert rig.rows(LOG) == []
+    change(rig, "UPDATE dbo.Lines SET Amount = 11 WHERE Id = 1", "UPDATE dbo.Lines SET Amount = -2 WHERE Id = 2")
+    rig.call("run", "shop")
+    assert rig.rows(LOG) == [(3, 1, 10), (4, 1, 11), (3, 2, 20)]

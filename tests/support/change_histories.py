@@ -217,14 +217,16 @@ def random_history(number: int, seed: int, *, ordered_seqvals: bool = False, dec
     return history
 
 
-def change_batch(changes: list[Change], *, has_key: bool = True) -> pa.RecordBatch:
+def change_batch(changes: list[Change], *, has_key: bool = True, is_log: bool = False) -> pa.RecordBatch:
     """The rows that ``statements.select_changes`` gets: images before an update only where it changed the key, and
-    those after it with an operation of their own. Without a key, all as they are."""
+    those after it with an operation of their own; in a log as a delete and an insert. Without a key, all as they
+    are."""
     if not has_key:
         return _batch(changes)
     moved = [change.operation in (3, 4) and bool(change.mask[-1] & ID_BIT) for change in changes]
+    operations = {3: 1, 4: 2} if is_log else {3: 3, 4: 6}
     read = [
-        replace(change, operation=6) if moves and change.operation == 4 else change
+        replace(change, operation=operations[change.operation]) if moves else change
         for change, moves in zip(changes, moved, strict=True)
         if moves or change.operation != 3
     ]

@@ -151,7 +151,7 @@ class OrderRig:
     def _parts(self, after: int, to: int) -> list[pa.RecordBatch]:
         """Return the changes of an interval in no order, in up to three parts."""
         chosen = [each for each in self.history.changes if after < number_of(read_position(each.start_lsn)) <= to]
-        rows = change_batch(chosen, has_key=self.has_key)
+        rows = change_batch(chosen, has_key=self.has_key, is_log=self.style is Style.LOG)
         moments = [committed_at(position).replace(tzinfo=None) for position in rows.column(0).to_pylist()]
         rows = rows.append_column("__$committed_at", pa.array(moments, pa.timestamp("us")))
         rows = rows.take(pa.array(self.rng.sample(range(rows.num_rows), rows.num_rows), pa.int64()))

@@ -76,6 +76,7 @@ from floodmark.core.settings import (
     TableOptions,
     TableSettings,
     why_no_kept_versions,
+    why_no_log_options,
     why_no_style,
 )
 from floodmark.iceberg.limits import LAKE_SOURCE, find_refused
@@ -302,6 +303,8 @@ class TableConfig(_Defaults, TableOptions):
             raise ValueError(f"where: {why}")
         if why := why_no_kept_versions(self):
             raise ValueError(f"keep_versions: {why}")
+        if why := why_no_log_options(self):
+            raise ValueError(why)
         return self
 
     @model_validator(mode="after")

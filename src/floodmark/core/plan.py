@@ -196,6 +196,16 @@ class TablePlan:
         return self.settings.style is Style.LOG
 
     @property
+    def has_before_images(self) -> bool:
+        """Return whether the row before each update comes too. Without a key, only it shows which row was updated."""
+        return self.is_log and (self.settings.before_images or not self.feed.table.key)
+
+    @property
+    def reads_no_rows(self) -> bool:
+        """Return whether a load of the whole table adds no row: the log only has the changes after it."""
+        return self.is_log and not self.settings.snapshot
+
+    @property
     def is_history(self) -> bool:
         """Return whether the target has the newest versions of rows, and another table those before them."""
         return self.settings.style is Style.HISTORY

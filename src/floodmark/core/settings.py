@@ -88,6 +88,17 @@ def why_no_kept_versions(settings: TableOptions) -> str:
     return "only style: history has versions: leave it out"
 
 
+def why_no_log_options(settings: TableOptions) -> str:
+    """Return why a table cannot have the options of a log that it sets, as a clause; "" where it can."""
+    if settings.style is Style.LOG:
+        return ""
+    if settings.before_images:
+        return "before_images: true, but only style: log has images of changes: leave it out"
+    if not settings.snapshot:
+        return "snapshot: false, but only style: log may begin without the rows of the table: leave it out"
+    return ""
+
+
 class TemporalPolicy(Enum):
     """The treatment of a fraction finer than a microsecond (datetime2(7), time(7), datetimeoffset(7))."""
 
@@ -431,6 +442,10 @@ class TableOptions(TableDefaults):
     """The rows that reach the target; None for all."""
     keep_versions: int | None = None
     """The days for which a history keeps a version that has ended; None for good."""
+    before_images: bool = False
+    """Whether a log has the row before each update too; without a key it always has."""
+    snapshot: bool = True
+    """Whether a load adds the rows of the table to a log; otherwise the log only has the changes after the load."""
 
 
 @dataclass(frozen=True)

@@ -294,19 +294,8 @@ def _operations(operation: Operation, rows: int) -> pa.Array:
 
 # --------------------------------------------------------------------------------------------------------------------
 # The rows of a log: every change, and the rows of a load, each with its place.
-#
-# An update that gave a row another key in place is two rows, as the server captures it for a primary key: a delete of
-# the old key and an insert of the new one. They have one sequence value and differ in the operation.
 
 
-_LOGGED = {
-    Operation.DELETE: Operation.DELETE,
-    Operation.INSERT: Operation.INSERT,
-    Operation.BEFORE_UPDATE: Operation.DELETE,
-    Operation.UPDATE: Operation.UPDATE,
-    Operation.MOVED: Operation.INSERT,
-}
-_LOGGED_NUMBERS = np.array([_LOGGED.get(Operation(number), 0) for number in range(len(Operation))], np.int16)
 _UPDATES = (Operation.BEFORE_UPDATE.value, Operation.UPDATE.value)
 _MOMENT = pa.timestamp("us", tz="UTC")
 _ROW_BYTES = 6
@@ -316,15 +305,13 @@ _ROW_BYTES = 6
 def list_changes(batches: Batches, shape: RowShape) -> Iterator[pa.RecordBatch]:
     """Yield all changes, in no order: stored columns, ``__lsn``, ``__op``, and those that only a log has.
 
-    Without a key, an image before an update stays one; with a key it is the end of the old one. ``__changed`` has the
-    names of the columns that an update changed, and is NULL for any other operation.
+    ``__changed`` has the names of the columns that an update changed, and is NULL for any other operation.
     ``__committed_at`` is NULL where the source does not show it.
     """
     for batch in batches:
         columns = {column.name: batch.column(column.name) for column in shape.values}
         columns[POSITION_COLUMN] = batch.column(shape.position)
-        number = _numpy(batch.column(shape.operation))
-        columns[OPERATION_COLUMN] = pa.array(_LOGGED_NUMBERS[number] if shape.key else number.astype(np.int16))
+        columns[OPERATION_COLUMN] = batch.column(shape.operation).cast(pa.int16())
         command = batch.column(shape.command) if shape.command else _zeros(batch.num_rows)
         columns |= {COMMAND_COLUMN: command, SEQUENCE_COLUMN: batch.column(shape.sequence)}
         columns[CHANGED_COLUMN] = _changed_columns(batch, shape, columns[OPERATION_COLUMN])

@@ -106,6 +106,8 @@ def stage_first_load(
     plan: WindowPlan, index: int, ledger: PostgresLedger, warehouse: Warehouse, stager: Stager, *, slots: ReadSlots
 ) -> StagedRows:
     """Stage all chunks of a table. Chunks that are in staging already are not read again."""
+    if plan.tables[index].reads_no_rows:
+        return StagedRows(0, 0)
     source = plan.tables[index].source
     stored = _stored_chunks(plan, index, ledger, warehouse, stager, slots=slots)
     missing = [each.chunk for each in stored if each.staged_rows is None]

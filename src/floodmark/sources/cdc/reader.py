@@ -114,17 +114,14 @@ def select_changes(plan: TablePlan, *, has_zone: bool = False) -> str:
 
     The image before an update is read where the update gave the row another key: nothing else shows that the old key no
     longer exists. A change of a primary key is captured as a delete and an insert, but not under trace flag 8207, and
-    not for a key that is only declared, which the server does not know. A log of a table without a key has both images
-    of every update.
+    not for a key that is only declared, which the server does not know. A log has such an update as a delete and an
+    insert, and may have both images of every other update.
 
     With a filter, the changes are those of the rows that pass it (``_of_filter``).
     """
     operation = bracket(OPERATION)
     moved = _has_new_key(plan.feed.table) if plan.feed.table.key else ""
-    is_update = f"{operation} = {Operation.UPDATE.value}"
-    kind = (
-        f"CASE WHEN {is_update} AND {moved} THEN {Operation.MOVED.value} ELSE {operation} END" if moved else operation
-    )
+    kind = f"CASE {_select_moved(plan, moved)} ELSE {operation} END" if moved else operation
     join = ""
     if plan.keeps_changes:
         commits = f"({select_commits(has_zone=has_zone, is_guessed=plan.is_history)}) AS commits"
@@ -134,8 +131,26 @@ def select_changes(plan: TablePlan, *, has_zone: bool = False) -> str:
     )
     if plan.settings.where is not None:
         return _of_filter(plan, images, moved)
-    needed = f" AND ({operation} <> {Operation.BEFORE_UPDATE.value} OR {moved})" if moved else ""
+    is_after_only = moved and not plan.has_before_images
+    needed = f" AND ({operation} <> {Operation.BEFORE_UPDATE.value} OR {moved})" if is_after_only else ""
     return f"SELECT {_select_list(plan, f'{kind} AS {operation}')} FROM {images}{needed}{ONE_WORKER}"  # noqa: S608
+
+
+def _select_moved(plan: TablePlan, moved: str) -> str:
+    """Return the branches of CASE for the images of an update that gave a row another key.
+
+    In a log they are a delete and an insert, as the server captures an update of a primary key. They have one sequence
+    value, and differ in the operation. Net changes need to know both images as they are (``spark.net``).
+    """
+    is_update, is_before = (
+        f"{bracket(OPERATION)} = {each.value}" for each in (Operation.UPDATE, Operation.BEFORE_UPDATE)
+    )
+    if not plan.is_log:
+        return f"WHEN {is_update} AND {moved} THEN {Operation.MOVED.value}"
+    return (
+        f"WHEN {is_update} AND {moved} THEN {Operation.INSERT.value}"
+        f" WHEN {is_before} AND {moved} THEN {Operation.DELETE.value}"
+    )
 
 
 _PASSES, _PASSED, _WILL_PASS = "__$passes", "__$passed", "__$will_pass"
@@ -150,18 +165,20 @@ def _of_filter(plan: TablePlan, images: str, moved: str) -> str:
     An update that takes a row out of the filter is a delete with the image before it, one that brings a row in is an
     insert. The two images of an update have one place in the log (docs/reference/sqlserver_cdc.md, "Row shapes").
 
-    images: FROM and WHERE of the rows of the interval. moved: the condition for an update of the key; "" without a key,
-    where both images of an update come if both pass.
+    images: FROM and WHERE of the rows of the interval. moved: the condition for an update of the key; "" without a key.
+    Where both images of an update come, they do so if both pass.
     """
     operation, passes, will_pass = bracket(OPERATION), bracket(_PASSES), bracket(_WILL_PASS)
     is_update, is_before = (f"{operation} = {each.value}" for each in (Operation.UPDATE, Operation.BEFORE_UPDATE))
-    move = f" WHEN {is_update} AND {moved} THEN {Operation.MOVED.value}" if moved else ""
+    move = f" {_select_moved(plan, moved)}" if moved else ""
+    # Where no other image before an update comes, that of a row that stays in the filter is left out below.
+    has_left = f"NOT {moved}" if moved and not plan.has_before_images else f"{will_pass} = 0"
     kind = (
         f"CASE{move} WHEN {is_update} AND {bracket(_PASSED)} = 0 THEN {Operation.INSERT.value}"
-        f" WHEN {is_before} AND {f'NOT {moved}' if moved else f'{will_pass} = 0'} THEN {Operation.DELETE.value}"
-        f" ELSE {operation} END"
+        f" WHEN {is_before} AND {has_left} THEN {Operation.DELETE.value} ELSE {operation} END"
     )
-    needed = f" AND (NOT {is_before} OR {moved} OR {will_pass} = 0)" if moved else ""
+    is_after_only = moved and not plan.has_before_images
+    needed = f" AND (NOT {is_before} OR {moved} OR {will_pass} = 0)" if is_after_only else ""
     # With the key: a row is judged by its own images, also where a server gives the rows of a statement one place.
     own_place = [name for name in order_columns(plan) if name != OPERATION]
     place = ", ".join(map(bracket, dict.fromkeys([*own_place, *plan.feed.table.key])))

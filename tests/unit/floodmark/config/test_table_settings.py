@@ -39,6 +39,8 @@ WRITTEN = {
     "keep_versions": "7y",
 }
 """Values of a file that are not the default."""
+STYLES = {"keep_versions": "history", "before_images": "log", "snapshot": "log"}
+"""The styles that alone have a setting."""
 SETTINGS = fields(TableSettings)
 NAMES = [field.name for field in SETTINGS]
 
@@ -68,8 +70,7 @@ def settings_of(folder: Path, section: str, name: str, value: object) -> TableSe
     table = {"source": WRITTEN["source"], "target": "shop.orders"}
     # Only where the server computes net changes may a key change its spelling unseen.
     kind = "change_tracking" if name == "key_spelling" else "cdc"
-    # Only a history has versions.
-    table |= {"style": "history"} if name == "keep_versions" else {}
+    table |= {"style": STYLES[name]} if name in STYLES else {}
     source: dict[str, object] = {"conn_id": "shop_mssql", "kind": kind}
     pipeline: dict[str, object] = {"source": "shop", "tables": [table]}
     {"source": source, "pipeline": pipeline, "table": table}[section][name] = value

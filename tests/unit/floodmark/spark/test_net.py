@@ -150,15 +150,15 @@ def test_mask_bits_of_an_array_are_those_of_each_mask(masks: list[bytes | None])
 
 
 def test_log_has_each_change_with_its_place_and_the_columns_of_an_update() -> None:
-    """An update that gave a row another key is a delete and an insert, as the server captures it for a primary key."""
     changes = [
         replace(CHANGE, operation=operation, mask=bytes([mask]), command_id=number)
-        for number, (operation, mask) in enumerate([(1, 0x1F), (2, 0x1F), (3, 0x06), (4, 0x06), (4, 0x0C), (4, 0x10)])
+        for number, (operation, mask) in enumerate([(1, 0x1F), (2, 0x1F), (3, 0x04), (4, 0x04), (4, 0x0C), (4, 0x10)])
     ]
-    [listed] = list_changes([change_batch(changes)], histories_shape())
+    [listed] = list_changes([change_batch(changes, has_key=False)], histories_shape())
     found = [(row["__command_id"], row["__op"], row["__changed"]) for row in listed.to_pylist()]
-    assert found == [(0, 1, None), (1, 2, None), (2, 1, None), (3, 2, None), (4, 4, ["a", "lob"]), (5, 4, ["old"])]
-    [without_commands] = list_changes([change_batch(changes)], replace(histories_shape(), command=""))
+    updates = [(2, 3, ["a"]), (3, 4, ["a"]), (4, 4, ["a", "lob"]), (5, 4, ["old"])]
+    assert found == [(0, 1, None), (1, 2, None), *updates]
+    [without_commands] = list_changes([change_batch(changes, has_key=False)], replace(histories_shape(), command=""))
     assert without_commands.column("__command_id").to_pylist() == [0] * 6
 
 
