@@ -75,6 +75,7 @@ from floodmark.core.settings import (
     TableDefaults,
     TableOptions,
     TableSettings,
+    why_no_commit_times,
     why_no_kept_versions,
     why_no_log_options,
     why_no_style,
@@ -312,6 +313,8 @@ class TableConfig(_Defaults, TableOptions):
         why = why_no_style(self) or (why_no_versions(self.target) if self.style is Style.HISTORY else "")
         if why:
             raise ValueError(f"style: {self.style.value}, but {why}")
+        if why := why_no_commit_times(self):
+            raise ValueError(f"commit_times: true, but {why}")
         return self
 
 

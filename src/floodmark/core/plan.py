@@ -222,8 +222,13 @@ class TablePlan:
 
     @property
     def keeps_changes(self) -> bool:
-        """Return whether all changes come to the target, with the times of their commits."""
+        """Return whether all changes come to the target."""
         return self.is_log or self.is_history
+
+    @property
+    def has_commit_times(self) -> bool:
+        """Return whether the rows come to the target with the times of their commits."""
+        return self.keeps_changes or (self.settings.commit_times and self.settings.style is Style.CURRENT)
 
     @property
     def target_key(self) -> tuple[str, ...]:

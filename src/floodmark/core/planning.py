@@ -33,6 +33,7 @@ from floodmark.core.settings import (
     SecurityFiltered,
     Style,
     TableSettings,
+    why_no_commit_times,
     why_no_style,
 )
 from floodmark.core.snapshot import (
@@ -333,6 +334,11 @@ def _refuse_style(settings: TableSettings, feed: Feed) -> None:
         raise ConfigError(
             str(settings.source), f"style: {style.value}, but {why}.", "Correct the table in pipelines.yaml."
         )
+    why = why_no_commit_times(settings)
+    if settings.commit_times and not why and (feed.delivers_net or feed.has_members):
+        why = "only the changes of change data capture have times so far: use commit_times: false"
+    if why:
+        raise ConfigError(str(settings.source), f"commit_times: true, but {why}.", "Correct it in pipelines.yaml.")
 
 
 def _names(feed: Feed) -> list[str]:

@@ -88,6 +88,17 @@ def why_no_kept_versions(settings: TableOptions) -> str:
     return "only style: history has versions: leave it out"
 
 
+def why_no_commit_times(settings: TableDefaults) -> str:
+    """Return why the rows of a target cannot have the times of their commits, as a clause; "" where they can."""
+    if not settings.commit_times or settings.style in (Style.LOG, Style.HISTORY):
+        return ""
+    if settings.style is Style.SNAPSHOT:
+        return "a snapshot has the rows of a read, and no commits: use commit_times: false"
+    if settings.net is NetSource.SERVER:
+        return "net: server delivers no times of commits: use net: spark"
+    return ""
+
+
 def why_no_log_options(settings: TableOptions) -> str:
     """Return why a table cannot have the options of a log that it sets, as a clause; "" where it can."""
     if settings.style is Style.LOG:
@@ -405,6 +416,8 @@ class TableDefaults:
     """The names of the target's columns."""
     live_view: bool = False
     """Whether the target has a view with the rows that are not deleted (``core.naming.live_view_name``)."""
+    commit_times: bool = False
+    """Whether a target with the newest rows has the times of their commits; logs and histories always have them."""
     partitions: int = 0
     """The number of statements that read a window of a table; 0 lets the reader choose."""
     lob_batch: int = 32_000_000

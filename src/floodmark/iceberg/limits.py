@@ -22,6 +22,7 @@ def find_refused(table: TableOptions) -> Iterator[str]:
         (table.style is not Style.CURRENT, f"style: {table.style.value}"),
         (table.where is not None, "where"),
         (table.live_view, "live_view"),
+        (table.commit_times, "commit_times"),
         (table.unstorable is UnstorablePolicy.REPLACE, f"unstorable: {table.unstorable.value}"),
         (bool(table.expectations), "expectations"),
     )

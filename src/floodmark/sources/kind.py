@@ -57,6 +57,7 @@ def find_kind(name: str) -> type[SourceKind]:
 NO_INSTANCES = "a table has no capture instances"
 NO_JOB = "there is no capture job that could lag"
 NO_LOG = "only changes that change data capture has recorded become a log, a history or a snapshot so far"
+NO_TIMES = "only the changes of change data capture have times so far"
 NO_COLUMNS = {
     **dict.fromkeys(
         ("columns", "new_columns", "mask_key_conn_id"),

@@ -99,6 +99,7 @@ EFFECTS: Mapping[str, str] = {
     "unstorable": "It applies to rows from the next window on, and to a release from quarantine.",
     "naming": "Only a reload of the table applies it.",
     "live_view": "The next window makes the view or drops it. The target stays as it is.",
+    "commit_times": "The next window adds the column. Rows get their times when they change, or are loaded again.",
     "partitions": "It changes how the source is read, and no row.",
     "lob_batch": "It changes how the source is read, and no row.",
     "max_reads": "It changes how the source is read, and no row.",

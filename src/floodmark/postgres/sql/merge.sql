@@ -90,7 +90,7 @@ WHERE {swept}
 -- name: sweep_soft
 -- The names in braces are filled in, quoted, by warehouse.sweep; the values are bound.
 UPDATE {target}
-SET __deleted = true, __op = 1, __lsn = %(to_lsn)s, __window_id = %(window_id)s, __loaded_at = now()
+SET __deleted = true, __op = 1, __lsn = %(to_lsn)s, __window_id = %(window_id)s, __loaded_at = now(){committed}
 WHERE NOT t.__deleted AND {swept}
   AND NOT EXISTS (SELECT FROM {staging} WHERE {same_key})
   AND NOT EXISTS (

@@ -19,7 +19,6 @@ from floodmark.core.schema import (
     LOADED_AT_COLUMN,
     OPERATION_COLUMN,
     POSITION_COLUMN,
-    TARGET_COLUMNS,
     WINDOW_COLUMN,
     quote,
     quote_table,
@@ -33,6 +32,7 @@ from floodmark.postgres.warehouse.targets import (
     OWN_TYPES,
     TargetColumn,
     column_types,
+    floodmark_columns,
     lock_targets,
     read_columns,
     type_holds,
@@ -114,7 +114,7 @@ def _check(session: psycopg.Connection, plan: TablePlan) -> None:
 
 
 def _list_problems(plan: TablePlan, found: Mapping[str, TargetColumn]) -> Iterator[str]:
-    if own := [name for name in TARGET_COLUMNS if name in found]:
+    if own := [name for name in floodmark_columns(plan) if name in found]:
         yield f"it has {', '.join(own)}, which are the names of Floodmark's own columns"
     folded, wanted = {name.casefold(): name for name in found}, column_types(plan)
     for name, type_name in wanted.items():
@@ -129,7 +129,7 @@ def _list_problems(plan: TablePlan, found: Mapping[str, TargetColumn]) -> Iterat
         its = f"({', '.join(sorted(key))})" if key else "missing"
         yield f"the primary key is {its}, expected ({', '.join(plan.in_target.key)})"
     for name, column in found.items():
-        if name not in wanted and name not in TARGET_COLUMNS and not column.filled_by_itself:
+        if name not in wanted and name not in floodmark_columns(plan) and not column.filled_by_itself:
             yield f"column {name} is NOT NULL, has no default, and does not come from the source"
 
 

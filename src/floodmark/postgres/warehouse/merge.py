@@ -67,6 +67,8 @@ class Merge:
     """Every staged row wins (see ``warehouse.warehouse``)."""
     deletes_have_keys_only: bool = False
     """A staged delete has no values: a row that is marked as deleted keeps its last ones."""
+    has_commit_times: bool = False
+    """Each staged row has the time of its commit."""
     is_log: bool = False
     """The target keeps every staged row, and the key is the place of a change in the log."""
     is_snapshot: bool = False
@@ -92,6 +94,7 @@ def merge_of(plan: WindowPlan, index: int, has_tombstones: bool) -> Merge:
         columns=tuple(column.name for column in source.stored_columns),
         # The values that a change of a history leaves out are those of the version before it, not of the target's row.
         optional=() if table.is_history else kept_columns(table),
+        has_commit_times=table.has_commit_times,
         is_log=table.is_log,
         is_snapshot=table.is_snapshot,
         replaces=table.is_snapshot and table.kind is LoadKind.FIRST_LOAD,
@@ -297,6 +300,7 @@ def _own_columns(merge: Merge) -> dict[str, exp.Expression]:
         WINDOW_COLUMN: exp.Literal.number(merge.window_id),
         LOADED_AT_COLUMN: exp.CurrentTimestamp(),
         DELETED_COLUMN: exp.paren(is_delete()),
+        **({COMMITTED_COLUMN: staged(COMMITTED_COLUMN)} if merge.has_commit_times else {}),
     }
 
 

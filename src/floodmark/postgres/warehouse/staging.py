@@ -51,7 +51,8 @@ _STAGED_COLUMNS = {
 
 def staged_columns(table: TablePlan) -> tuple[str, ...]:
     """Return the columns of its style that workers write, in addition to position and operation."""
-    return _STAGED_COLUMNS[table.settings.style]
+    found = _STAGED_COLUMNS[table.settings.style]
+    return found if COMMITTED_COLUMN in found or not table.has_commit_times else (*found, COMMITTED_COLUMN)
 
 
 def kept_columns(table: TablePlan) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -213,7 +213,8 @@ def ensure_target(
         before_change(False)
     found, done = _rename(session, table, found)
     check_shape(table, wanted, found)
-    for name, type_name in wanted.items():
+    added = {COMMITTED_COLUMN: OWN_TYPES[COMMITTED_COLUMN]} if COMMITTED_COLUMN in floodmark_columns(table) else {}
+    for name, type_name in (wanted | added).items():
         if name not in found:
             before_change(False)
             session.execute(f"ALTER TABLE {quote_table(table.target)} ADD COLUMN {quote(name)} {type_name}")
@@ -281,7 +282,10 @@ def column_types(table: TablePlan) -> dict[str, str]:
     for column in source.stored_columns:
         if why := why_not_named(column.name):
             raise _refused(table, column.name, why)
-        if table.settings.style is not Style.CURRENT and column.name in {*floodmark_columns(table), *ENDED_COLUMNS}:
+        if table.settings.style is Style.CURRENT:
+            if column.name in floodmark_columns(table):
+                raise _refused(table, column.name, "has the name of the column that commit_times: true adds")
+        elif column.name in {*floodmark_columns(table), *ENDED_COLUMNS}:
             raise _refused(table, column.name, f"has a name that is reserved in a {table.settings.style.value}")
         types[column.name] = postgres_type(warehouse_type(source, column, table.settings.temporal))
     return types
@@ -306,7 +310,9 @@ def floodmark_columns(table: TablePlan) -> tuple[str, ...]:
         return (*HISTORY_COLUMNS, *(ENDED_COLUMNS if table.has_ended else ()))
     if table.is_snapshot:
         return SNAPSHOT_COLUMNS
-    return LOG_COLUMNS if table.is_log else TARGET_COLUMNS
+    if table.is_log:
+        return LOG_COLUMNS
+    return (*TARGET_COLUMNS, COMMITTED_COLUMN) if table.has_commit_times else TARGET_COLUMNS
 
 
 def list_relations(tables: Iterable[TablePlan]) -> list[TableName]:
@@ -354,7 +360,10 @@ def check_shape(table: TablePlan, wanted: dict[str, str], found: Mapping[str, Ta
     """
     _check_style(table, found)
     own = floodmark_columns(table)
+    _check_commit_times(table, wanted, found)
     for name in own:
+        if name == COMMITTED_COLUMN and name not in found and not table.keeps_changes:
+            continue  # it is added
         if name not in found or found[name].type_name != OWN_TYPES[name]:
             raise _other_shape(
                 table, name, f"is missing or not {OWN_TYPES[name]}, so Floodmark did not create the table"
@@ -403,6 +412,18 @@ def _check_style(table: TablePlan, found: Mapping[str, TargetColumn]) -> None:
             f"the target {table.target} was made with style: {made_for.value}, and pipelines.yaml has style: {style}.",
             f"Restore style: {made_for.value}. Or rename or drop the target, and reload the table, which creates it "
             f"with style: {style}: {command_line('reload', 'PIPELINE', table.source)}.",
+        )
+
+
+def _check_commit_times(table: TablePlan, wanted: Collection[str], found: Collection[str]) -> None:
+    """Raise ConfigError for times of commits that a window would leave as they are in the rows that it writes."""
+    if COMMITTED_COLUMN in found and COMMITTED_COLUMN not in {*wanted, *floodmark_columns(table)}:
+        column = f"{quote_table(table.target)} DROP COLUMN {quote(COMMITTED_COLUMN)}"
+        raise ConfigError(
+            str(table.source),
+            f"the target {table.target} has {COMMITTED_COLUMN}, and pipelines.yaml has commit_times: false: rows would "
+            "keep the time of a change before.",
+            f"Restore commit_times: true, or drop the column: ALTER TABLE {column}.",
         )
 
 

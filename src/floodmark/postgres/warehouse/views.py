@@ -22,7 +22,6 @@ from floodmark.core.schema import (
     DELETED_COLUMN,
     ENDED_COLUMNS,
     HISTORY_COLUMNS,
-    TARGET_COLUMNS,
     TableName,
     quote,
     quote_table,
@@ -35,6 +34,7 @@ from floodmark.postgres.warehouse.targets import (
     check_shape,
     column_types,
     ensure_target,
+    floodmark_columns,
     list_relations,
     read_columns,
 )
@@ -386,7 +386,7 @@ def _shown(table: TablePlan, columns: Mapping[str, TargetColumn]) -> list[tuple[
     """
     shown = [(name, column.type_name) for name, column in columns.items()]
     if not table.is_history:
-        return [each for each in shown if each[0] not in TARGET_COLUMNS]
+        return [each for each in shown if each[0] not in floodmark_columns(table)]
     place = 1 + max(index for index, (name, _) in enumerate(shown) if name in HISTORY_COLUMNS)
     return [*shown[:place], *((name, OWN_TYPES[name]) for name in ENDED_COLUMNS), *shown[place:]]
 

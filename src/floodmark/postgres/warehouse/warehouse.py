@@ -31,7 +31,7 @@ from floodmark.core.plan import (
     is_replay_lane,
     staging_table,
 )
-from floodmark.core.schema import TableName, quote, quote_table
+from floodmark.core.schema import COMMITTED_COLUMN, TableName, quote, quote_table
 from floodmark.core.settings import Deletes
 from floodmark.postgres.ledger.schema import (
     is_of_this_ledger,
@@ -234,8 +234,11 @@ def _sweep(session: psycopg.Connection, planned: TablePlan, merge: Merge, values
 
 def _filled(statement: str, merge: Merge, swept: str) -> str:
     key = exp.func("JSONB_BUILD_ARRAY", *(target(name) for name in merge.key))
+    # The rows of a load have the time of the position at which a swept row is deleted.
+    committed = f"(SELECT max({COMMITTED_COLUMN}) FROM {in_bound(table(merge.staging, 's'))})"  # noqa: S608  (quoted)
     return read_sql(statement).format(
         swept=swept,
+        committed=f", {COMMITTED_COLUMN} = {committed}" if merge.has_commit_times else "",
         target=in_bound(table(merge.target, "t")),
         staging=in_bound(table(merge.staging, "s")),
         same_key=in_bound(same_key(merge)),

@@ -66,7 +66,7 @@ def own_columns(plan: TablePlan) -> tuple[str, ...]:
     mask = (UPDATE_MASK,) if has_mask else ()
     if plan.settings.net is NetSource.SERVER:
         return (START_LSN, OPERATION, *mask)
-    committed_at = (COMMITTED_AT,) if plan.keeps_changes else ()
+    committed_at = (COMMITTED_AT,) if plan.has_commit_times else ()
     return (*order_columns(plan), *mask, *committed_at)
 
 
@@ -109,7 +109,7 @@ def select_commits(*, has_zone: bool, is_guessed: bool = False) -> str:
 
 
 def select_changes(plan: TablePlan, *, has_zone: bool = False) -> str:
-    """Return the SELECT of changes. Parameters: after_lsn (excluded), to_lsn (included); where all changes are kept,
+    """Return the SELECT of changes. Parameters: after_lsn (excluded), to_lsn (included); where changes have times,
     those of ``select_commits`` before them. Its times are joined, so that the server converts one for each commit.
 
     The image before an update is read where the update gave the row another key: nothing else shows that the old key no
@@ -123,8 +123,8 @@ def select_changes(plan: TablePlan, *, has_zone: bool = False) -> str:
     moved = _has_new_key(plan.feed.table) if plan.feed.table.key else ""
     kind = f"CASE {_select_moved(plan, moved)} ELSE {operation} END" if moved else operation
     join = ""
-    if plan.keeps_changes:
-        commits = f"({select_commits(has_zone=has_zone, is_guessed=plan.is_history)}) AS commits"
+    if plan.has_commit_times:
+        commits = f"({select_commits(has_zone=has_zone, is_guessed=not plan.is_log)}) AS commits"
         join = f" LEFT JOIN {commits} ON commits.{bracket(COMMIT_LSN)} = {bracket(START_LSN)}"
     images = (
         f"{change_table(plan.feed.identity.name)}{join} WHERE {bracket(START_LSN)} > ? AND {bracket(START_LSN)} <= ?"
@@ -334,12 +334,12 @@ class CdcReader(SqlServerReader):
             mask=UPDATE_MASK,
             command=COMMAND_ID if self.plan.feed.has_command_id else "",
             sequence=SEQVAL,
-            committed_at=COMMITTED_AT if self.plan.keeps_changes else "",
+            committed_at=COMMITTED_AT if self.plan.has_commit_times else "",
             remark="" if self.plan.feed.has_command_id else _NO_COMMAND_ID,
         )
 
     def read(self, interval: Interval) -> Iterator[pa.RecordBatch]:
-        if self.plan.keeps_changes:
+        if self.plan.has_commit_times:
             return self._read_timed((interval.after.value, interval.to.value))
         if self.plan.settings.net is NetSource.SERVER:
             require_server_net(self.plan)
@@ -350,7 +350,7 @@ class CdcReader(SqlServerReader):
 
     def read_chunk(self, chunk: LoadChunk) -> Iterator[pa.RecordBatch]:
         batches = super().read_chunk(chunk)
-        if not self.plan.is_history:
+        if self.plan.is_log or not self.plan.has_commit_times:
             return batches
         at = self._end_committed_at()
         return (batch.append_column(COMMITTED_AT, pa.repeat(at, batch.num_rows)) for batch in batches)
@@ -375,7 +375,7 @@ class CdcReader(SqlServerReader):
     def _read_clock(self, session: SourceSession) -> tuple[object, ...]:
         """Return the parameters of ``select_commits`` for the clock of the server."""
         [(zone, offset_minutes)] = session.fetch(select_clock())
-        return (zone,) * (1 if self.plan.is_history else 3) if zone else (-offset_minutes,)
+        return (zone,) * (3 if self.plan.is_log else 1) if zone else (-offset_minutes,)
 
     def require_end(self, session: SourceSession) -> None:
         require_entry(session, self.end, str(self.plan.source))

@@ -17,6 +17,7 @@ from floodmark.sources.kind import (
     NO_JOB,
     NO_LOG,
     NO_STREAM,
+    NO_TIMES,
     KindRules,
     LoadAdapters,
     SourceKind,
@@ -56,6 +57,7 @@ class CompactKind(SourceKind):
         },
         pipeline={
             "style": NO_LOG,
+            "commit_times": NO_TIMES,
             "net": "each device always computes net changes",
             "partitions": "each device is read by itself",
             "lag_limit": NO_JOB,

@@ -55,6 +55,7 @@ def problems(path: Path) -> list[str]:
         ("pipeline", "\n    drift: {unknown: hold}", "pipelines.shop.drift.unknown"),
         ("pipeline", "\n    drift: {column_added: propose}", "pipelines.shop.drift.column_added"),
         ("pipeline", "\n    style: log", "pipelines.shop.style"),
+        ("pipeline", "\n    commit_times: true", "pipelines.shop.commit_times"),
         ("table", ", style: log", "pipelines.shop.tables[0].style"),
         ("table", ", net: server", "pipelines.shop.tables[0].net"),
         ("table", ", partitions: 2", "pipelines.shop.tables[0].partitions"),
@@ -68,6 +69,11 @@ def test_key_that_does_not_apply_is_refused_with_its_kind(write: Write, part: st
     assert problem.startswith(f"{place}: ")
     assert "does not apply to a source of kind change_tracking: " in problem
     assert load_config(write("cdc", **{part: text})).sources["shop"].kind == "cdc"
+
+
+@pytest.mark.parametrize("kind", sorted({*KINDS} - {"cdc"}))
+def test_times_of_commits_are_for_change_data_capture_alone(kind: str) -> None:
+    assert "have times so far" in find_kind(kind).rules.of_table()["commit_times"]
 
 
 def test_promise_about_spellings_is_for_change_tracking_alone(write: Write) -> None:
