@@ -45,6 +45,7 @@ _FORMS = {
     "TimeZone": "the name of a time zone, such as `Europe/Vienna`",
     "Duration": "a number with s, m, h or d, such as `30m`",
     "Days": "a number with d or y, such as `90d` or `7y`; a year has 366 days",
+    "FarDay": "a day from `2100-01-01` on, such as `9999-12-31`",
     "KeptTime": "a number with s, m, h or d, such as `400d`, of at least 30 days",
     "LobBatch": "a size, such as `64MB`, from 1 MB to 1 GB",
     "ByteSize": "a size, such as `10GB`",

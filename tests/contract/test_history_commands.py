@@ -115,13 +115,20 @@ def test_versions_that_ended_long_ago_are_deleted_and_an_old_change_is_overtaken
     assert "dbo.Lines equal" in rig.call("verify", "shop")
 
 
-def test_keep_versions_is_for_histories_alone(rig: CommandRig) -> None:
+def test_options_of_versions_are_for_histories_alone(rig: CommandRig) -> None:
+    rig.configure(KEPT.replace("keep_versions: 90d", "open_end: 9999-12-31"))
+    assert "open_end: 9999-12-31" in rig.call("config", "check", "--show").replace("'", "")
     rig.configure(KEPT.replace("90d", "7y"))
     assert "keep_versions: 2562d" in rig.call("config", "check", "--show")
     for text, words in (
         (KEPT.replace("style: history", "style: log"), "only style: history has versions"),
         (KEPT.replace("90d", "90h"), "such as 90d or 7y"),
         (KEPT.replace("90d", "0d"), "greater than 0"),
+        (KEPT.replace("keep_versions: 90d", "open_end: 2026-12-31"), "should be greater than or equal to 2100-01-01"),
+        (
+            KEPT.replace("keep_versions: 90d", "open_end: 9999-12-31").replace("history", "log"),
+            "only style: history has",
+        ),
     ):
         rig.configure(text)
         status, output = rig.try_call("config", "check")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -76,8 +76,7 @@ from floodmark.core.settings import (
     TableOptions,
     TableSettings,
     why_no_commit_times,
-    why_no_kept_versions,
-    why_no_log_options,
+    why_no_options,
     why_no_style,
 )
 from floodmark.iceberg.limits import LAKE_SOURCE, find_refused
@@ -269,6 +268,7 @@ class ExpectationConfig(Expectation):
     severity: Literal["critical", "warning"] = "critical"
 
 
+FarDay = Annotated[date, Field(ge=date(2100, 1, 1))]
 KeptTime = Annotated[Duration, Field(ge=timedelta(days=30))]
 LobBatch = Annotated[ByteSize, Field(ge=1_000_000, le=1_000_000_000)]
 
@@ -295,6 +295,7 @@ class TableConfig(_Defaults, TableOptions):
     mask_key_conn_id: ConnectionId | None = None
     where: TableFilter = None
     keep_versions: Days | None = None
+    open_end: FarDay | None = None
 
     @model_validator(mode="after")
     def _check_columns(self) -> Self:
@@ -302,9 +303,7 @@ class TableConfig(_Defaults, TableOptions):
             raise ValueError(f"columns: {why}")
         if why := why_no_filter(self):
             raise ValueError(f"where: {why}")
-        if why := why_no_kept_versions(self):
-            raise ValueError(f"keep_versions: {why}")
-        if why := why_no_log_options(self):
+        if why := why_no_options(self):
             raise ValueError(why)
         return self
 

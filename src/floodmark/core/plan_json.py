@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from datetime import datetime
+from datetime import date, datetime
 from enum import Enum
 from functools import cache, partial
 from types import NoneType, UnionType
@@ -52,6 +52,7 @@ _FORMS = {
     **dict.fromkeys((str, int, bool), _AS_IS),
     Position: _Form(str, parse_position),
     datetime: _Form(datetime.isoformat, datetime.fromisoformat),
+    date: _Form(date.isoformat, date.fromisoformat),
     bytes: _Form(bytes.hex, bytes.fromhex),
     # Not "schema.name": a name may hold a dot.
     TableName: _Form(lambda name: [name.schema, name.name], lambda parts: TableName(*parts)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from enum import Enum
 
 from floodmark.core.schema import TableName
@@ -81,11 +82,16 @@ def _why_no_snapshot(settings: TableDefaults) -> str:
     return next((why for why, applies in reasons.items() if applies), "")
 
 
-def why_no_kept_versions(settings: TableOptions) -> str:
-    """Return why versions of a table cannot end to be kept, as a clause; "" where they can."""
-    if settings.keep_versions is None or settings.style is Style.HISTORY:
-        return ""
-    return "only style: history has versions: leave it out"
+def why_no_options(settings: TableOptions) -> str:
+    """Return why a table cannot have an option of another style than its own; "" where it has none."""
+    log, history = settings.style is Style.LOG, settings.style is Style.HISTORY
+    reasons = {
+        "keep_versions, but only style: history has versions": settings.keep_versions is not None and not history,
+        "open_end, but only style: history has versions that end": settings.open_end is not None and not history,
+        "before_images: true, but only style: log has images of changes": settings.before_images and not log,
+        "snapshot: false, but only style: log may begin without the rows of the table": not (settings.snapshot or log),
+    }
+    return next((f"{why}: leave it out" for why, applies in reasons.items() if applies), "")
 
 
 def why_no_commit_times(settings: TableDefaults) -> str:
@@ -96,17 +102,6 @@ def why_no_commit_times(settings: TableDefaults) -> str:
         return "a snapshot has the rows of a read, and no commits: use commit_times: false"
     if settings.net is NetSource.SERVER:
         return "net: server delivers no times of commits: use net: spark"
-    return ""
-
-
-def why_no_log_options(settings: TableOptions) -> str:
-    """Return why a table cannot have the options of a log that it sets, as a clause; "" where it can."""
-    if settings.style is Style.LOG:
-        return ""
-    if settings.before_images:
-        return "before_images: true, but only style: log has images of changes: leave it out"
-    if not settings.snapshot:
-        return "snapshot: false, but only style: log may begin without the rows of the table: leave it out"
     return ""
 
 
@@ -455,6 +450,8 @@ class TableOptions(TableDefaults):
     """The rows that reach the target; None for all."""
     keep_versions: int | None = None
     """The days for which a history keeps a version that has ended; None for good."""
+    open_end: date | None = None
+    """The day from whose midnight in UTC on the view of a history has the newest versions end; None for NULL."""
     before_images: bool = False
     """Whether a log has the row before each update too; without a key it always has."""
     snapshot: bool = True

@@ -59,7 +59,8 @@ SELECT wanted.schema_name AS target_schema, wanted.table_name AS target_name,
             FROM pg_catalog.pg_attribute AS a, aclexplode(a.attacl) AS of_column
             WHERE a.attrelid = c.oid AND NOT a.attisdropped
         ) AS granted
-    ) AS grants
+    ) AS grants,
+    CASE c.relkind WHEN 'v' THEN (regexp_match(pg_get_viewdef(c.oid), 'make_date\((\d+, \d+, \d+)\)'))[1] END AS open_end
 FROM unnest(%(schemas)s::text[], %(names)s::text[], %(views)s::text[]) AS wanted (schema_name, table_name, view_name)
 JOIN pg_catalog.pg_namespace AS target_space ON target_space.nspname = wanted.schema_name
 LEFT JOIN pg_catalog.pg_class AS t ON t.relnamespace = target_space.oid AND t.relname = wanted.table_name

@@ -22,6 +22,7 @@ from floodmark.core.schema import (
     DELETED_COLUMN,
     ENDED_COLUMNS,
     HISTORY_COLUMNS,
+    VALID_TO_COLUMN,
     TableName,
     quote,
     quote_table,
@@ -81,6 +82,8 @@ class FoundView:
     comments: tuple[tuple[str, str], ...]
     """Comments by column; "" is the view itself."""
     grants: frozenset[Grant]
+    open_end: str | None
+    """What the view of a history has as the end of the newest versions, as the arguments of ``make_date``."""
 
 
 def read_views(session: psycopg.Connection, tables: Sequence[TablePlan]) -> Mapping[TableName, FoundView]:
@@ -104,6 +107,7 @@ def read_views(session: psycopg.Connection, tables: Sequence[TablePlan]) -> Mapp
             _pairs(row["options"]),
             _pairs(row["comments"]),
             frozenset(Grant(*each) for each in row["grants"]),
+            row["open_end"],
         )
         for row in rows
     }
@@ -282,13 +286,13 @@ class _ViewKeeper:
         if view.reads_target:
             view = self._with_names(view, shown)
         self.view = view
-        if view.reads_target and view.columns == tuple(shown):
+        if view.reads_target and view.columns == tuple(shown) and view.open_end == _open_end(self.table):
             return done
         if view.columns != tuple(shown[: len(view.columns)]):
             return None
         # It keeps comment, owner, privileges, and what uses it.
         self._create("CREATE OR REPLACE VIEW", shown, view.options)
-        return [*done, f"{name} has {len(shown)} columns now"]
+        return [*done, f"{name} follows its table, with {len(shown)} columns now"]
 
     def _renamed(self, view: FoundView, new: TableName) -> FoundView:
         old = view.name
@@ -317,7 +321,11 @@ class _ViewKeeper:
         target = quote_table(self.table.target)
         select = f"SELECT {columns} FROM {target} WHERE NOT {quote(DELETED_COLUMN)}"  # noqa: S608  (quoted)
         if self.table.is_history:
-            newest = (f"NULL::{type_name}" if name in ENDED_COLUMNS else quote(name) for name, type_name in shown)
+            ends = {name: f"NULL::{OWN_TYPES[name]}" for name in ENDED_COLUMNS}
+            if open_end := _open_end(self.table):
+                # Of numbers: the server would print a moment in the time zone of the session that reads the definition.
+                ends[VALID_TO_COLUMN] = f"make_date({open_end})::timestamp AT TIME ZONE 'UTC'"
+            newest = (ends.get(name, quote(name)) for name, _ in shown)
             ended = quote_table(self.table.ended_versions.target)
             select = f"SELECT {', '.join(newest)} FROM {target}\nUNION ALL\nSELECT {columns} FROM {ended}"  # noqa: S608
         self.session.execute(f"{view} AS\n{select}")
@@ -389,6 +397,12 @@ def _shown(table: TablePlan, columns: Mapping[str, TargetColumn]) -> list[tuple[
         return [each for each in shown if each[0] not in floodmark_columns(table)]
     place = 1 + max(index for index, (name, _) in enumerate(shown) if name in HISTORY_COLUMNS)
     return [*shown[:place], *((name, OWN_TYPES[name]) for name in ENDED_COLUMNS), *shown[place:]]
+
+
+def _open_end(table: TablePlan) -> str | None:
+    """Return the end that the newest versions have in the view of a table, as the arguments of ``make_date``."""
+    day = table.settings.open_end if table.is_history else None
+    return f"{day.year}, {day.month}, {day.day}" if day else None
 
 
 def _role(grant: Grant) -> str:

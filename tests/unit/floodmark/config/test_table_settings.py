@@ -37,9 +37,10 @@ WRITTEN = {
     "mask_key_conn_id": "mask_key",
     "where": "[Amount] > 0",
     "keep_versions": "7y",
+    "open_end": "9999-12-31",
 }
 """Values of a file that are not the default."""
-STYLES = {"keep_versions": "history", "before_images": "log", "snapshot": "log"}
+STYLES = {"keep_versions": "history", "open_end": "history", "before_images": "log", "snapshot": "log"}
 """The styles that alone have a setting."""
 SETTINGS = fields(TableSettings)
 NAMES = [field.name for field in SETTINGS]
