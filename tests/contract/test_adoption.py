@@ -20,7 +20,7 @@ from floodmark.core.plan import WindowState
 from floodmark.core.position import Interval, NoPosition
 from floodmark.core.recovery import ReplayRecords, WholeLoad, plan_replay
 from floodmark.core.schema import TableName
-from floodmark.core.settings import ColumnSettings, Deletes, Mask, Naming, NetSource
+from floodmark.core.settings import Cast, ColumnSettings, Deletes, Mask, Naming, NetSource
 from floodmark.core.snapshot import DatabaseIdentity
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.ledger.steps import finish_table
@@ -330,10 +330,18 @@ def test_target_that_does_not_exist_or_is_a_view_is_refused(tool: OldTool) -> No
     assert untouched(tool)
 
 
-def test_target_that_may_have_hidden_values_is_refused(tool: OldTool) -> None:
+@pytest.mark.parametrize("how", [{"mask": Mask.LAST4}, {"is_dropped": True}])
+def test_target_that_may_have_hidden_values_is_refused(tool: OldTool, how: dict[str, Any]) -> None:
     at = tool.apply()
-    tool.chosen = {"columns": (ColumnSettings("Notes", mask=Mask.LAST4), ColumnSettings("Amount"))}
-    refused(tool.adopt(finished(at)), "may have values of Notes", "Name another target")
+    tool.chosen = {"columns": (ColumnSettings("Notes", **how), ColumnSettings("Amount"))}
+    refused(tool.adopt(finished(at)), "may have other values of Notes", "Name another target")
+    assert untouched(tool)
+
+
+def test_target_that_may_have_values_of_another_type_is_refused(tool: OldTool) -> None:
+    at = tool.apply()
+    tool.chosen = {"columns": (ColumnSettings("Amount", cast=Cast.TEXT),)}
+    refused(tool.adopt(finished(at)), "may have other values of Amount", "Name another target")
     assert untouched(tool)
 
 

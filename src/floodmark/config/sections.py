@@ -30,7 +30,7 @@ from pydantic import (
 from floodmark.core.capture import HeartbeatSettings, PlannedStop
 from floodmark.core.patterns import TablePattern
 from floodmark.core.schema import IDENTIFIER_MAX_BYTES, LEDGER_SCHEMA, STAGING_SCHEMA, TableName
-from floodmark.core.settings import ALLOWED, ColumnSettings, DriftClass, DriftPolicies, DriftPolicy, Filter, Mask
+from floodmark.core.settings import ALLOWED, Cast, ColumnSettings, DriftClass, DriftPolicies, DriftPolicy, Filter, Mask
 from floodmark.core.upkeep import HOLD_MINUTES, CaptureSettings, OnLow, RetentionSettings
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -164,12 +164,15 @@ def parse_columns(value: object) -> object:
 def _read_column(name: str, settings: object) -> dict[str, object]:
     if settings in ("drop", "keep"):
         return {"is_dropped": settings == "drop"}
-    if not isinstance(settings, dict) or not settings or not settings.keys() <= {"as", "mask"}:
-        raise ValueError(f"column {name} is drop, keep, or a mapping with as, mask or both")
+    if not isinstance(settings, dict) or not settings or not settings.keys() <= {"as", "mask", "cast"}:
+        raise ValueError(f"column {name} is drop, keep, or a mapping with as, mask and cast")
     target = settings.get("as", "")
     if not isinstance(target, str) or ("as" in settings and not target):
         raise ValueError(f"as of {name} is no name")
-    return {"target": target} | (_read_mask(name, settings["mask"]) if "mask" in settings else {})
+    if "cast" in settings and settings["cast"] not in (casts := [each.value for each in Cast]):
+        raise ValueError(f"the cast of {name} is {', '.join(casts)}")
+    masked = _read_mask(name, settings["mask"]) if "mask" in settings else {}
+    return {"target": target, "cast": settings.get("cast")} | masked
 
 
 def _read_mask(name: str, mask: object) -> dict[str, object]:
@@ -195,6 +198,8 @@ def _write_column(column: ColumnSettings) -> object:
     found: dict[str, object] = {"as": column.target} if column.target else {}
     if column.mask is not None:
         found["mask"] = {"round": column.digits} if column.mask is Mask.ROUND else column.mask.value
+    if column.cast is not None:
+        found["cast"] = column.cast.value
     return found or "keep"
 
 

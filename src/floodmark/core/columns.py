@@ -11,6 +11,7 @@ from dataclasses import replace
 from floodmark.core.naming import why_not_named
 from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable
 from floodmark.core.settings import (
+    Cast,
     ColumnSettings,
     ComparedWith,
     FilterColumn,
@@ -35,6 +36,18 @@ _FOR = {
 }
 """The types that a mask is for, and their name. The other masks are for every type."""
 _NUMERIC = _NUMBERS | {"bit"}
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_MOMENTS = ("datetime", "smalldatetime", "datetime2")
+_CASTS = {
+    Cast.DATE: ("date", *_MOMENTS),
+    Cast.TEXT: (*_WHOLE, "bit", "decimal", "numeric", "money", "smallmoney", "uniqueidentifier", "date", *_MOMENTS),
+    Cast.INT: _WHOLE[:3],
+    Cast.BIGINT: _WHOLE,
+}
+"""The types that a cast is for: each of their values has one value of the other type. Not datetimeoffset, whose day
+depends on a time zone, and not float and real, which have no exact decimal text."""
+_CAST_TEXT_LENGTH = 64
+"""More than the longest text of a cast value, a decimal with 38 digits, has."""
 _COMPARABLE = {
     ComparedWith.NUMBER: (_NUMERIC, "a number"),
     ComparedWith.TEXT: (_TEXT | _DATES | {"time", "uniqueidentifier"}, "a text"),
@@ -89,13 +102,24 @@ def select_columns(settings: TableOptions, table: SourceTable, known: Collection
     return replace(table, columns=tuple(column for column in table.columns if column.name not in left_out))
 
 
-def mask_columns(settings: TableOptions, table: SourceTable) -> SourceTable:
-    """Return a table with the types that masked columns have in the target. They stay what a change may leave out."""
-    masks = masks_of(settings)
-    if not masks:
+def retype_columns(settings: TableOptions, table: SourceTable) -> SourceTable:
+    """Return a table with the types that masked and cast columns have in the target.
+
+    Masked ones stay what a change may leave out.
+    """
+    masks, casts = masks_of(settings), casts_of(settings)
+    if not masks and not casts:
         return table
     columns = (_masked(column, masks[column.name]) if column.name in masks else column for column in table.columns)
+    columns = (_cast(column, casts[column.name]) if column.name in casts else column for column in columns)
     return replace(table, columns=tuple(columns))
+
+
+def _cast(column: SourceColumn, to: Cast) -> SourceColumn:
+    plain = replace(column, precision=0, scale=0, max_length=0)
+    if to is Cast.TEXT:
+        return replace(plain, type_name="nvarchar", max_length=_CAST_TEXT_LENGTH)
+    return replace(plain, type_name=to.value)
 
 
 def _masked(column: SourceColumn, how: ColumnSettings) -> SourceColumn:
@@ -111,6 +135,11 @@ def masks_of(settings: TableOptions) -> dict[str, ColumnSettings]:
     return {column.name: column for column in settings.columns if column.mask is not None}
 
 
+def casts_of(settings: TableOptions) -> dict[str, Cast]:
+    """Return the casts of columns, by their names at the source."""
+    return {column.name: column.cast for column in settings.columns if column.cast is not None}
+
+
 def has_hash(settings: TableOptions) -> bool:
     """Return whether a column of a table is masked by a hash, which needs a secret."""
     return any(column.mask is Mask.HASH for column in settings.columns)
@@ -124,8 +153,10 @@ def why_no_columns(settings: TableOptions) -> str:
     """Return why no table can have these settings of columns, as a clause; "" where one can."""
     folded = {name.casefold() for name in settings.key}
     for column in settings.columns:
-        if column.is_hidden and column.name.casefold() in folded:
+        if column.is_other and column.name.casefold() in folded:
             return _is_key(column)
+        if column.cast is not None and column.mask in _TO_TEXT:
+            return f"mask: {column.mask.value} of {column.name} makes a text, which has no cast: remove one of the two"
         if column.target and (why := why_not_named(column.target)):
             return f"as: {column.target} of {column.name} {why}"
     if has_hash(settings) and settings.mask_key_conn_id is None:
@@ -143,12 +174,15 @@ def why_not_of_table(settings: TableOptions, table: SourceTable, known: Collecti
     if missing := [each.name for each in settings.columns if each.name not in found and each.name not in known]:
         return f"there is no captured column {', '.join(missing)} in this spelling"
     for each in settings.columns:
-        if each.is_hidden and each.name in table.key:
+        if each.is_other and each.name in table.key:
             return _is_key(each)
         kinds, words = _FOR.get(each.mask, (None, "")) if each.mask else (None, "")
         if kinds is not None and each.name in found and found[each.name].type_name not in kinds:
             its = found[each.name].declared_type
             return f"mask: {describe_mask(each)} is for {words}, and {each.name} is {its}"
+        if each.cast and each.name in found and found[each.name].type_name not in _CASTS[each.cast]:
+            its, types = found[each.name].declared_type, ", ".join(_CASTS[each.cast])
+            return f"cast: {each.cast.value} is for {types}, and {each.name} is {its}"
     return ""
 
 
@@ -220,7 +254,7 @@ def _why_not_compared(column: SourceColumn | None, how: FilterColumn) -> str:
 
 
 def _is_key(column: ColumnSettings) -> str:
-    what = "dropped" if column.is_dropped else "masked"
+    what = "dropped" if column.is_dropped else "masked" if column.mask else "cast"
     return f"{column.name} is part of the key, by which rows are merged, and cannot be {what}"
 
 
@@ -229,6 +263,7 @@ def describe_column(column: ColumnSettings) -> str:
     if column.is_dropped:
         return "drop"
     words = [f"as {column.target}" if column.target else "", f"mask {describe_mask(column)}" if column.mask else ""]
+    words.append(f"cast {column.cast.value}" if column.cast else "")
     return " ".join(filter(None, words)) or "keep"
 
 

@@ -79,7 +79,7 @@ class ChangedColumn:
         """Return whether rows of the target may have values that the settings do not allow, or that mean another."""
         if "drop" in self.before:
             return False
-        return "drop" in self.now or any(self.before.get(key) != self.now.get(key) for key in ("mask", "key"))
+        return "drop" in self.now or any(self.before.get(key) != self.now.get(key) for key in ("mask", "key", "cast"))
 
     def __str__(self) -> str:
         return f"{self.name} ({_described(self.before)}, now {_described(self.now)})"
@@ -108,6 +108,8 @@ def _defined(column: ColumnSettings, settings: TableOptions) -> dict[str, str]:
     found = {"as": column.target} if column.target else {}
     if column.mask is not None:
         found["mask"] = describe_mask(column)
+    if column.cast is not None:
+        found["cast"] = column.cast.value
     if column.mask is Mask.HASH and settings.mask_key_conn_id is not None:
         found["key"] = settings.mask_key_conn_id
     return found

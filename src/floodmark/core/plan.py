@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from floodmark.core.columns import maps_columns, mask_columns
+from floodmark.core.columns import maps_columns, retype_columns
 from floodmark.core.definition import define
 from floodmark.core.errors import command_line
 from floodmark.core.naming import versions_name, with_names
@@ -178,7 +178,7 @@ class TablePlan:
         Staging, and all that comes after it, knows no others. Only what reads the source, and drift, knows those of
         ``feed.table``.
         """
-        return with_names(mask_columns(self.settings, self.feed.table), self.target_names)
+        return with_names(retype_columns(self.settings, self.feed.table), self.target_names)
 
     @property
     def definition(self) -> dict[str, Mapping[str, str]]:

@@ -151,6 +151,17 @@ class Mask(Enum):
     """A number, rounded to decimal places; to tens and hundreds where their number is negative."""
 
 
+class Cast(Enum):
+    """The type that a column has in the target in place of that of the source. Every value can be cast."""
+
+    DATE = "date"
+    """The day of a moment, without the time of day."""
+    TEXT = "text"
+    """A value in one canonical form."""
+    INT = "int"
+    BIGINT = "bigint"
+
+
 class NewColumns(Enum):
     """The treatment of a column that the source got after the load, and that ``columns`` does not name."""
 
@@ -173,6 +184,7 @@ class ColumnSettings:
     mask: Mask | None = None
     digits: int = 0
     """The decimal places of ``Mask.ROUND``."""
+    cast: Cast | None = None
     is_dropped: bool = False
     """It is not read."""
 
@@ -180,6 +192,11 @@ class ColumnSettings:
     def is_hidden(self) -> bool:
         """Return whether its values must not reach the warehouse."""
         return self.is_dropped or self.mask is not None
+
+    @property
+    def is_other(self) -> bool:
+        """Return whether the target has other values of it, or none."""
+        return self.is_hidden or self.cast is not None
 
 
 class ComparedWith(Enum):

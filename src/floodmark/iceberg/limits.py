@@ -23,6 +23,7 @@ def find_refused(table: TableOptions) -> Iterator[str]:
         (table.where is not None, "where"),
         (table.live_view, "live_view"),
         (table.commit_times, "commit_times"),
+        (any(column.cast for column in table.columns), "columns with cast"),
         (table.unstorable is UnstorablePolicy.REPLACE, f"unstorable: {table.unstorable.value}"),
         (bool(table.expectations), "expectations"),
     )

@@ -1,4 +1,4 @@
-"""The one place that maps rows of a source to columns of a target: names, and masks in place of values.
+"""The one place that maps rows of a source to columns of a target: names, masks in place of values, and casts.
 
 It runs in the process that reads the rows, before anything is held, packed, staged or compared. So a value that is
 masked is in no table of the warehouse and in no file of the engine.
@@ -16,17 +16,19 @@ from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from floodmark.core.columns import has_hash, masks_of
+from floodmark.core.columns import casts_of, has_hash, masks_of
 from floodmark.core.errors import ConfigError
 from floodmark.core.plan import TablePlan, value_columns
-from floodmark.core.settings import ColumnSettings, Mask
+from floodmark.core.settings import Cast, ColumnSettings, Mask
 from floodmark.sync.arrow import rename_values
 from floodmark.sync.ports import RowShape
 
 MaskKeys = Mapping[str, str]
 """The secrets of ``Mask.HASH``, by their connections."""
 _LAST = 4
+_DAY = len("2026-01-31")
 _REDACTED = "***"
 _EXACT = Context(prec=80)
 """A decimal of the warehouse has 38 digits, more than Python's default context."""
@@ -44,18 +46,23 @@ class ColumnMap:
         """Return the masked columns, by their names at the source."""
         return masks_of(self.table.settings)
 
+    @cached_property
+    def casts(self) -> Mapping[str, Cast]:
+        """Return the casts of columns, by their names at the source."""
+        return casts_of(self.table.settings)
+
     def shape(self, shape: RowShape) -> RowShape:
         """Return the columns of the batches of a reader as they are behind ``apply``."""
-        if self.masks:
+        if changed := self.masks.keys() | self.casts.keys():
             before = [column.name for column in self.table.feed.table.stored_columns]
             after = value_columns(self.table.in_target, self.table.settings.temporal)
-            types = {name: column.type for name, column in zip(before, after, strict=True) if name in self.masks}
+            types = {name: column.type for name, column in zip(before, after, strict=True) if name in changed}
             values = tuple(replace(column, type=types.get(column.name, column.type)) for column in shape.values)
             shape = replace(shape, values=values)
         return shape.with_names(self.table.target_names)
 
     def apply(self, batch: pa.RecordBatch, own: Iterable[str] = ()) -> pa.RecordBatch:
-        """Return a batch of a reader with masks, and with the target's names.
+        """Return a batch of a reader with masks and casts, and with the target's names.
 
         own: the columns of the change itself, which keep their names and values.
         """
@@ -64,6 +71,10 @@ class ColumnMap:
             place = batch.schema.get_field_index(name)
             if name not in kept and place >= 0:
                 batch = batch.set_column(place, name, mask_values(batch.column(place), column, self.secret))
+        for name, cast in self.casts.items():
+            place = batch.schema.get_field_index(name)
+            if name not in kept and place >= 0:
+                batch = batch.set_column(place, name, cast_values(batch.column(place), cast))
         return rename_values(batch, {name: to for name, to in self.table.target_names.items() if name not in kept})
 
     def all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -102,6 +113,20 @@ def mask_values(values: pa.Array, column: ColumnSettings, secret: bytes) -> pa.A
     if column.mask is Mask.YEAR:
         return _by_value(values, _first_of_year, values.type)
     return _by_value(values, partial(_rounded, values.type, column.digits), values.type)
+
+
+def cast_values(values: pa.Array, cast: Cast) -> pa.Array:
+    """Return the values of a column in another type. A moment may be a text, with more digits than the target has."""
+    if cast is Cast.INT:
+        return values.cast(pa.int32())
+    if cast is Cast.BIGINT:
+        return values.cast(pa.int64())
+    is_text = pa.types.is_string(values.type)
+    if cast is Cast.DATE:
+        days = pc.utf8_slice_codeunits(values, 0, _DAY) if is_text else pc.floor_temporal(values, unit="day")
+        return days.cast(pa.date32())
+    # The driver writes a uniqueidentifier in capitals, and the warehouse does not.
+    return pc.utf8_lower(values) if is_text else _by_value(values, _canonical, pa.string())
 
 
 def _by_value(values: pa.Array, function: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:

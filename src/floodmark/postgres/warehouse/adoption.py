@@ -88,8 +88,8 @@ def _check(session: psycopg.Connection, plan: TablePlan) -> None:
     if plan.settings.style is not Style.CURRENT:
         problem = f"has rows that were merged, so it cannot be adopted as a {plan.settings.style.value}"
         raise _not_adopted(plan, problem, "Use style: current.")
-    if hidden := [column.name for column in plan.settings.columns if column.is_hidden]:
-        problem = f"may have values of {', '.join(hidden)}, which columns of the table masks or leaves out"
+    if other := [column.name for column in plan.settings.columns if column.is_other]:
+        problem = f"may have other values of {', '.join(other)}, which columns of the table masks, casts or leaves out"
         raise _not_adopted(plan, problem, "Name another target, and run the pipeline, which loads it.")
     if plan.settings.where is not None:
         problem = "may have rows that where does not let pass"

@@ -396,7 +396,7 @@ def refuse_old_values(session: psycopg.Connection, table: TablePlan) -> None:
         raise ConfigError(
             str(table.source),
             f"the target {table.target} has rows with other values of {', '.join(table.renewed)}: those columns are "
-            "masked or left out now, or have another mask.",
+            "masked, cast or left out now, or have another mask or cast.",
             "Rename or drop the target, and reload the table, which creates it again: "
             f"{command_line('reload', 'PIPELINE', table.source)}.",
         )

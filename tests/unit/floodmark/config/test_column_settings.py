@@ -11,7 +11,7 @@ import pytest
 from floodmark.config import dump_config, load_config
 from floodmark.core.definition import with_columns
 from floodmark.core.errors import ConfigError
-from floodmark.core.settings import ColumnSettings, Mask, NetSource, NewColumns, TableSettings
+from floodmark.core.settings import Cast, ColumnSettings, Mask, NetSource, NewColumns, TableSettings
 from floodmark.sources.kind import KINDS, find_kind
 from floodmark.sync.filters import parse_filter
 from source_snapshots import ORDERS, instance
@@ -53,6 +53,8 @@ def write(tmp_path: Path) -> Write:
         ("{mask: null}", ColumnSettings("Note", mask=Mask.NULL)),
         ('{mask: "null", as: x}', ColumnSettings("Note", "x", mask=Mask.NULL)),
         ("{mask: {round: -2}}", ColumnSettings("Note", mask=Mask.ROUND, digits=-2)),
+        ("{cast: date}", ColumnSettings("Note", cast=Cast.DATE)),
+        ("{as: x, mask: year, cast: text}", ColumnSettings("Note", "x", mask=Mask.YEAR, cast=Cast.TEXT)),
     ],
 )
 def test_column_is_read_and_written_in_one_form(write: Write, tmp_path: Path, written: str, column: object) -> None:
@@ -65,9 +67,13 @@ def test_column_is_read_and_written_in_one_form(write: Write, tmp_path: Path, wr
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ("columns: {Note: hide}", "column Note is drop, keep, or a mapping with as, mask or both"),
+        ("columns: {Note: hide}", "column Note is drop, keep, or a mapping with as, mask and cast"),
         ("columns: {Note: {}}", "column Note is drop, keep, or a mapping"),
-        ("columns: {Note: {mask: hash, cast: text}}", "column Note is drop, keep, or a mapping"),
+        ("columns: {Note: {masks: hash}}", "column Note is drop, keep, or a mapping"),
+        ("columns: {Note: {cast: float}}", "the cast of Note is date, text, int, bigint"),
+        ("columns: {Note: {cast: null}}", "the cast of Note is date, text, int, bigint"),
+        ("columns: {Note: {mask: redact, cast: text}}", "mask: redact of Note makes a text, which has no cast"),
+        ("columns: {Note: {cast: text}}\n        key: [note]", "Note is part of the key, by which rows are merged"),
         ("columns: {Note: {mask: md5}}", "the mask of Note is hash, redact, null, last4, year, or {round: n}"),
         ("columns: {Note: {mask: round}}", "the mask of Note is hash"),
         ("columns: {Note: {mask: {round: 99}}}", "the mask of Note is hash"),

@@ -49,6 +49,7 @@ def test_lake_takes_no_source_of_another_kind(tmp_path: Path) -> None:
         (", where: Id > 0", "where"),
         (", live_view: true", "live_view"),
         (", commit_times: true", "commit_times"),
+        (", columns: {At: {cast: date}}", "columns with cast"),
         (", unstorable: replace", "unstorable: replace"),
         (", rules: [{name: r, sql: 'Id > 0'}]", "rule r with on_failure: quarantine"),
         (", expectations: [{type: expect_column_values_to_not_be_null, kwargs: {column: Id}}]", "expectations"),

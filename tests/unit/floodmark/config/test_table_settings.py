@@ -32,7 +32,7 @@ WRITTEN = {
     "rules": [{"name": "positive", "sql": '"Amount" > 0', "on_failure": "warn"}],
     "expectations": [{"type": "expect_column_to_exist", "kwargs": {"column": "Id"}, "rows": "table"}],
     "drift": {"column_added": "hold"},
-    "columns": {"Amount": {"as": "amount", "mask": "redact"}},
+    "columns": {"Amount": {"as": "amount", "mask": "null", "cast": "text"}},
     "new_columns": "follow",
     "mask_key_conn_id": "mask_key",
     "where": "[Amount] > 0",
