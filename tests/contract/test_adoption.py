@@ -345,6 +345,13 @@ def test_target_that_may_have_values_of_another_type_is_refused(tool: OldTool) -
     assert untouched(tool)
 
 
+def test_time_of_a_commit_by_another_tool_is_refused_where_floodmark_writes_its_own(tool: OldTool) -> None:
+    at = tool.apply()
+    tool.execute("ALTER TABLE shop.orders ADD __committed_at timestamptz")
+    tool.chosen = {"commit_times": True}
+    refused(tool.adopt(finished(at)), "it has __committed_at, which are the names")
+
+
 def test_target_of_another_user_is_refused(tool: OldTool) -> None:
     tool.execute(
         "DROP OWNED BY importer" if tool.shop.rows("SELECT FROM pg_roles WHERE rolname = 'importer'") else "SELECT",

@@ -391,3 +391,12 @@ def test_naming_that_was_changed_is_reported_before_the_table_changes() -> None:
     assert [each.verdict for each in validities] == [Verdict.CAUGHT_UP]
     (reported,), plans = plan_tables(pipeline, source, states, validities)
     assert (reported.verdict, plans) == (Verdict.DEFINITION_CHANGED, {})
+
+
+@pytest.mark.parametrize("of_feed", [{"delivers_net": True}, {"has_members": True}])
+def test_feed_without_times_of_commits_is_refused_where_they_are_asked_for(of_feed: dict[str, Any]) -> None:
+    source = snapshot(table_seen(feed=replace(instance(), **of_feed)))
+    [table] = settings(ORDERS).tables
+    with pytest.raises(ConfigError, match="commit_times: true, but only the changes of change data capture have times"):
+        plan_table(replace(table, commit_times=True), source.tables[0], source, None)
+    assert not plan_table(table, source.tables[0], source, None).has_commit_times
