@@ -30,8 +30,8 @@ TOKEN, VALUE = "t0ken-of-the-server", "value-of-a-row"
 _CLIENT = """
 import sys
 from functools import partial
-from floodmark.spark.connect import open_connect_engine, stop_on_termination
-from floodmark.spark.engine import OpeningEngine
+from floodmark.spark.connect import open_connect_engine
+from floodmark.spark.engine import OpeningEngine, stop_on_termination
 from task_work import beat
 opening = OpeningEngine(open_connect_engine)
 stop_on_termination(opening)

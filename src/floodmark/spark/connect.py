@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import FrameType
 
 import grpc
 import pyspark
@@ -25,14 +22,13 @@ from pyspark.sql.connect.session import SparkSession as RemoteSession
 
 from floodmark.core.errors import ConfigError, LoadKilledError, LoadStartError
 from floodmark.core.settings import REMOTE_VARIABLE
-from floodmark.spark.engine import SESSION_SETTINGS, OpeningEngine
+from floodmark.spark.engine import SESSION_SETTINGS
 from floodmark.spark.launch.processes import REQUIRED_SETTINGS
 from floodmark.spark.stage import LOADED_VERSION, VERSION_SCHEMA, recover, report_version
 
 _LOG = logging.getLogger(__name__)
 _START = "Start the server with 'floodmark spark-server', from the same version of Floodmark."
 _ANSWER_SECONDS = 10
-_STOP_SECONDS = 2
 _RETRY = {"max_retries": 5, "initial_backoff": 100, "max_backoff": 4_000}
 """Some ten seconds. By default a client waits ten minutes for a server that was stopped."""
 _MOST_CORES = 1_024
@@ -82,19 +78,6 @@ def open_connect_engine() -> ConnectEngine:
         raise recover(error) or LoadStartError(server, "Spark failed.", _START, str(error)) from None
     _LOG.info("Spark %s on %s is up after %.1f s.", session.version, server, time.monotonic() - began)
     return ConnectEngine(session, (server, session.conf.get("spark.master")), cores)
-
-
-def stop_on_termination(opening: OpeningEngine) -> None:
-    """Let SIGTERM end this process, after a request to the server to interrupt the load. For the main thread."""
-
-    def end(signal_number: int, _: FrameType | None) -> None:
-        # Not in this thread, which may hold a lock of gRPC.
-        stopping = threading.Thread(target=opening.stop, daemon=True)
-        stopping.start()
-        stopping.join(_STOP_SECONDS)
-        os._exit(128 + signal_number)
-
-    signal.signal(signal.SIGTERM, end)
 
 
 def _await_server(channel: DefaultChannelBuilder, server: str) -> None:

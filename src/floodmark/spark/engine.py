@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from subprocess import TimeoutExpired
+from types import FrameType
 from typing import IO, Protocol
 
 from py4j.protocol import Py4JError
@@ -30,6 +32,7 @@ from floodmark.spark.launch.command import WORKER_DAEMON
 from floodmark.spark.launch.target import java_environment
 
 _LOG = logging.getLogger(__name__)
+_STOP_SECONDS = 2
 
 
 class Engine(Protocol):
@@ -81,6 +84,19 @@ class OpeningEngine:
         self._pool.shutdown()
         if self._engine is not None and self._engine.exception() is None:
             self._engine.result().stop()
+
+
+def stop_on_termination(opening: OpeningEngine) -> None:
+    """Let SIGTERM end this process, after a request to the server to interrupt the load. For the main thread."""
+
+    def end(signal_number: int, _: FrameType | None) -> None:
+        # Not in this thread, which may hold a lock of gRPC.
+        stopping = threading.Thread(target=opening.stop, daemon=True)
+        stopping.start()
+        stopping.join(_STOP_SECONDS)
+        os._exit(128 + signal_number)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 # --------------------------------------------------------------------------------------------------------------------
