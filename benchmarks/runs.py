@@ -26,8 +26,8 @@ from floodmark_laptop.processes import free_port
 from floodmark_laptop.stack import Stack
 from floodmark_laptop.workload import Workload
 
-RUN_LIMIT = 10.0
-RESIDENT_LIMIT = 5.0
+RUN_LIMIT = 8.0
+RESIDENT_LIMIT = 4.0
 _SERVER_READY = "Loads can connect to"
 _RUNS = 3
 _TRANSACTIONS = 200
@@ -49,7 +49,7 @@ def measure(stack: Stack, report: Report) -> None:
     stack.airflow.unpause(DAG_ID)
     run_window(stack, "first load")
     report.add(f"## A small run under Airflow: {_TRANSACTIONS} transactions in {len(shop.TABLES)} tables")
-    _measure_small(stack, workload, report, f"with spark-submit (at most {RUN_LIMIT:.0f})")
+    _measure_small(stack, workload, report, f"without a resident Spark (at most {RUN_LIMIT:.0f})")
     with _resident_spark(stack):
         # The first load of a server compiles what the others use.
         _small_run(stack, workload)
