@@ -58,7 +58,7 @@ class OpeningEngine:
 
     def __init__(self, open_engine: Callable[[], Engine]) -> None:
         self.waited_seconds = 0.0
-        """The time that calls of ``get`` have waited for the engine."""
+        """The time in which a call of ``get`` has waited for the engine."""
         self._open_engine = open_engine
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="spark")
         self._lock = threading.Lock()
@@ -77,7 +77,8 @@ class OpeningEngine:
         try:
             return self.begin().result()
         finally:
-            self.waited_seconds += time.monotonic() - began
+            # Calls in several threads wait for one moment: the first of them has waited for the longest time.
+            self.waited_seconds = max(self.waited_seconds, time.monotonic() - began)
 
     def stop(self) -> None:
         """Stop the engine, for a process that then ends. It may not have been opened."""

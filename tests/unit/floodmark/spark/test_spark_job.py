@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError
@@ -84,6 +88,31 @@ def test_error_of_a_java_that_has_ended_is_tried_again(
         monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
         error = job._result(7, no_session()).error
     assert type(error) is found
+
+
+def test_engine_that_several_threads_wait_for_is_opened_once_and_its_time_counts_once() -> None:
+    waiting, opened, seconds = threading.Barrier(5), [], 0.3
+
+    def open_engine() -> Any:
+        waiting.wait()
+        time.sleep(seconds)
+        opened.append(1)
+
+    opening = engine.OpeningEngine(open_engine)
+    began = time.monotonic()
+    opening.begin()
+    with ThreadPoolExecutor(4) as pool:
+        for each in [pool.submit(lambda: (waiting.wait(), opening.get())) for _ in range(4)]:
+            each.result()
+    assert opened == [1]
+    # Each of the four has waited for nearly all of it.
+    assert opening.waited_seconds <= time.monotonic() - began
+
+
+def test_engine_that_is_not_needed_is_not_opened() -> None:
+    opening = engine.OpeningEngine(lambda: pytest.fail("it was opened"))
+    opening.stop()
+    assert opening.waited_seconds == 0
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "/var/run/postgresql"])
