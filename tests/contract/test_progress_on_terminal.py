@@ -70,7 +70,7 @@ def on_terminal(environment: Mapping[str, str], *arguments: str, columns: int = 
 def test_commands_draw_bars_and_leave_log_and_result(environment: Mapping[str, str]) -> None:
     code, text, result = on_terminal(environment, "run", "edge")
     assert code == 0, text
-    assert "window 1: starting Spark" in text
+    assert "window 1: starting the load" in text
     assert "window 1: reading" in text
     assert re.search(r"main\.orders .*100%.*3 rows", text)
     assert "window 1: merging" in text
