@@ -22,8 +22,10 @@ def test_restore_takes_back_changes_entries_and_lsns_which_are_used_again(shop: 
         shop.run("EXEC sys.sp_cdc_stop_job")
     insert(shop, 1, 2)
     point = shop.scalar("sys.fn_cdc_get_max_lsn()")
-    # More of the log than PostgreSQL writes when it first touches the pages of a new cluster, some 500 kB.
-    shop.run("INSERT dbo.t (id) SELECT value FROM GENERATE_SERIES(1001, 16000)")
+    # Some 20 MB of the log: more than PostgreSQL writes meanwhile by itself, for the first touch of pages and for the
+    # vacuum of tables. That of many rows would be as large as the rows, so they are in a table that is gone.
+    shop.run("CREATE TABLE dbo.filler (v nvarchar(1900))")
+    shop.run("INSERT dbo.filler SELECT REPLICATE(N'x', 1900) FROM GENERATE_SERIES(1, 10000)", "DROP TABLE dbo.filler")
     insert(shop, 3)
     ahead = shop.query("SELECT start_lsn FROM cdc.lsn_time_mapping ORDER BY start_lsn DESC")[0]["start_lsn"]
     shop.run(f"EXEC emulator.restore_database @to_lsn = 0x{point.hex()}")
