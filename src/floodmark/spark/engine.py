@@ -17,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from subprocess import TimeoutExpired
+from traceback import walk_tb
 from types import FrameType
 from typing import IO, Protocol
 
@@ -30,6 +31,7 @@ from floodmark.core.errors import LoadStartError
 from floodmark.core.planning import STARTED, STARTING
 from floodmark.spark.launch.command import WORKER_DAEMON
 from floodmark.spark.launch.target import java_environment
+from floodmark.spark.stage import killed
 
 _LOG = logging.getLogger(__name__)
 _STOP_SECONDS = 2
@@ -160,7 +162,9 @@ def open_classic_engine(
     settings: Mapping[str, str] | None = None, java_output: IO[bytes] | None = None
 ) -> ClassicEngine:
     """Return the engine of spark-submit with Floodmark's settings; without spark-submit, with a Java that this process
-    starts: by the options in PYSPARK_SUBMIT_ARGS, or a local one on all cores. Raises LoadStartError.
+    starts: by the options in PYSPARK_SUBMIT_ARGS, or a local one on all cores.
+
+    Raises LoadStartError where that Java does not start, LoadKilledError where a signal ended it.
 
     settings: more properties, where there is no spark-submit. They are on the command line of Java. java_output: the
     file to which a Java that is started writes what is no result; None for that of this process.
@@ -176,6 +180,8 @@ def open_classic_engine(
         try:
             gateway = launch_gateway(conf, output)
         except (PySparkRuntimeError, OSError) as error:
+            if _was_killed(error):
+                raise killed() from None
             raise LoadStartError("Spark", "its Java did not start.", "Its output says why.", str(error)) from None
         SparkContext(conf=conf, gateway=gateway)
     session = SparkSession.builder.config(conf=conf).getOrCreate()
@@ -190,6 +196,12 @@ def open_classic_engine(
         java.getProperty("java.home"),
     )
     return ClassicEngine(session)
+
+
+def _was_killed(error: Exception) -> bool:
+    """Return whether a signal ended the Java whose start has failed. ``launch_gateway`` keeps the process to itself."""
+    frames = (frame.f_locals.get("proc") for frame, _ in walk_tb(error.__traceback__))
+    return any(java is not None and (java.returncode or 0) < 0 for java in frames)
 
 
 def has_lost_java() -> bool:

@@ -115,8 +115,7 @@ class SparkStager:
         return self._plan_reads(plan, min(_most_reads(plan), self._cores()))
 
     def _are_few(self, tasks: Sequence[ReadTask]) -> bool:
-        costs = list(map(cost_of, tasks))
-        return all(task.changes is not None for task in tasks) and sum(costs) <= self._driver_changes
+        return all(task.changes is not None for task in tasks) and sum(map(cost_of, tasks)) <= self._driver_changes
 
     def _stage(self, plan: WindowPlan, writers: Writers, tasks: Sequence[ReadTask]) -> _Results:
         direct = [(number, task) for number, task in enumerate(tasks) if task.is_net or task.changes is not None]

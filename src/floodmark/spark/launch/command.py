@@ -283,7 +283,7 @@ class JobOutput:
     def __init__(self, progress: Progress | None = None) -> None:
         self.result: LoadResult | None = None
         self._progress = progress
-        self._started = self._starting = False
+        self._started = False
         self._complaint: str | None = None
         self._out_of_memory = False
         self._last: deque[str] = deque(maxlen=_KEPT_LINES)
@@ -299,7 +299,7 @@ class JobOutput:
             if found is not None:
                 self.result = found
             elif text in (STARTED, STARTING):
-                self._started, self._starting = text == STARTED, text == STARTING
+                self._started = text == STARTED
                 self._last.clear()
             elif self._progress is not None and (progress := parse_progress_line(text)) is not None:
                 if isinstance(progress, ReadProgress):
@@ -338,9 +338,7 @@ class JobOutput:
         why, do = self._explain_files()
         ended = _describe_exit(exit_code)
         last = f"Its last lines: {' | '.join(self._last)}." if self._last else ""
-        # A Java that cannot start says why; one that was killed says nothing.
-        was_killed = bool(_signal_of(exit_code)) or (self._starting and not self._last)
-        if self._started or why or self._out_of_memory or was_killed:
+        if self._started or why or self._out_of_memory or _signal_of(exit_code):
             if self._out_of_memory:
                 do = f"{do} {_MEMORY_HINT}".lstrip()
             # Lines of a job that has read rows may hold their values.

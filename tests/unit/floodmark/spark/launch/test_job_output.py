@@ -158,11 +158,6 @@ def test_load_whose_spark_does_not_start_is_not_tried_again_and_says_what_java_s
     assert "Window 7" not in caught.value.message
 
 
-def test_load_whose_java_was_killed_while_it_started_is_tried_again() -> None:
-    with pytest.raises(LoadKilledError):
-        job_output(STARTED, "Window 7 of shop.", STARTING, _NO_SPARK).require_result(7, 1)
-
-
 def test_error_after_the_start_of_spark_is_raised_as_it_was_reported() -> None:
     error = LoadStartError("the load", "Python does not start on Spark's executors.", "It needs packages.")
     output = job_output(STARTED, STARTING, STARTED, format_load_result(LoadResult(7, error=error)))
