@@ -38,6 +38,7 @@ class EngineClock:
         self._fetch = fetch
         self._lock = threading.Lock()
         self._sessions: weakref.WeakSet[SessionContext] = weakref.WeakSet()
+        self._when_moved: list[Callable[[], None]] = []
         ((microseconds,),) = fetch(f"SELECT {_microseconds('emulator.stored_clock_shift()')}", ())
         self.shift = timedelta(microseconds=microseconds)
 
@@ -50,6 +51,11 @@ class EngineClock:
         with self._lock:
             self._sessions.add(session)
             session.set_context(_SETTING, self._setting())
+
+    def call_when_moved(self, call: Callable[[], None]) -> None:
+        """From now on ``call`` is made after the clock was moved: for who sleeps until an hour of it."""
+        with self._lock:
+            self._when_moved.append(call)
 
     def set(self, now: datetime) -> None:
         """Raises ClockRangeError."""
@@ -79,6 +85,9 @@ class EngineClock:
             self.shift = timedelta(microseconds=microseconds)
             for session in self._sessions:
                 session.set_context(_SETTING, self._setting())
+            calls = tuple(self._when_moved)
+        for call in calls:
+            call()
 
     def _setting(self) -> str:
         return f"{self.shift // timedelta(microseconds=1)} microseconds"

@@ -131,7 +131,7 @@ def test_job_takes_maxtrans_transactions_maxscans_times_and_then_waits(shop: Sho
         *(f"INSERT dbo.t VALUES ({i}, 'a')" for i in range(10)),
     )
     (job,) = list_jobs(runner(shop.sql), shop.database_id)[:1]
-    process = JobProcess(job, shop.engine.conninfo, 86_400.0, {})
+    process = JobProcess(job, shop.engine.conninfo, 86_400.0, {}, on_end=lambda: None)
     try:
         wait_until(lambda: len(shop.changes()) >= 4)
         for captured in (8, 10):

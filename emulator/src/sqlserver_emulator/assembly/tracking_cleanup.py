@@ -11,8 +11,8 @@ import psycopg
 from sqlserver_emulator.clock import EngineClock
 
 _INTERVAL = timedelta(minutes=30)
-_POLL_SECONDS = 0.25
-"""How often the clock is read: it may be moved."""
+_READ_SECONDS = 10.0
+"""How often the clock is read at least: the machine's may be set, or the machine may sleep."""
 _DATABASES = """
 SELECT d.database_id, emulator.expired_version(d.database_id) FROM emulator.change_tracking_databases d
 WHERE d.is_on AND d.is_auto_cleanup_on
@@ -28,17 +28,26 @@ class TrackingCleanup:
         self._conninfo = conninfo
         self._clock = clock
         self._next = clock.now() + _INTERVAL
-        self._ended = threading.Event()
+        self._ended = False
+        self._woken = threading.Event()
+        clock.call_when_moved(self._woken.set)
         self._thread = threading.Thread(target=self._run, name="tracking-cleanup", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """End the thread after the cleanup that it is at."""
-        self._ended.set()
+        self._ended = True
+        self._woken.set()
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._ended.wait(_POLL_SECONDS):
+        while True:
+            left = (self._next - self._clock.now()).total_seconds()
+            self._woken.wait(min(max(0.0, left), _READ_SECONDS))
+            # Before the reads: what comes after them wakes the next round.
+            self._woken.clear()
+            if self._ended:
+                return
             now = self._clock.now()
             # The next one is never further away than that: the clock may have been set back.
             if now < self._next <= now + _INTERVAL:

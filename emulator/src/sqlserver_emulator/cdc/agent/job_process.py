@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import IO
 
 from sqlserver_emulator.cdc.jobs import Job
@@ -22,9 +22,19 @@ _POLL_SECONDS = 0.1
 
 
 class JobProcess:
-    """A running capture job. ``stopping``: it was asked to end. ``send_settings`` may be called by any thread."""
+    """A running capture job. ``stopping``: it was asked to end. ``send_settings`` may be called by any thread.
 
-    def __init__(self, job: Job, conninfo: str, interval_seconds: float | None, settings: Mapping[str, object]) -> None:
+    ``on_end`` is called, in another thread, when the process has ended for whatever reason.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        conninfo: str,
+        interval_seconds: float | None,
+        settings: Mapping[str, object],
+        on_end: Callable[[], None],
+    ) -> None:
         command = [
             sys.executable,
             "-m",
@@ -47,6 +57,8 @@ class JobProcess:
         )
         self._input, self._output = _opened(self.process.stdin), _opened(self.process.stdout)
         self._lock = threading.Lock()
+        self._on_end = on_end
+        threading.Thread(target=self._wait, name=f"cdc-job-{job.database_id}", daemon=True).start()
 
     def send_settings(self, settings: Mapping[str, object], limit_seconds: float) -> bool:
         """Notify the job and wait until that is done; False when it ended instead. Raises TimeoutError."""
@@ -67,6 +79,10 @@ class JobProcess:
         """Close the pipes of a process that has ended."""
         self._input.close()
         self._output.close()
+
+    def _wait(self) -> None:
+        self.process.wait()
+        self._on_end()
 
     def _await_answer(self, deadline: float) -> bool:
         while time.monotonic() < deadline:

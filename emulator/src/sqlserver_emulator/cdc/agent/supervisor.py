@@ -38,11 +38,11 @@ from sqlserver_emulator.cdc.postgres import SqlConnection, connect, runner
 from sqlserver_emulator.cdc.scan.scan_errors import LOG_SCAN_FAILED
 from sqlserver_emulator.cdc.scan.scan_sessions import forget_sessions, record_errors
 from sqlserver_emulator.clock import EngineClock
+from sqlserver_emulator.engine.connection.notifications import Notifications
 from sqlserver_emulator.engine.ddl import hooks
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.faults import CaptureFaults, FaultBoard
 
-_POLL_SECONDS = 0.25
 _RESTART_SECONDS = 1.0
 _UPKEEP_SECONDS = 10.0
 _STOP_SECONDS = 10.0
@@ -78,9 +78,11 @@ class CaptureSupervisor:
         self._retrying: dict[str, Job] = {}
         self._starting = threading.Lock()
         self._failed: dict[str, int] = {}
+        self._notifications: Notifications | None = None
         self._cleanups: dict[str, threading.Thread] = {}
         self._next_cleanup = next_cleanup_after(self._clock.now())
         self._next_upkeep = 0.0
+        self._clock.call_when_moved(self._wake)
         # Here and not in `start`: tracked tables are guarded while the Agent is stopped too.
         hooks.register(GUARD)
         with connect(self._conninfo) as connection:
@@ -99,15 +101,22 @@ class CaptureSupervisor:
         self._run("DELETE FROM emulator.job_runs", ())  # a crash left them
         self._run("INSERT INTO emulator.agent_sessions (agent_start_date) VALUES (emulator_cdc.now())", ())
         self._run(_AGENT_STARTS, (CAPTURE,))
-        self._thread = threading.Thread(target=self._supervise, name="cdc-agent", daemon=True)
+        self._notifications = Notifications(self._connection)
+        self._thread = threading.Thread(
+            target=self._supervise, args=(self._notifications,), name="cdc-agent", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
         """Ask the jobs to end; what they had not stored is captured after the next start. May be repeated."""
         self._ended.set()
+        self._wake()
         thread, self._thread = self._thread, None
         if thread is not None:
             self._join(thread)
+            notifications, self._notifications = self._notifications, None
+            if notifications is not None:
+                notifications.close()
             self._running.clear()
             self._retrying.clear()
             with contextlib.suppress(psycopg.OperationalError):
@@ -128,6 +137,7 @@ class CaptureSupervisor:
 
     def apply_faults(self, database_id: int) -> None:
         """Apply changed faults of the database's capture; return when its job does as they say."""
+        self._wake()
         faults = self._faults.of_capture(database_id)
         if faults.failure is None:
             self.send_settings(database_id, capture_settings(faults))
@@ -156,19 +166,28 @@ class CaptureSupervisor:
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
-    def _supervise(self) -> None:
+    def _supervise(self, notifications: Notifications) -> None:
         try:
             while not self._ended.is_set():
                 self._try_to_check()
-                # A request wakes the loop at once. The timeout is for what sends no notification: processes that end,
-                # faults, the hour of cleanup.
-                for _ in self._connection.notifies(timeout=_POLL_SECONDS, stop_after=1):
-                    break
+                notifications.wait(self._seconds_to_next())
         except psycopg.OperationalError as error:
             if not self._ended.is_set():
                 print(f"the agent lost its PostgreSQL: {error}", file=sys.stderr, flush=True)
         finally:
             self._end_all()
+
+    def _wake(self) -> None:
+        """Let the loop check at once. For all that sends no notification: ended processes, faults, a moved clock."""
+        notifications = self._notifications
+        if notifications is not None:
+            notifications.wake()
+
+    def _seconds_to_next(self) -> float:
+        """Return when there is something to do that nothing wakes the loop for."""
+        restarts = (self._restart_at[job_id] for job_id in self._retrying)
+        next_at = min((self._next_upkeep, *restarts)) - time.monotonic()
+        return min(next_at, (self._next_cleanup - self._clock.now()).total_seconds())
 
     def _try_to_check(self) -> None:
         """Run one round. A failure that may pass must not end the agent: all jobs would stop without a sign."""
@@ -181,15 +200,17 @@ class CaptureSupervisor:
                 return
             print(f"the agent will try again: {error}", file=sys.stderr, flush=True)
             self._ended.wait(_RESTART_SECONDS)
+            self._wake()
 
     def _check(self) -> None:
         """Start and end processes until they are the requested ones."""
+        # First: it requests jobs, and no notification says so.
+        self._restart_failed()
         wanted = {job.job_id: job for job in self._requested(CAPTURE)}
         for job in list(wanted.values()):
             failure = self._faults.of_capture(job.database_id).failure
             if failure is not None:
                 self._fail(wanted.pop(job.job_id), failure)
-        self._restart_failed()
         # Before the starts: a job that was stopped and requested again gets its new process in the same round.
         for job_id in list(self._running):
             self._check_running(job_id, wanted)
@@ -213,7 +234,9 @@ class CaptureSupervisor:
             # Read under the lock that `_find` takes: a change of the faults is either in these arguments or finds the
             # process.
             settings = capture_settings(self._faults.of_capture(job.database_id))
-            self._running[job.job_id] = JobProcess(job, self._conninfo, self._interval_seconds, settings)
+            self._running[job.job_id] = JobProcess(
+                job, self._conninfo, self._interval_seconds, settings, on_end=self._wake
+            )
         self._retrying.pop(job.job_id, None)
         self._run(_CAPTURE_STARTS, (job.job_id,))
         begin_run(self._run, job)
@@ -284,7 +307,7 @@ class CaptureSupervisor:
             running.process.kill()
             running.process.wait()
             running.forget()
-        for thread in self._cleanups.values():
+        for thread in list(self._cleanups.values()):
             thread.join(_STOP_SECONDS)
 
     # -- cleanup and upkeep -----------------------------------------------------------------------------------------
@@ -301,8 +324,7 @@ class CaptureSupervisor:
                 self._start_cleanup(job)
 
     def _start_cleanup(self, job: Job) -> None:
-        found = self._cleanups.get(job.job_id)
-        if found is not None and found.is_alive():
+        if job.job_id in self._cleanups:
             return
         self._run(_CLEANUP_STARTS, (job.job_id,))
         begin_run(self._run, job)
@@ -317,6 +339,10 @@ class CaptureSupervisor:
                     continue
         except psycopg.Error as error:
             print(f"cleanup job {job.name}: {error}", file=sys.stderr, flush=True)
+        finally:
+            # It may have been requested again meanwhile.
+            self._cleanups.pop(job.job_id, None)
+            self._wake()
 
     def _keep_slots(self) -> None:
         if time.monotonic() >= self._next_upkeep:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import psycopg
 
+from sqlserver_emulator.engine.connection.notifications import Notifications
 from sqlserver_emulator.engine.connection.pipeline import PipelinedConnection
 from sqlserver_emulator.engine.values import bind
 from sqlserver_emulator.engine.values.rows import Row, RowReader, read_own_types
@@ -40,18 +41,21 @@ class CatalogListener:
         self._on_change = on_change
         self._ended = threading.Event()
         self._connection.execute(f"LISTEN {_CHANNEL}".encode())
+        self._notifications = Notifications(self._connection)
         self._thread = threading.Thread(target=self._listen, name="catalog-listener", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         self._ended.set()
+        self._notifications.wake()
         self._thread.join()
+        self._notifications.close()
         self._connection.close()
 
     def _listen(self) -> None:
         try:
             while not self._ended.is_set():
-                for _ in self._connection.notifies(timeout=0.2, stop_after=1):
+                if self._notifications.wait():
                     self._on_change()
         except psycopg.OperationalError:
             # The server is gone: sessions will say so, there is nothing to listen to.
