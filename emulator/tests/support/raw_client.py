@@ -62,10 +62,10 @@ class RawClient:
         except ConnectionError:
             return True
 
-    def log_in(self, password: str, user: str = "sa", packet_bytes: int = 4096) -> bytes:
+    def log_in(self, password: str, user: str = "sa", packet_bytes: int = 4096, features: bytes = b"") -> bytes:
         self.send(PRELOGIN, PLAIN_PRELOGIN)
         self.read()
-        self.send(LOGIN, login_message(user, password, packet_bytes))
+        self.send(LOGIN, login_message(user, password, packet_bytes, features))
         return self.read()
 
     def log_in_under_tls(self, password: str, *, whole: bool, packet_bytes: int = 512) -> bytes:
@@ -105,12 +105,17 @@ def packets(packet_type: int, payload: bytes, status: int = LAST, packet_bytes: 
     return b"".join(framed)
 
 
-def login_message(user: str, password: str, packet_bytes: int) -> bytes:
+def login_message(user: str, password: str, packet_bytes: int, features: bytes = b"") -> bytes:
+    """``features``: each with its number, the length of its data, and these."""
     hidden = bytes((byte << 4 | byte >> 4) & 0xFF ^ 0xA5 for byte in password.encode("utf-16-le"))
     data, pairs = b"", b""
     application = APPLICATION.encode("utf-16-le")
     for text in (b"", user.encode("utf-16-le"), hidden, application, b"", b"", b"", b"", b""):
         pairs += struct.pack("<HH", 94 + len(data), len(text) // 2)
         data += text
-    head = struct.pack("<IIIIIIBBBBiI", 94 + len(data), 0x74000004, packet_bytes, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    if features:
+        pairs = pairs[:20] + struct.pack("<HH", 94 + len(data), 4) + pairs[24:]
+        data += struct.pack("<I", 98 + len(data)) + features + b"\xff"
+    flags = 0x10 if features else 0
+    head = struct.pack("<IIIIIIBBBBiI", 94 + len(data), 0x74000004, packet_bytes, 0, 0, 0, 0, 0, 0, flags, 0, 0)
     return head + pairs + b"\x00" * 6 + struct.pack("<6HI", 0, 0, 0, 0, 0, 0, 0) + data

@@ -32,6 +32,7 @@ from sqlserver_emulator.server.certificate import provide_certificate
 from sqlserver_emulator.server.connection import ClientConnection
 from sqlserver_emulator.server.handshake import TlsContexts
 from sqlserver_emulator.server.limits import Capacity, Limits
+from sqlserver_emulator.tds import tokens
 
 FAILED_DONE = b"\xfd\x02\x00" + b"\x00" * 10
 
@@ -362,3 +363,29 @@ def test_an_endless_login_is_cut_off(canned_server: Emulator) -> None:
         for _ in range(1000):
             client.send(LOGIN, b"x" * 4000, status=0)
         client.read()
+
+
+COLUMN_ENCRYPTION = b"\x04\x01\x00\x00\x00\x03"
+UTF8 = b"\x0a\x01\x00\x00\x00\x01"
+
+
+@pytest.mark.parametrize(
+    ("asked", "granted"),
+    [
+        (b"", b""),
+        (COLUMN_ENCRYPTION, b"\xae\x04\x01\x00\x00\x00\x01\xff"),
+        (UTF8 + COLUMN_ENCRYPTION, b"\xae\x04\x01\x00\x00\x00\x01" + UTF8 + b"\xff"),
+        (UTF8, b"\xae" + UTF8 + b"\xff"),
+    ],
+)
+def test_column_encryption_is_granted_without_enclaves_to_those_who_ask(
+    canned_server: Emulator, asked: bytes, granted: bytes
+) -> None:
+    with RawClient(canned_server.port) as client:
+        answer = client.log_in(canned.PASSWORD, features=asked)
+        assert answer.endswith(granted + b"\xfd" + b"\x00" * 12)
+        assert (b"\xae\x04" in answer) == (COLUMN_ENCRYPTION in asked)
+        result = client.batch("SELECT numbers 1")
+    without_table = tokens.column_metadata(canned.columns(canned.INT))
+    assert without_table in result or COLUMN_ENCRYPTION in asked
+    assert (without_table[:3] + b"\x00\x00" + without_table[3:] in result) == (COLUMN_ENCRYPTION in asked)

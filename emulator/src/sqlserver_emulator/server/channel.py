@@ -49,6 +49,8 @@ class Channel:
 
     def __init__(self, transport: Transport, capacity: Capacity) -> None:
         self.transport = transport
+        self.column_encryption = False
+        """Whether the login asked for it and was granted it: metadata in both directions has a table of keys then."""
         # Until the login a client may take little memory: anyone can connect.
         self.largest_message_bytes = capacity.limits.login_bytes
         self._memory = capacity.message_bytes

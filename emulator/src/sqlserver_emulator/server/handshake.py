@@ -18,7 +18,7 @@ from sqlserver_emulator.server.limits import Capacity
 from sqlserver_emulator.server.transport import TLS_RECORD, LoginTunnel, TlsTransport, Transport
 from sqlserver_emulator.session import Session, SessionFactory
 from sqlserver_emulator.tds import tokens
-from sqlserver_emulator.tds.login import FEATURE_FEDERATED, FEATURE_UTF8, Login, parse_login
+from sqlserver_emulator.tds.login import FEATURE_COLUMN_ENCRYPTION, FEATURE_FEDERATED, FEATURE_UTF8, Login, parse_login
 from sqlserver_emulator.tds.packets import DEFAULT_PACKET_BYTES, PacketType, negotiate_packet_bytes
 from sqlserver_emulator.tds.prelogin import Encryption, answer_encryption, build_prelogin_answer, parse_prelogin
 from sqlserver_emulator.tds.reading import ProtocolError
@@ -207,10 +207,15 @@ def _send_acceptance(
         tokens.login_acknowledgement(release),
         tokens.routing(*route) if route else b"",
         tokens.text_change(EnvironmentChange.PACKET_SIZE, str(packet_bytes), str(DEFAULT_PACKET_BYTES)),
-        tokens.feature_acknowledgement(utf8=FEATURE_UTF8 in login.feature_ids, federated=login.token is not None),
+        tokens.feature_acknowledgement(
+            utf8=FEATURE_UTF8 in login.feature_ids,
+            federated=login.token is not None,
+            column_encryption=FEATURE_COLUMN_ENCRYPTION in login.feature_ids,
+        ),
         tokens.done(DoneToken.DONE, DoneStatus.FINAL, Command.NONE.value),
     ):
         channel.write(token)
     channel.end_message()
+    channel.column_encryption = FEATURE_COLUMN_ENCRYPTION in login.feature_ids
     # From the next message on: the login's own answer has the default packet size.
     channel.set_packet_bytes(packet_bytes, session.session_id)

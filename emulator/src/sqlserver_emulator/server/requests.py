@@ -158,12 +158,17 @@ class RequestRunner:
         return not encoder.is_fatal
 
     def _load(self, payloads: Iterator[bytes]) -> Iterator[Event]:
-        reader = BulkReader(payloads)
+        reader = BulkReader(payloads, column_encryption=self._channel.column_encryption)
         return self._session.load_bulk(reader.types, reader.batches())
 
     def _encoder(self, *, procedure: bool = False, more_follows: bool = False) -> ResponseEncoder:
         # Asked when a DONE is encoded: the statement itself may begin or end a transaction.
-        return ResponseEncoder(lambda: self._session.in_transaction, procedure=procedure, more_follows=more_follows)
+        return ResponseEncoder(
+            lambda: self._session.in_transaction,
+            procedure=procedure,
+            more_follows=more_follows,
+            column_encryption=self._channel.column_encryption,
+        )
 
     def _stream(self, events: Iterator[Event], encoder: ResponseEncoder) -> bool:
         # Only within this block does a cancel reach the session.

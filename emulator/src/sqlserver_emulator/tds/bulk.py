@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from sqlserver_emulator.errors import NotSupportedByEmulatorError
 from sqlserver_emulator.system_types import SYSTEM_TYPES
 from sqlserver_emulator.system_types.wire import Form, Packing
 from sqlserver_emulator.tds.bulk_cells import Layout, Length, map_cells
@@ -37,8 +38,9 @@ class BulkReader:
     Raises ProtocolError, SqlServerError for values that no column can have, and NotSupportedByEmulatorError for types.
     """
 
-    def __init__(self, payloads: Iterator[bytes]) -> None:
+    def __init__(self, payloads: Iterator[bytes], *, column_encryption: bool = False) -> None:
         self._payloads = payloads
+        self._column_encryption = column_encryption
         self._data = b""
         self.columns = self._read_columns()
 
@@ -81,7 +83,7 @@ class BulkReader:
             complete = self._gather(wanted)
             reader = MessageReader(self._data)
             try:
-                columns = _read_metadata(reader)
+                columns = _read_metadata(reader, column_encryption=self._column_encryption)
             except ProtocolError:
                 if not complete:
                     raise
@@ -91,13 +93,15 @@ class BulkReader:
             return columns
 
 
-def _read_metadata(reader: MessageReader) -> tuple[BulkColumn, ...]:
+def _read_metadata(reader: MessageReader, *, column_encryption: bool) -> tuple[BulkColumn, ...]:
     token = reader.read_u8()
     if token != _COLUMN_METADATA:
         raise ProtocolError(f"a bulk load begins with 0x{token:02X}")
     count = reader.read_u16()
     if not 1 <= count <= _MOST_COLUMNS:
         raise ProtocolError(f"a bulk load of {count} columns")
+    if column_encryption and reader.read_u16():
+        raise NotSupportedByEmulatorError("a bulk load of encrypted columns")
     return tuple(_read_column(reader, number + 1) for number in range(count))
 
 

@@ -49,11 +49,17 @@ class ResponseEncoder:
     """
 
     def __init__(
-        self, in_transaction: Callable[[], bool], *, procedure: bool = False, more_follows: bool = False
+        self,
+        in_transaction: Callable[[], bool],
+        *,
+        procedure: bool = False,
+        more_follows: bool = False,
+        column_encryption: bool = False,
     ) -> None:
         self._in_transaction = in_transaction
         self._procedure = procedure
         self._more_follows = more_follows
+        self._column_encryption = column_encryption
         self._columns: tuple[Column, ...] = ()
         self._kept: StatementDone | None = None
         self._kept_token = DoneToken.DONE
@@ -78,7 +84,7 @@ class ResponseEncoder:
         match event:
             case ResultStart(columns):
                 self._columns = columns
-                token = tokens.column_metadata(columns)
+                token = tokens.column_metadata(columns, column_encryption=self._column_encryption)
             case Info():
                 token = tokens.info(event)
             case ErrorRaised(error):

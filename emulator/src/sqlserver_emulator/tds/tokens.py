@@ -138,9 +138,11 @@ def sspi(data: bytes) -> bytes:
     return struct.pack("<BH", 0xED, len(data)) + data
 
 
-def feature_acknowledgement(*, utf8: bool, federated: bool) -> bytes:
-    """Only UTF-8 and a token are granted, the latter without data; a feature that is not acknowledged stays off."""
+def feature_acknowledgement(*, utf8: bool, federated: bool, column_encryption: bool) -> bytes:
+    """A feature that is not acknowledged stays off. That of a token has no data, column encryption has its version: 1
+    is without enclaves."""
     granted = struct.pack("<BI", 0x02, 0) if federated else b""
+    granted += struct.pack("<BIB", 0x04, 1, 1) if column_encryption else b""
     granted += struct.pack("<BIB", 0x0A, 1, 1) if utf8 else b""
     return b"\xae" + granted + b"\xff" if granted else b""
 
@@ -162,8 +164,10 @@ def return_value(result: ReturnValue) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def column_metadata(columns: Sequence[Column]) -> bytes:
-    metadata = struct.pack("<BH", 0x81, len(columns)) + b"".join(map(_column, columns))
+def column_metadata(columns: Sequence[Column], *, column_encryption: bool = False) -> bytes:
+    """``column_encryption``: the client has it, and expects the table of the keys, which has none."""
+    keys = b"\x00\x00" if column_encryption else b""
+    metadata = struct.pack("<BH", 0x81, len(columns)) + keys + b"".join(map(_column, columns))
     return metadata + _column_information(columns) if any(column.hidden for column in columns) else metadata
 
 

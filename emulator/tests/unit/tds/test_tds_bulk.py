@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import canned
 from sqlserver_emulator import code_units, precise
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.tds.bulk import BulkReader
 from sqlserver_emulator.tds.reading import ProtocolError
 from sqlserver_emulator.tds.rows import RowEncoder
@@ -101,3 +101,16 @@ def test_a_value_that_its_type_cannot_have_is_refused(type_: TsqlType, value: by
 def test_a_message_that_is_cut_off_or_nonsense_breaks_the_protocol(message: bytes) -> None:
     with pytest.raises(ProtocolError):
         list(read(message))
+
+
+def test_table_of_keys_is_read_after_the_number_of_columns() -> None:
+    message = metadata([INT])
+    with_keys = message[:3] + b"\x00\x00" + message[3:] + RowEncoder([INT]).encode([(7,)]) + DONE
+    (batch,) = BulkReader(iter([with_keys]), column_encryption=True).batches()
+    assert batch.column(0).to_pylist() == [7]
+
+
+def test_encrypted_columns_are_refused_by_name() -> None:
+    message = metadata([INT])
+    with pytest.raises(NotSupportedByEmulatorError, match="encrypted columns"):
+        BulkReader(iter([message[:3] + b"\x01\x00" + message[3:]]), column_encryption=True)
