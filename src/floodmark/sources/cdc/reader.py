@@ -17,6 +17,7 @@ from floodmark.core.position import Interval, Lsn, Position, read_lsn
 from floodmark.core.schema import Operation, SourceTable, TableName, bits_by_byte
 from floodmark.core.settings import SOURCE_VARIABLE, NetSource
 from floodmark.core.snapshot import LogEntry, explain_other_copy
+from floodmark.sources.sqlserver.clock import COMMITTED_AT, LOCAL_TIME, read_clock, select_utc
 from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection, connect
 from floodmark.sources.sqlserver.rows import ONE_WORKER, SqlServerReader, filter_of, select_expressions
 from floodmark.sources.sqlserver.tables import change_table, net_changes_function, read_sql
@@ -38,8 +39,8 @@ COMMAND_ID = "__$command_id"
 SEQVAL = "__$seqval"
 OPERATION = "__$operation"
 UPDATE_MASK = "__$update_mask"
-COMMITTED_AT, COMMIT_LSN = "__$committed_at", "__$commit_lsn"
-"""The names of the time of a commit and of its LSN where the time is from, which no change table has."""
+COMMIT_LSN = "__$commit_lsn"
+"""The name of the LSN of a commit where its time is from. No change table has it, nor ``COMMITTED_AT``."""
 
 OWN_TYPES = {
     START_LSN: "binary",
@@ -70,42 +71,16 @@ def own_columns(plan: TablePlan) -> tuple[str, ...]:
     return (*order_columns(plan), *mask, *committed_at)
 
 
-def select_clock() -> str:
-    """Return the SELECT of the time zone of the server's clock, NULL before SQL Server 2022, and of its offset now."""
-    return (
-        "SET NOCOUNT ON; DECLARE @zone nvarchar(128);"
-        " BEGIN TRY EXEC sys.sp_executesql N'SELECT @zone = CURRENT_TIMEZONE_ID()', N'@zone nvarchar(128) OUTPUT',"
-        " @zone = @zone OUTPUT; END TRY BEGIN CATCH SELECT @zone = NULL; END CATCH;"
-        " SELECT @zone AS zone, DATEDIFF(minute, GETUTCDATE(), GETDATE()) AS offset_minutes"
-    )
-
-
 def select_commits(*, has_zone: bool, is_guessed: bool = False) -> str:
-    """Return the SELECT of the commits of an interval, with their times in UTC.
+    """Return the SELECT of the commits of an interval, with their times in UTC, from the mapping table.
 
-    Parameters: the time zone, once for a guess, else three times; without it the offset in minutes, negative east of
-    Greenwich; then after_lsn (excluded) and to_lsn (included). The mapping table has local time. A time is NULL where
-    the clock has shown it twice, because it was set back by an hour: nothing in the row shows which of the two it was.
-    is_guessed: it is the one that the server takes.
+    Parameters: those of ``select_utc``, then after_lsn (excluded) and to_lsn (included).
     """
-    columns = f"{bracket(COMMIT_LSN)}, %s AS {bracket(COMMITTED_AT)}"
     local = (
-        f"SELECT m.start_lsn AS {bracket(COMMIT_LSN)}, CAST(m.tran_end_time AS datetime2(3)) AS at"  # noqa: S608
+        f"SELECT m.start_lsn AS {bracket(COMMIT_LSN)}, CAST(m.tran_end_time AS datetime2(3)) AS {LOCAL_TIME}"  # noqa: S608
         " FROM cdc.lsn_time_mapping AS m WHERE m.start_lsn > ? AND m.start_lsn <= ?"
     )
-    if not has_zone:
-        return f"SELECT {columns % 'DATEADD(minute, ?, l.at)'} FROM ({local}) AS l"  # noqa: S608
-    utc = (
-        f"SELECT {bracket(COMMIT_LSN)}, l.at, CAST(l.at AT TIME ZONE ? AT TIME ZONE N'UTC' AS datetime2(3)) AS utc"  # noqa: S608
-        f" FROM ({local}) AS l"
-    )
-    if is_guessed:
-        return f"SELECT {columns % 'u.utc'} FROM ({utc}) AS u"  # noqa: S608
-    again = " OR ".join(
-        f"CAST(DATEADD(hour, {hours}, u.utc) AT TIME ZONE N'UTC' AT TIME ZONE ? AS datetime2(3)) = u.at"
-        for hours in (-1, 1)
-    )
-    return f"SELECT {columns % f'CASE WHEN {again} THEN NULL ELSE u.utc END'} FROM ({utc}) AS u"  # noqa: S608
+    return select_utc(local, COMMIT_LSN, has_zone=has_zone, is_guessed=is_guessed)
 
 
 def select_changes(plan: TablePlan, *, has_zone: bool = False) -> str:
@@ -358,7 +333,7 @@ class CdcReader(SqlServerReader):
     def _read_timed(self, interval: tuple[bytes, bytes]) -> Iterator[pa.RecordBatch]:
         """Yield the changes with the times of their commits, by the clock of the server that answers."""
         with self.connected() as session:
-            clock = self._read_clock(session)
+            clock = read_clock(session, is_guessed=not self.plan.is_log)
             text = select_changes(self.plan, has_zone=isinstance(clock[0], str))
             yield from self.read_over(session, text, (*clock, *interval, *interval))
 
@@ -367,15 +342,10 @@ class CdcReader(SqlServerReader):
         end = self.end.position.value
         before = (int.from_bytes(end) - 1).to_bytes(len(end))
         with self.connected() as session:
-            clock = self._read_clock(session)
+            clock = read_clock(session, is_guessed=True)
             text = select_commits(has_zone=isinstance(clock[0], str), is_guessed=True)
             commits = session.fetch(text, (*clock, before, end))
         return pa.scalar(commits[0][1] if commits else None, pa.timestamp("us"))
-
-    def _read_clock(self, session: SourceSession) -> tuple[object, ...]:
-        """Return the parameters of ``select_commits`` for the clock of the server."""
-        [(zone, offset_minutes)] = session.fetch(select_clock())
-        return (zone,) * (3 if self.plan.is_log else 1) if zone else (-offset_minutes,)
 
     def require_end(self, session: SourceSession) -> None:
         require_entry(session, self.end, str(self.plan.source))
