@@ -274,10 +274,15 @@ def refuse_keys(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         kind = kinds.get(str(written.get("source")))
         if rules := _rules(kind):
             yield from _in_section(f"pipelines.{name}", written, rules.pipeline, rules, str(kind))
+            yield from _refused(
+                f"pipelines.{name}", written, rules.styles.get(str(written.get("style")), {}), str(kind)
+            )
             tables = written.get("tables")
             for index, table in enumerate(tables if isinstance(tables, list) else []):
                 at = f"pipelines.{name}.tables[{index}]"
                 yield from _in_section(at, _mapping(table), rules.of_table(), rules, str(kind))
+                style = str(_mapping(table).get("style") or written.get("style"))
+                yield from _refused(at, _mapping(table), rules.styles.get(style, {}), str(kind))
                 if rules.patterns and is_pattern(str(_mapping(table).get("source"))):
                     yield f"{at}.source", f"a source of kind {kind} takes no patterns: {rules.patterns}"
 

@@ -237,9 +237,12 @@ class TablePlan:
 
     @property
     def row_key(self) -> tuple[str, ...]:
-        """Return the columns that identify a staged row: behind the key, the commit for a history."""
+        """Return the columns that identify a staged row: behind the key, the commit for a history.
+
+        Net changes of the source have no place in their commit but their key.
+        """
         if self.is_log:
-            return LOG_KEY
+            return (*LOG_KEY, *(self.in_target.key if self.feed.delivers_net else ()))
         if self.is_snapshot:
             return (SEQUENCE_COLUMN,)
         return (*self.in_target.key, *((LOAD_COLUMN, POSITION_COLUMN) if self.is_history else ()))

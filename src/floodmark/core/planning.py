@@ -327,9 +327,11 @@ def plan_table(
 def _refuse_style(settings: TableSettings, feed: Feed) -> None:
     """Raise ConfigError where a table cannot have the style that its settings choose."""
     style = settings.style
-    why = why_no_style(settings) or (why_no_versions(settings.target) if style is Style.HISTORY else "")
-    if style is not Style.CURRENT and not why and (feed.delivers_net or feed.has_members):
-        why = f"only changes that change data capture has recorded become a {style.value} so far: use style: current"
+    # Net changes that the source delivers are no choice.
+    chosen = replace(settings, net=NetSource.SPARK) if feed.delivers_net else settings
+    why = why_no_style(chosen) or (why_no_versions(settings.target) if style is Style.HISTORY else "")
+    if style is not Style.CURRENT and not why:
+        why = _why_no_style_of(settings, feed)
     if why:
         raise ConfigError(
             str(settings.source), f"style: {style.value}, but {why}.", "Correct the table in pipelines.yaml."
@@ -339,6 +341,27 @@ def _refuse_style(settings: TableSettings, feed: Feed) -> None:
         why = "only the changes of change data capture have times so far: use commit_times: false"
     if why:
         raise ConfigError(str(settings.source), f"commit_times: true, but {why}.", "Correct it in pipelines.yaml.")
+
+
+def _why_no_style_of(settings: TableSettings, feed: Feed) -> str:
+    """Return why a feed has not what a style other than ``current`` needs, as a clause; "" where it has."""
+    style = settings.style
+    if feed.has_members:
+        known = "the changes of change data capture and of change tracking"
+        return f"only {known} become a {style.value} so far: use style: current"
+    if not feed.delivers_net:
+        return ""
+    if style is Style.SNAPSHOT:
+        captured = "changes that change data capture has recorded"
+        return f"only {captured} begin the reads of a snapshot so far: use style: current"
+    if settings.before_images:
+        return "before_images: true, and change tracking has no row before an update: leave it out"
+    if style is Style.LOG and settings.where is not None:
+        return (
+            "where, and nothing shows whether a row that does not pass the filter had passed it before, so that the log"
+            " would have the key of each: use style: history, or remove where"
+        )
+    return ""
 
 
 def _names(feed: Feed) -> list[str]:

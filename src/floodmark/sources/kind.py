@@ -56,7 +56,8 @@ def find_kind(name: str) -> type[SourceKind]:
 
 NO_INSTANCES = "a table has no capture instances"
 NO_JOB = "there is no capture job that could lag"
-NO_LOG = "only changes that change data capture has recorded become a log, a history or a snapshot so far"
+NO_STYLE = "only the changes of change data capture and of change tracking become a log or a history so far"
+NO_SNAPSHOT = "only changes that change data capture has recorded begin the reads of a snapshot so far"
 NO_TIMES = "only the changes of change data capture have times so far"
 NO_COLUMNS = {
     **dict.fromkeys(
@@ -80,6 +81,8 @@ class KindRules:
     """Refused in a pipeline and in its tables."""
     table: Mapping[str, str] = field(default_factory=dict)
     """Refused in a table."""
+    styles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Refused in a pipeline and in its tables next to a style, by the style; ``style`` refuses the style itself."""
     drift: Mapping[str, str] = field(default_factory=dict)
     """Refused in ``drift`` of a pipeline and of a table."""
     policies: Mapping[str, str] = field(default_factory=dict)

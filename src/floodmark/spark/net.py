@@ -285,6 +285,9 @@ def adapt_net_changes(batches: Batches, shape: RowShape) -> Iterator[pa.RecordBa
         arrays += [pa.array(~has_value(batch, column, shape)) for column in optional]
         names = [*(column.name for column in columns), POSITION_COLUMN, OPERATION_COLUMN]
         names += [keep_column(column.name) for column in optional]
+        if shape.committed_at:
+            arrays.append(batch.column(shape.committed_at).cast(_MOMENT))
+            names.append(COMMITTED_COLUMN)
         yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 
@@ -298,6 +301,8 @@ def _operations(operation: Operation, rows: int) -> pa.Array:
 
 _UPDATES = (Operation.BEFORE_UPDATE.value, Operation.UPDATE.value)
 _MOMENT = pa.timestamp("us", tz="UTC")
+_NO_SEQUENCE = pa.scalar(bytes(POSITION_BYTES), pa.binary())
+"""The place in a statement of a change that has none. Its key is part of its place in the log."""
 _ROW_BYTES = 6
 """The bytes of the number of a row in its chunk; those before them have the number of the chunk."""
 
@@ -305,7 +310,8 @@ _ROW_BYTES = 6
 def list_changes(batches: Batches, shape: RowShape) -> Iterator[pa.RecordBatch]:
     """Yield all changes, in no order: stored columns, ``__lsn``, ``__op``, and those that only a log has.
 
-    ``__changed`` has the names of the columns that an update changed, and is NULL for any other operation.
+    ``__changed`` has the names of the columns that an update changed. It is NULL for any other operation, and where the
+    source does not show them.
     ``__committed_at`` is NULL where the source does not show it.
     """
     for batch in batches:
@@ -313,7 +319,8 @@ def list_changes(batches: Batches, shape: RowShape) -> Iterator[pa.RecordBatch]:
         columns[POSITION_COLUMN] = batch.column(shape.position)
         columns[OPERATION_COLUMN] = batch.column(shape.operation).cast(pa.int16())
         command = batch.column(shape.command) if shape.command else _zeros(batch.num_rows)
-        columns |= {COMMAND_COLUMN: command, SEQUENCE_COLUMN: batch.column(shape.sequence)}
+        sequence = batch.column(shape.sequence) if shape.sequence else pa.repeat(_NO_SEQUENCE, batch.num_rows)
+        columns |= {COMMAND_COLUMN: command, SEQUENCE_COLUMN: sequence}
         columns[CHANGED_COLUMN] = _changed_columns(batch, shape, columns[OPERATION_COLUMN])
         at = batch.column(shape.committed_at) if shape.committed_at else pa.nulls(batch.num_rows)
         columns[COMMITTED_COLUMN] = at.cast(_MOMENT)

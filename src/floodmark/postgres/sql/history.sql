@@ -9,6 +9,18 @@ WHERE ctid = ANY (ARRAY(
     WHERE oldest.__valid_to < {kept_since}
 ))
 
+-- name: drop_empty_deletes
+-- The key in quarantine ends with load and position. The names in braces are filled in, quoted, by warehouse.gate; the
+-- values are bound.
+DELETE FROM {staging}
+WHERE s.__op = 1
+  AND NOT EXISTS (SELECT FROM {target} WHERE {same_key} AND NOT t.__deleted)
+  AND NOT EXISTS (
+      SELECT FROM floodmark.quarantine AS q
+      WHERE q.target_schema = %(target_schema)s AND q.target_name = %(target_name)s AND q.settled_at IS NULL
+        AND q.key - -1 - -1 = {key}
+  )
+
 -- name: has_late_events
 -- Whether the target has the same version of a staged row, or a later one of its key; whether one left a value out; and
 -- whether a key has more than one.

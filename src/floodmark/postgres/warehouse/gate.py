@@ -78,7 +78,10 @@ def text_rules(planned: TablePlan) -> tuple[Rule, ...]:
 
 def drop_unknown_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> int:
     """Remove from staging the deletes of keys that the target never had. Return their number."""
-    return _drop_keyless_deletes(session, planned, merge) + _drop_filtered_deletes(session, planned, merge)
+    dropped = _drop_keyless_deletes(session, planned, merge)
+    if planned.is_history and planned.feed.delivers_net:
+        return dropped + _drop_empty_deletes(session, planned, merge)
+    return dropped + _drop_filtered_deletes(session, planned, merge)
 
 
 def _drop_keyless_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> int:
@@ -120,6 +123,23 @@ def _drop_filtered_deletes(session: psycopg.Connection, planned: TablePlan, merg
     known = exp.Exists(this=exp.select("1").from_(table(merge.target, "t")).where(same_key(merge)))
     dropped = exp.delete(table(merge.staging, "s")).where(exp.and_(is_delete(), exp.not_(known)))
     return session.execute(dropped.sql(dialect="postgres")).rowcount
+
+
+def _drop_empty_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> int:
+    """Remove from the staging of a history the deletes of keys that have no row to delete. Return their number.
+
+    Net changes of the source have them for a row that came and went between two windows, or that may never have passed
+    the filter. No earlier version of the key can come any more, unless it waits in quarantine.
+    """
+    key = planned.in_target.key
+    statement = read_sql("drop_empty_deletes").format(
+        staging=in_bound(table(merge.staging, "s")),
+        target=in_bound(table(merge.target, "t")),
+        same_key=in_bound(exp.and_(*(exp.EQ(this=target(name), expression=staged(name)) for name in key))),
+        key=in_bound(exp.func("JSONB_BUILD_ARRAY", *map(staged, key))),
+    )
+    named = {"target_schema": planned.target.schema, "target_name": planned.target.name}
+    return session.execute(statement, named).rowcount
 
 
 def refuse_keyless_deletes(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:

@@ -190,7 +190,8 @@ class _Names:
     def kept(self) -> tuple[str, ...]:
         """The columns that a change may leave out, and those of which NULL in a delete is not the last value."""
         lobs = kept_columns(self.planned)
-        return (*lobs, *(name for name in self.values if name in self.merge.not_null and name not in lobs))
+        of_deletes = self.values if self.merge.deletes_have_keys_only else self.merge.not_null
+        return (*lobs, *(name for name in self.values if name in of_deletes and name not in lobs))
 
     def of_both(self) -> dict[str, str]:
         """Return the names that all statements have."""
@@ -276,9 +277,10 @@ class _Names:
 
     def _left_out(self, name: str) -> str:
         """Return the condition for a staged change that has no value of a column."""
+        keyed = ["s.__op = 1"] if self.merge.deletes_have_keys_only else []
         if name in kept_columns(self.planned):
-            return f"s.{quote(keep_column(name))}"
-        return f"s.__op = 1 AND {self._staged(name)} IS NULL"
+            return " OR ".join([f"s.{quote(keep_column(name))}", *keyed])
+        return keyed[0] if keyed else f"s.__op = 1 AND {self._staged(name)} IS NULL"
 
     def _kept(self, names: Iterable[str]) -> str:
         """Return the array of the columns that a staged change left out."""

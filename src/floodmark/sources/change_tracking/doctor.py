@@ -28,7 +28,7 @@ from floodmark.core.doctor import (
 )
 from floodmark.core.position import format_duration
 from floodmark.core.schema import TableName
-from floodmark.core.settings import TableSettings
+from floodmark.core.settings import Style, TableSettings
 from floodmark.core.snapshot import TableSnapshot, Validity, Verdict
 
 SNAPSHOT_ON = 1
@@ -105,7 +105,6 @@ def _examine_server(examined: DiagnosisInput, facts: TrackingFacts) -> Answers:
     yield Grade.GOOD, "change tracking", f"enabled; SQL Server {facts.product_version}.", ""
     yield from _retention(examined, facts)
     yield from _cleanup(facts)
-    allow = f"ALTER DATABASE {bracket(facts.database)} SET ALLOW_SNAPSHOT_ISOLATION ON;"
     is_allowed = facts.allows_snapshot == SNAPSHOT_ON
     yield from first_of(
         "snapshot isolation",
@@ -115,7 +114,7 @@ def _examine_server(examined: DiagnosisInput, facts: TrackingFacts) -> Answers:
             Grade.RISK,
             "it is not allowed: the tables of a window are read one after the other, and may differ from each other by"
             " what is committed meanwhile, until the next window. Reads take shared locks.",
-            f"{allow} row versions take space in tempdb.",
+            _allow_snapshot(facts),
         ),
     )
     yield from first_of(
@@ -132,6 +131,12 @@ def _examine_server(examined: DiagnosisInput, facts: TrackingFacts) -> Answers:
     yield from examine_clock(examined, facts)
     if not facts.sees_policies:
         yield hidden_policies()
+
+
+def _allow_snapshot(facts: TrackingFacts) -> str:
+    return (
+        f"ALTER DATABASE {bracket(facts.database)} SET ALLOW_SNAPSHOT_ISOLATION ON; row versions take space in tempdb."
+    )
 
 
 def _retention(examined: DiagnosisInput, facts: TrackingFacts) -> Answers:
@@ -201,6 +206,11 @@ def _examine_table(
             f"GRANT VIEW DEFINITION ON {bracket_table(settings.source)} TO {bracket(facts.user)};",
         )
     yield from examine_key(settings, instance)
+    if settings.style in (Style.LOG, Style.HISTORY) and facts.allows_snapshot != SNAPSHOT_ON:
+        text = (
+            f"style: {settings.style.value} needs snapshot isolation, and no load or window takes the table without it."
+        )
+        yield Grade.PROBLEM, "style", text, _allow_snapshot(facts)
     if refused := refused_net(settings, instance):
         yield Grade.PROBLEM, "key spelling", refused.message, refused.hint
     yield from examine_computed(instance, "are not loaded")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
-from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_LOG, NO_STREAM, NO_TIMES, KindRules, LoadAdapters
+from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_SNAPSHOT, NO_STREAM, NO_TIMES, KindRules, LoadAdapters
 from floodmark.sources.sqlserver.kind import SqlServerKind
 
 if TYPE_CHECKING:
@@ -39,14 +39,22 @@ class TrackingKind(SqlServerKind):
             " SET CHANGE_TRACKING (CHANGE_RETENTION = ...)",
         },
         pipeline={
-            "style": NO_LOG,
             "commit_times": NO_TIMES,
             "net": "the server always computes net changes",
             "partitions": "one statement reads the changes of a table",
             "lag_limit": NO_JOB,
             "backfill": NO_INSTANCES,
         },
-        table={"capture_instance": NO_INSTANCES},
+        table={
+            "capture_instance": NO_INSTANCES,
+            "before_images": "change tracking has no row before an update",
+        },
+        styles={
+            "snapshot": {"style": NO_SNAPSHOT},
+            "log": {
+                "where": "nothing shows whether a row had passed the filter, and the log would have the key of each"
+            },
+        },
         drift={"unknown": "the server keeps no history of DDL"},
         policies={"propose": NO_INSTANCES},
         net=NetSource.SERVER,

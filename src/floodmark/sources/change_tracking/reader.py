@@ -17,18 +17,21 @@ import pyarrow as pa
 
 from floodmark.core.capture import bracket, bracket_table
 from floodmark.core.errors import (
+    ConfigError,
     FloodmarkBugError,
     FloodmarkError,
     InstanceReplacedError,
     SourceBehindError,
     WindowExpiredError,
 )
-from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, value_columns
+from floodmark.core.plan import LoadChunk, LoadKind, TablePlan, WindowPlan, value_columns
 from floodmark.core.position import Interval, NoPosition, Position, Version
 from floodmark.core.schema import Operation
 from floodmark.core.settings import SOURCE_VARIABLE
 from floodmark.core.snapshot import LogEntry, explain_other_copy
+from floodmark.sources.change_tracking.doctor import SNAPSHOT_ON
 from floodmark.sources.change_tracking.source import TRACKING_WORDS, feed_name
+from floodmark.sources.sqlserver.clock import COMMITTED_AT, LOCAL_TIME, read_clock, select_utc
 from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection, connect
 from floodmark.sources.sqlserver.rows import SqlServerReader, filter_of, select_expressions
 from floodmark.sync.ports import Found, RowShape, WindowReads, found_of, read_tables
@@ -46,10 +49,23 @@ MASK = "__$update_mask"
 _PASSES = "__$passes"
 """The alias of whether a row passes the filter."""
 OWN_COLUMNS = ((POSITION, "binary"), (OPERATION, "int"), (MASK, "binary"))
+_COMMIT = "__$commit"
+"""The alias of the version of a commit where its time is from."""
 
 
-def select_changes(plan: TablePlan) -> str:
-    """Return the SELECT of the changes after a version, with the rows as they are now. Parameter: the version.
+def own_columns(plan: TablePlan) -> tuple[tuple[str, str], ...]:
+    """Return the columns of a change that this plan reads, with their types; none for a first load."""
+    if plan.kind is LoadKind.FIRST_LOAD:
+        return ()
+    return (*OWN_COLUMNS, *(((COMMITTED_AT, "moment"),) if plan.has_commit_times else ()))
+
+
+def select_changes(plan: TablePlan, commits: str = "", *, is_cut: bool = False) -> str:
+    """Return the SELECT of the changes after a version, with the rows as they are now.
+
+    Parameters: the version, those of ``commits``, and the last version that is read, if any. commits: the SELECT of the
+    commits with their times; "" where the login may not see them. A change without one has the time of the read.
+    is_cut: no later version is read, although a key may have an earlier one too, which nothing shows any more.
 
     The key of a deleted row is that of the change, its other columns are NULL, or those of a row that was inserted
     meanwhile; the merge does not use them. A change whose row no longer exists is left out: its delete was committed
@@ -85,15 +101,40 @@ def select_changes(plan: TablePlan) -> str:
         operation = f"CASE WHEN {passes} THEN {operation} ELSE {Operation.DELETE.value} END"
     # The position of a version (core.version): one more, in the low bytes.
     position = "CAST(0x0000 AS binary(2)) + CAST(c.SYS_CHANGE_VERSION + 1 AS binary(8))"
-    own = (f"{position} AS [{POSITION}]", f"{operation} AS [{OPERATION}]", f"CAST(NULL AS varbinary(1)) AS [{MASK}]")
+    own = [f"{position} AS [{POSITION}]", f"{operation} AS [{OPERATION}]", f"CAST(NULL AS varbinary(1)) AS [{MASK}]"]
+    joined, is_read = "", f"{is_delete} OR NOT {is_gone}"
+    if plan.has_commit_times:
+        at = "CAST(SYSUTCDATETIME() AS datetime2(3))"
+        own.append(f"{f'COALESCE(m.[{COMMITTED_AT}], {at})' if commits else at} AS [{COMMITTED_AT}]")
+        joined = f" LEFT JOIN ({commits}) AS m ON m.[{_COMMIT}] = c.SYS_CHANGE_VERSION" if commits else ""
+    if is_cut:
+        is_read = f"({is_read}) AND c.SYS_CHANGE_VERSION <= ?"
     columns = ", ".join(
-        [*(f"[{column}]" for column, _ in OWN_COLUMNS), *select_expressions(table, plan.settings.temporal)]
+        [*(f"[{column}]" for column, _ in own_columns(plan)), *select_expressions(table, plan.settings.temporal)]
     )
     return (
         f"SELECT {columns} FROM (SELECT {', '.join([*own, *values])}"  # noqa: S608
-        f" FROM CHANGETABLE(CHANGES {name}, ?) AS c LEFT JOIN {rows} AS t ON {same_key}"
-        f" WHERE {is_delete} OR NOT {is_gone}) AS r"
+        f" FROM CHANGETABLE(CHANGES {name}, ?) AS c LEFT JOIN {rows} AS t ON {same_key}{joined}"
+        f" WHERE {is_read}) AS r"
     )
+
+
+def select_commits(*, has_zone: bool, is_one: bool = False) -> str:
+    """Return the SELECT of the commits after a version, with their times in UTC; is_one: of the version alone.
+
+    Parameters: those of ``select_utc``, then the version. In the hour that comes twice a time is the one that the
+    server takes.
+    """
+    local = (
+        f"SELECT v.commit_ts AS [{_COMMIT}], CAST(v.commit_time AS datetime2(3)) AS [{LOCAL_TIME}]"  # noqa: S608
+        f" FROM sys.dm_tran_commit_table AS v WHERE v.commit_ts {'=' if is_one else '>'} ?"
+    )
+    return select_utc(local, _COMMIT, has_zone=has_zone, is_guessed=True)
+
+
+def select_sight() -> str:
+    """Return the SELECT of whether the login may see the times of commits: 1 if so."""
+    return "SELECT HAS_PERMS_BY_NAME(DB_NAME(), N'DATABASE', N'VIEW DATABASE STATE') AS sees_times"
 
 
 def select_versions(*, with_times: bool) -> str:
@@ -164,26 +205,57 @@ class TrackingReader(SqlServerReader):
     @cached_property
     def shape(self) -> RowShape:
         table = self.plan.feed.table
-        is_first = self.plan.kind is LoadKind.FIRST_LOAD
         return RowShape(
             key=table.key,
-            own=() if is_first else OWN_COLUMNS,
+            own=own_columns(self.plan),
             values=value_columns(table, self.plan.settings.temporal),
             order=(),
             position=POSITION,
             operation=OPERATION,
             mask=MASK,
+            committed_at=COMMITTED_AT if self.plan.has_commit_times else "",
         )
 
     def read(self, interval: Interval) -> Iterator[pa.RecordBatch]:
-        return self.read_text(select_changes(self.plan), (number_of(interval.after),))
+        with self.connected() as session:
+            yield from self.read_at(session, interval)
 
-    def read_at(self, session: SourceSession, interval: Interval) -> Iterator[pa.RecordBatch]:
-        """Yield the changes as a session sees them that has begun a transaction."""
-        return self.read_over(session, select_changes(self.plan), (number_of(interval.after),))
+    def read_at(self, session: SourceSession, interval: Interval, *, is_cut: bool = False) -> Iterator[pa.RecordBatch]:
+        """Yield the changes as a session sees them that has begun a transaction. is_cut: none after the interval."""
+        after, to = number_of(interval.after), (number_of(interval.to),) if is_cut else ()
+        commits, clock = self._clocked_commits(session) if self.plan.has_commit_times else ("", ())
+        text = select_changes(self.plan, commits, is_cut=is_cut)
+        yield from self.read_over(session, text, (after, *((*clock, after) if commits else ()), *to))
+
+    def read_chunk(self, chunk: LoadChunk) -> Iterator[pa.RecordBatch]:
+        batches = super().read_chunk(chunk)
+        if self.plan.is_log or not self.plan.has_commit_times:
+            return batches
+        with self.connected() as session:
+            commits, clock = self._clocked_commits(session, is_one=True)
+            found = session.fetch(commits, (*clock, number_of(self.end.position))) if commits else []
+        at = pa.scalar(found[0][1] if found else None, pa.timestamp("us"))
+        return (batch.append_column(COMMITTED_AT, pa.repeat(at, batch.num_rows)) for batch in batches)
+
+    def _clocked_commits(self, session: SourceSession, *, is_one: bool = False) -> tuple[str, tuple[object, ...]]:
+        """Return ``select_commits`` with the parameters of the clock; "" where the login may not see the times."""
+        [(sees_times,)] = session.fetch(select_sight())
+        if not sees_times:
+            return "", ()
+        clock = read_clock(session, is_guessed=True)
+        return select_commits(has_zone=isinstance(clock[0], str), is_one=is_one), clock
 
     def require_end(self, session: SourceSession) -> None:
         require_version(session, self.end, str(self.plan.source))
+        if self.plan.keeps_changes and session.fetch(select_snapshot_state())[0][0] != SNAPSHOT_ON:
+            style = self.plan.settings.style.value
+            raise ConfigError(
+                str(self.plan.source),
+                f"style: {style}, and database {self.source.database} does not allow snapshot isolation, without which "
+                "a version may come with the values of a later one.",
+                f"Allow it: ALTER DATABASE {bracket(self.source.database)} SET ALLOW_SNAPSHOT_ISOLATION ON. Or set "
+                "style: current.",
+            )
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -204,6 +276,8 @@ class SnapshotRead:
     """The planned end of the window."""
     source: SqlServerConnection
     changes: int | None = None
+    keeps_end: bool = False
+    """The window ends where it was planned, and the next one reads again what was committed since."""
     is_net: bool = True
 
     def read(self) -> Iterator[Found]:
@@ -233,7 +307,9 @@ class SnapshotRead:
         if min_valid is None or min_valid > number_of(table.interval.after):
             said = TRACKING_WORDS.expired(table.interval.after, str(min_valid))
             raise WindowExpiredError(subject, said.cause)
-        yield from TrackingReader(table, self.source, self.end).read_at(session, table.interval)
+        reader = TrackingReader(table, self.source, self.end)
+        # Read again, a change may have another operation: a target that keeps all changes would have both.
+        yield from reader.read_at(session, table.interval, is_cut=self.keeps_end and table.keeps_changes)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -243,7 +319,6 @@ class SnapshotRead:
 
 WHOLE_CHANGES = 50_000
 """The number of changes up to which tables share a task, which holds them in memory."""
-_ON = 1
 _NOT_ALLOWED = (
     "Snapshot isolation is not allowed in database %s: the tables of the window are read one after the other, and may "
     "differ from each other by what is committed meanwhile. Allow it with ALTER DATABASE ... SET "
@@ -266,11 +341,12 @@ def plan_reads(plan: WindowPlan, most: int, source: SqlServerConnection) -> Wind
         return WindowReads([])
     with connect(source, subject=plan.pipeline) as session:
         session.limit_lock_waits()
-        if session.fetch(select_snapshot_state())[0][0] == _ON:
-            return WindowReads([SnapshotRead(tables, plan.pipeline, plan.end, source, _sum_changes(session, tables))])
+        if session.fetch(select_snapshot_state())[0][0] == SNAPSHOT_ON:
+            changes, keeps_end = _sum_changes(session, tables), len(tables) < len(plan.tables)
+            return WindowReads([SnapshotRead(tables, plan.pipeline, plan.end, source, changes, keeps_end)])
         _LOG.warning(_NOT_ALLOWED, source.database)
-        changes = _count_changes(session, {index: each for index, each in tables.items() if not each.quiet})
-    return read_tables(plan, lambda table, end: TrackingReader(table, source, end), changes)
+        counted = _count_changes(session, {index: each for index, each in tables.items() if not each.quiet})
+    return read_tables(plan, lambda table, end: TrackingReader(table, source, end), counted)
 
 
 def _sum_changes(session: SourceSession, tables: Mapping[int, TablePlan]) -> int | None:

@@ -15,8 +15,8 @@ from floodmark.sources.kind import (
     NO_COLUMNS,
     NO_INSTANCES,
     NO_JOB,
-    NO_LOG,
     NO_STREAM,
+    NO_STYLE,
     NO_TIMES,
     KindRules,
     LoadAdapters,
@@ -56,7 +56,7 @@ class CompactKind(SourceKind):
             "retention": "there is no cleanup job; set purge_after_days in the connection's extra",
         },
         pipeline={
-            "style": NO_LOG,
+            "style": NO_STYLE,
             "commit_times": NO_TIMES,
             "net": "each device always computes net changes",
             "partitions": "each device is read by itself",

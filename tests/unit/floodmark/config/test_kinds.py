@@ -54,9 +54,11 @@ def problems(path: Path) -> list[str]:
         ("pipeline", "\n    backfill: touched", "pipelines.shop.backfill"),
         ("pipeline", "\n    drift: {unknown: hold}", "pipelines.shop.drift.unknown"),
         ("pipeline", "\n    drift: {column_added: propose}", "pipelines.shop.drift.column_added"),
-        ("pipeline", "\n    style: log", "pipelines.shop.style"),
+        ("pipeline", "\n    style: snapshot", "pipelines.shop.style"),
         ("pipeline", "\n    commit_times: true", "pipelines.shop.commit_times"),
-        ("table", ", style: log", "pipelines.shop.tables[0].style"),
+        ("table", ", style: snapshot", "pipelines.shop.tables[0].style"),
+        ("table", ', style: log, where: "A > 0"', "pipelines.shop.tables[0].where"),
+        ("table", ", style: log, before_images: true", "pipelines.shop.tables[0].before_images"),
         ("table", ", net: server", "pipelines.shop.tables[0].net"),
         ("table", ", partitions: 2", "pipelines.shop.tables[0].partitions"),
         ("table", ", backfill: all", "pipelines.shop.tables[0].backfill"),
@@ -69,6 +71,22 @@ def test_key_that_does_not_apply_is_refused_with_its_kind(write: Write, part: st
     assert problem.startswith(f"{place}: ")
     assert "does not apply to a source of kind change_tracking: " in problem
     assert load_config(write("cdc", **{part: text})).sources["shop"].kind == "cdc"
+
+
+def test_table_has_the_style_of_its_pipeline_for_what_a_style_refuses(write: Write) -> None:
+    pipeline, table = "\n    style: log", ', where: "A > 0"'
+    [problem] = problems(write(pipeline=pipeline, table=table))
+    assert problem.startswith("pipelines.shop.tables[0].where: does not apply to a source of kind change_tracking: ")
+    load_config(write(pipeline=pipeline, table=f"{table}, style: history"))
+    load_config(write(table=table))
+
+
+@pytest.mark.parametrize("style", ["log", "history"])
+@pytest.mark.parametrize("kind", ["compact", "event_stream"])
+def test_kinds_with_members_keep_no_changes(write: Write, kind: str, style: str) -> None:
+    source = ", stream_conn_id: hub" if kind == "event_stream" else ""
+    [problem] = problems(write(kind, source=source, table=f", style: {style}"))
+    assert problem.startswith(f"pipelines.shop.tables[0].style: does not apply to a source of kind {kind}: ")
 
 
 @pytest.mark.parametrize("kind", sorted({*KINDS} - {"cdc"}))

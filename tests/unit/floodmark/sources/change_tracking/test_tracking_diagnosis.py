@@ -10,6 +10,7 @@ import pytest
 
 from floodmark.core.doctor import DiagnosisInput, Finding, Grade, worst
 from floodmark.core.planning import classify_tables
+from floodmark.core.settings import Style
 from floodmark.sources.change_tracking.doctor import TrackingFacts, diagnose_tracking
 from source_snapshots import NOON, ORDERS, instance, settings, snapshot, table_seen
 
@@ -29,9 +30,9 @@ FACTS = TrackingFacts(
 )
 
 
-def examined(facts: TrackingFacts = FACTS, **other: Any) -> tuple[Finding, ...]:
+def examined(facts: TrackingFacts = FACTS, style: Style = Style.CURRENT, **other: Any) -> tuple[Finding, ...]:
     identity = replace(instance().identity, store_id=7)
-    chosen = settings(ORDERS)
+    chosen = settings(ORDERS, style=style)
     seen = snapshot(table_seen(feed=replace(instance(), identity=identity, delivers_net=True)))
     validities = classify_tables(chosen, seen, {})
     made = DiagnosisInput(chosen, seen, validities, "yes", False, timedelta(minutes=5), NOON)
@@ -66,6 +67,14 @@ def test_fact_becomes_a_finding_with_its_fix(facts: dict[str, Any], check: str, 
     assert [finding.grade for finding in findings if finding.check == check] == [grade]
     assert worst(findings) is grade
     assert all(finding.fix for finding in findings if finding.grade is not Grade.GOOD)
+
+
+@pytest.mark.parametrize("style", [Style.LOG, Style.HISTORY])
+def test_table_that_keeps_changes_needs_snapshot_isolation(style: Style) -> None:
+    [finding] = [each for each in examined(replace(FACTS, allows_snapshot=0), style) if each.check == "style"]
+    assert (finding.grade, finding.subject) == (Grade.PROBLEM, str(ORDERS))
+    assert "ALLOW_SNAPSHOT_ISOLATION ON" in finding.fix
+    assert worst(examined(FACTS, style)) is Grade.GOOD
 
 
 @pytest.mark.parametrize(

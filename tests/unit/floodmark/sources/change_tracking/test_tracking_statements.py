@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from change_histories import histories_plan
+from floodmark.core.plan import LoadKind
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
+from floodmark.core.settings import Style
 from floodmark.sources.change_tracking import reader
+from table_plans import with_settings
 
 
 def test_changes_are_joined_with_the_rows_by_the_whole_key() -> None:
@@ -25,3 +28,29 @@ def test_changes_are_joined_with_the_rows_by_the_whole_key() -> None:
         " LEFT JOIN [dbo].[My]]Table] AS t ON t.[A] = c.[A] AND t.[B]]] = c.[B]]]"
         " WHERE c.SYS_CHANGE_OPERATION = N'D' OR NOT t.[A] IS NULL) AS r"
     )
+
+
+def test_changes_that_are_kept_come_with_the_time_of_their_commit_or_of_the_read() -> None:
+    plan = with_settings(histories_plan(), style=Style.HISTORY)
+    commits = reader.select_commits(has_zone=False)
+    assert commits.endswith(" FROM sys.dm_tran_commit_table AS v WHERE v.commit_ts > ?) AS l")
+    text = reader.select_changes(plan, commits)
+    assert "COALESCE(m.[__$committed_at], CAST(SYSUTCDATETIME() AS datetime2(3))) AS [__$committed_at]" in text
+    assert text.endswith(
+        f" LEFT JOIN ({commits}) AS m ON m.[__$commit] = c.SYS_CHANGE_VERSION"
+        " WHERE c.SYS_CHANGE_OPERATION = N'D' OR NOT t.[history] IS NULL) AS r"
+    )
+    assert "CAST(SYSUTCDATETIME() AS datetime2(3)) AS [__$committed_at]" in reader.select_changes(plan)
+    assert "dm_tran_commit_table" not in reader.select_changes(plan)
+
+
+def test_changes_after_the_end_are_cut_off_whatever_their_operation_is() -> None:
+    plan = with_settings(histories_plan(), style=Style.LOG)
+    cut = " WHERE (c.SYS_CHANGE_OPERATION = N'D' OR NOT t.[history] IS NULL) AND c.SYS_CHANGE_VERSION <= ?) AS r"
+    assert reader.select_changes(plan, is_cut=True).endswith(cut)
+
+
+def test_rows_of_a_load_have_no_columns_of_a_change() -> None:
+    plan = with_settings(histories_plan(), style=Style.HISTORY)
+    assert [name for name, _ in reader.own_columns(plan)][-1] == "__$committed_at"
+    assert reader.own_columns(replace(plan, kind=LoadKind.FIRST_LOAD)) == ()
