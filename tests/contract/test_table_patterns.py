@@ -151,6 +151,29 @@ def test_pattern_of_change_tracking_brings_the_tracked_tables(rig: CommandRig) -
     assert targets(rig) == ["orders"]
 
 
+def test_tables_of_a_pattern_are_histories(rig: CommandRig) -> None:
+    """Also one that comes later. A table whose names another one has is left out by name, and the others go on."""
+    rig.configure(ADD.replace("target: shop.*,", "target: shop.*, style: history,"))
+    rig.call("run", "shop")
+    change(rig, "Orders", 11)
+    track(rig.source, "Payments")
+    rig.call("run", "shop")
+    change(rig, "Payments", 12)
+    rig.call("run", "shop")
+    found = [name for name in targets(rig) if not name.endswith("_versions")]
+    assert found == ["order_lines", "orders", "payments"]
+    newest = "SELECT amount, __next_lsn IS NULL FROM shop.%s_history ORDER BY __lsn"
+    assert rig.rows(newest % "orders") == [(10, False), (11, True)]
+    assert rig.rows(newest % "payments") == [(10, False), (12, True)]
+    assert "dbo.Payments" in rig.call("verify", "shop")
+    track(rig.source, "Orders_Versions")
+    change(rig, "Orders", 13)
+    status, output = rig.try_call("run", "shop")
+    assert status == 1
+    assert "dbo.Orders_Versions: refused: the target shop.orders_versions exists with another shape" in output
+    assert rig.rows(newest % "orders") == [(10, False), (11, False), (13, True)]
+
+
 @pytest.mark.parametrize("kind", ["compact", "event_stream, stream_conn_id: events"])
 def test_pattern_of_a_kind_that_takes_none_is_refused_by_name(rig: CommandRig, kind: str) -> None:
     rig.configure(REPORT.replace("conn_id: shop_mssql", f"conn_id: shop_mssql, kind: {kind}"))
