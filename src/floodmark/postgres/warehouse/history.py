@@ -193,6 +193,12 @@ class _Names:
         of_deletes = self.values if self.merge.deletes_have_keys_only else self.merge.not_null
         return (*lobs, *(name for name in self.values if name in of_deletes and name not in lobs))
 
+    @cached_property
+    def of_deletes(self) -> tuple[str, ...]:
+        """The columns that deletes leave out, all at once, and no other change."""
+        lobs = kept_columns(self.planned)
+        return tuple(name for name in self.values if name not in lobs) if self.merge.deletes_have_keys_only else ()
+
     def of_both(self) -> dict[str, str]:
         """Return the names that all statements have."""
         return {
@@ -204,14 +210,15 @@ class _Names:
             "own": _list(HISTORY_COLUMNS),
             "ended_own": _list(ENDED_COLUMNS),
             "set_newest": _assigned((*self.values, *HISTORY_COLUMNS)),
-            "leaves_out": " OR ".join(map(self._left_out, self.kept)) or "false",
+            "leaves_out": " OR ".join(dict.fromkeys(map(self._left_out, self.kept))) or "false",
         }
 
     def of_events(self, *, is_late: bool, heals: bool) -> dict[str, str]:
         """Return the names for a window of changes. is_late: the ended versions are read that reach beyond an event.
 
         Where no event is late, all of a key follow its newest version, and there are none. heals: values that were left
-        out are those of the versions before. This takes a pass over all versions for each column.
+        out are those of the versions before. This takes a pass over all versions for each column, and one for all
+        columns that deletes alone leave out.
         """
         near = _list((*self.stored, *HISTORY_COLUMNS), "t")
         newest = (*self.values, *(name for name in HISTORY_COLUMNS if name not in _WRITTEN))
@@ -223,7 +230,7 @@ class _Names:
             "staged": ", ".join(f"{self._staged(name)} AS {quote(name)}" for name in self.stored),
             "staged_kept": self._kept(kept),
             "same_event": _same((*self.key, *_OWN_EVENT), "s", "t"),
-            "owners": "".join(f",\n        {_owner(name)}" for name in kept),
+            "owners": "".join(f",\n        {_owner(name)}" for name in dict.fromkeys(map(self._owned_as, kept))),
             "healed": ", ".join(self._healed(name) if name in kept else quote(name) for name in self.stored),
             "set_ended": _assigned((*ended, *_WRITTEN)),
         }
@@ -287,9 +294,13 @@ class _Names:
         found = ", ".join(f"CASE WHEN {self._left_out(name)} THEN {_literal(name)} END" for name in names)
         return f"array_remove(ARRAY[{found}]::text[], NULL)"
 
+    def _owned_as(self, name: str) -> str:
+        """Return the column that versions leave out where they leave out this one."""
+        return self.of_deletes[0] if name in self.of_deletes else name
+
     def _healed(self, name: str) -> str:
         """Return the value of the nearest version up to this one that has it."""
-        place = f"PARTITION BY {_list((*self.key, keep_column(name)))} ORDER BY __load, __lsn"
+        place = f"PARTITION BY {_list((*self.key, keep_column(self._owned_as(name))))} ORDER BY __load, __lsn"
         return f"first_value({quote(name)}) OVER ({place}) AS {quote(name)}"
 
 

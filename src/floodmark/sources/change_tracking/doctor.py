@@ -198,11 +198,13 @@ def _examine_table(
     if instance is None:
         return
     if not instance.identity.store_id:
+        is_log = settings.style is Style.LOG
+        adds = ", and adds all rows to the log again" if is_log else ""
         yield (
-            Grade.NOTE,
+            Grade.RISK if is_log else Grade.NOTE,
             "side table",
             "the login does not see its side table (sys.internal_tables): as long as nothing has been changed since its"
-            " tracking began, each run reads it as a whole.",
+            f" tracking began, each run reads it as a whole{adds}.",
             f"GRANT VIEW DEFINITION ON {bracket_table(settings.source)} TO {bracket(facts.user)};",
         )
     yield from examine_key(settings, instance)

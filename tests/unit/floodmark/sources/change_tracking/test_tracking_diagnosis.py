@@ -30,8 +30,10 @@ FACTS = TrackingFacts(
 )
 
 
-def examined(facts: TrackingFacts = FACTS, style: Style = Style.CURRENT, **other: Any) -> tuple[Finding, ...]:
-    identity = replace(instance().identity, store_id=7)
+def examined(
+    facts: TrackingFacts = FACTS, style: Style = Style.CURRENT, side: int = 7, **other: Any
+) -> tuple[Finding, ...]:
+    identity = replace(instance().identity, store_id=side)
     chosen = settings(ORDERS, style=style)
     seen = snapshot(table_seen(feed=replace(instance(), identity=identity, delivers_net=True)))
     validities = classify_tables(chosen, seen, {})
@@ -67,6 +69,15 @@ def test_fact_becomes_a_finding_with_its_fix(facts: dict[str, Any], check: str, 
     assert [finding.grade for finding in findings if finding.check == check] == [grade]
     assert worst(findings) is grade
     assert all(finding.fix for finding in findings if finding.grade is not Grade.GOOD)
+
+
+@pytest.mark.parametrize(
+    ("style", "grade"), [(Style.CURRENT, Grade.NOTE), (Style.HISTORY, Grade.NOTE), (Style.LOG, Grade.RISK)]
+)
+def test_hidden_side_table_adds_rows_to_a_log_alone(style: Style, grade: Grade) -> None:
+    [finding] = [each for each in examined(style=style, side=0) if each.check == "side table"]
+    assert finding.grade is grade
+    assert ("to the log again" in finding.text) == (style is Style.LOG)
 
 
 @pytest.mark.parametrize("style", [Style.LOG, Style.HISTORY])
