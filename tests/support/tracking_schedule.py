@@ -72,6 +72,8 @@ class TrackingSchedule:
     journal: list[str] = field(default_factory=list)
     allowed: dict[TableName, set[Verdict]] = field(default_factory=lambda: defaultdict(set))
     """The verdicts that something in the schedule explains."""
+    keeps_snapshots: bool = False
+    """SNAPSHOT stays allowed, as tables that keep changes need it."""
     is_open: bool = False
     """Whether the other session has an open transaction."""
     values: int = 0
@@ -280,7 +282,7 @@ class TrackingSchedule:
             (self.load_any, 2),
             (self.clean_up, 2),
             (self.begin_again, 2),
-            (self.switch_snapshots, 2),
+            (self.switch_snapshots, 0 if self.keeps_snapshots else 2),
             (self.settle, 2),
         ]
         steps_of, weights = zip(*choices, strict=True)
