@@ -588,6 +588,20 @@ def test_tables_of_change_tracking_are_staged_at_one_moment_or_each_by_itself(
     assert tracked.watermark("Tracked") == Version.of(7 if snapshot == "ON" else 5)
 
 
+@pytest.mark.parametrize("style", [Style.HISTORY, Style.LOG])
+def test_changes_of_change_tracking_are_kept_with_values_of_every_type(tracked: TrackingRig, style: Style) -> None:
+    tracked.settings = tracked_tables("Tracked", style=style)
+    tracked.sync()
+    tracked.run("UPDATE dbo.Tracked SET Big = 1, Note = NULL WHERE Id = 1")
+    tracked.sync()
+    tracked.run("DELETE dbo.Tracked WHERE Id = 1")
+    tracked.sync()
+    entries = "shop.tracked_history" if style is Style.HISTORY else "shop.tracked"
+    changes = tracked.rows(f'SELECT __op, "Big", __committed_at IS NULL FROM {entries} WHERE __op <> 0 ORDER BY __lsn')
+    last = 1 if style is Style.HISTORY else None
+    assert changes[-2:] == [(4, 1, False), (1, last, False)]
+
+
 @pytest.mark.parametrize("stages", ["Spark", "driver"])
 def test_table_that_is_refused_at_one_moment_does_not_stop_the_other(tracked: TrackingRig, stages: str) -> None:
     tracked.sync()
