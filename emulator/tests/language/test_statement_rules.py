@@ -14,6 +14,72 @@ def test_syntax_error_near_a_reserved_word_names_the_keyword(client: SqlClient, 
     assert "Incorrect syntax near the keyword '" in message
 
 
+@pytest.mark.parametrize(
+    ("word", "query"),
+    [
+        ("Percent", "SELECT 1 AS Percent"),
+        ("percent", "SELECT 1 percent"),
+        ("Over", "SELECT 1 AS Over, 2 AS b"),
+        ("Key", "SELECT 1 AS a FROM sys.objects AS Key"),
+        ("Plan", "SELECT 1 AS a FROM sys.objects Plan"),
+        ("Rule", "WITH Rule AS (SELECT 1 AS a) SELECT a FROM Rule"),
+        ("Public", "SELECT a FROM (SELECT 1 AS a) AS Public"),
+        ("User", "SELECT (SELECT 1 AS User) AS a"),
+    ],
+)
+def test_reserved_word_is_no_name_without_brackets(client: SqlClient, word: str, query: str) -> None:
+    number, message = client.error(query)
+    assert number == 156
+    assert f"Incorrect syntax near the keyword '{word}'." in message
+    client.run(query.replace(word, f"[{word}]"))
+
+
+def test_words_that_are_not_reserved_are_names(client: SqlClient) -> None:
+    assert client.rows("SELECT 1 AS Date, 2 AS Type, 3 AS Value, 4 AS Level FROM (SELECT 1 AS Name) AS Language") == [
+        (1, 2, 3, 4)
+    ]
+    assert client.rows('SELECT TOP 50 PERCENT a AS "Percent" FROM (VALUES (1), (1)) AS [Values](a)') == [(1,)]
+
+
+_ROWS = "FROM (VALUES (1), (2)) AS v(x)"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT SUM(SUM(x) OVER ()) OVER () {_ROWS}",
+        f"SELECT SUM(ROW_NUMBER() OVER (ORDER BY x)) OVER () {_ROWS}",
+        f"SELECT SUM(x) OVER (ORDER BY SUM(x) OVER ()) {_ROWS}",
+        f"SELECT SUM(x) OVER (PARTITION BY ROW_NUMBER() OVER (ORDER BY x)) {_ROWS}",
+        f"SELECT SUM(SUM(x) OVER ()) {_ROWS}",
+    ],
+)
+def test_window_in_a_window_or_an_aggregate_is_4109(client: SqlClient, query: str) -> None:
+    number, message = client.error(query)
+    assert number == 4109
+    assert "Windowed functions cannot be used in the context of another windowed function or aggregate." in message
+
+
+@pytest.mark.parametrize(
+    "clause", ["WHERE {}", "GROUP BY {}", "GROUP BY x HAVING {}", "AS v JOIN (VALUES (1)) w(y) ON {}"]
+)
+def test_window_outside_select_and_order_by_is_4108(client: SqlClient, clause: str) -> None:
+    window = "ROW_NUMBER() OVER (ORDER BY x)"
+    condition = clause.format(window if clause == "GROUP BY {}" else f"{window} = 1")
+    query = f"SELECT COUNT(*) FROM (SELECT 1 AS x) {condition if 'JOIN' in clause else 'AS v ' + condition}"
+    number, message = client.error(query)
+    assert number == 4108
+    assert "Windowed functions can only appear in the SELECT or ORDER BY clauses." in message
+
+
+def test_window_of_an_aggregate_is_taken(client: SqlClient) -> None:
+    assert client.rows(f"SELECT SUM(SUM(x)) OVER () {_ROWS}") == [(3,)]
+    assert client.rows(f"SELECT SUM(n) OVER () FROM (SELECT ROW_NUMBER() OVER (ORDER BY x) AS n {_ROWS}) AS w") == [
+        (3,),
+        (3,),
+    ]
+
+
 @pytest.mark.parametrize("name", ["{0}", "[{0}]", '"{0}"', "#{0}"])
 def test_name_of_more_than_128_characters_is_refused(client: SqlClient, name: str) -> None:
     number, message = client.error(f"CREATE TABLE {name.format('n' * 129)} (a int)")

@@ -18,7 +18,7 @@ FATAL_SEVERITY: Final = 20
 _SCOPE_ENDING: Final = frozenset(
     {
         102, 105, 107, 121, 128, 137, 145, 148, 156, 164, 170, 174, 178, 189, 191, 195, 205, 207, 208, 209, 213, 243,
-        256, 257, 319, 402, 1003, 1087, 2715, 4104, 4121, 4145, 8120, 8155, 8156, 8159, 8163,
+        256, 257, 319, 402, 1003, 1087, 2715, 4104, 4108, 4109, 4121, 4145, 8120, 8155, 8156, 8159, 8163,
     }
 )  # fmt: skip
 """Found when the statement is compiled: its batch or procedure ends there, and a TRY around it in the same scope does

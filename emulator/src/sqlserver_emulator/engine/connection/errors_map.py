@@ -250,6 +250,27 @@ def _view_of_temporary_table(failure: StatementFailedError, context: ErrorContex
     )
 
 
+def _nested_windows() -> SqlServerError:
+    text = "Windowed functions cannot be used in the context of another windowed function or aggregate."
+    return SqlServerError(4109, text, severity=15)
+
+
+def _windowing(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
+    """A window function where none may be. Other clauses of a window have the same SQLSTATE."""
+    if "cannot be nested" in failure.message or "not allowed in window definitions" in failure.message:
+        return _nested_windows()
+    if "window functions are not allowed in" in failure.message:
+        text = "Windowed functions can only appear in the SELECT or ORDER BY clauses."
+        return SqlServerError(4108, text, severity=15)
+    return _unforeseen(failure, verb)
+
+
+def _grouping(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
+    if "cannot contain window function calls" in failure.message:
+        return _nested_windows()
+    return _unforeseen(failure, verb)
+
+
 def _permission(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
     # "permission denied for table x": the kind of object is the next word, the rest is the name.
     name = failure.message.removeprefix("permission denied for ").partition(" ")[2] or failure.message
@@ -318,6 +339,8 @@ _HANDLERS: dict[str, _Handler] = {
         " the CHECK OPTION constraint.",
     ),
     "0A000": _derived_column,
+    "42P20": _windowing,
+    "42803": _grouping,
     "42P07": _name_taken,
     "42710": _name_taken,
     "42P16": _view_of_temporary_table,

@@ -8,6 +8,7 @@ can be bound as parameters), and the missing clauses are parsed. What a tree mea
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -112,6 +113,12 @@ def _table_names(node: exp.Expression | None) -> list[exp.Expression | str]:
     return names if is_table and len(names) <= _TABLE_PARTS else []
 
 
+def _require_name(name: exp.Expression | None) -> None:
+    """Raise 156 for a reserved word without brackets: sqlglot takes many that T-SQL does not."""
+    if isinstance(name, exp.Identifier) and not name.args.get("quoted") and name.name.upper() in RESERVED:
+        raise keyword_error(name.name)
+
+
 class QueryParser(TSQLParser):  # type: ignore[misc]
     """TSQLParser with functions left alone and T-SQL's DML clauses added."""
 
@@ -135,6 +142,12 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
     PRIMARY_PARSERS: ClassVar = _with_positions(TSQLParser.PRIMARY_PARSERS)
     STRING_PARSERS: ClassVar = _with_positions(TSQLParser.STRING_PARSERS)
     NUMERIC_PARSERS: ClassVar = _with_positions(TSQLParser.NUMERIC_PARSERS)
+
+    def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.Expression | None:
+        node = super()._parse_table_alias(alias_tokens)
+        if node is not None:
+            _require_name(node.this)
+        return node
 
     def _parse_primary(self) -> exp.Expression | None:
         # 'a' 'b' is a string with an alias in T-SQL; sqlglot would concatenate.
@@ -281,7 +294,10 @@ class QueryParser(TSQLParser):  # type: ignore[misc]
         # OUTPUT inserted.a DEFAULT VALUES: sqlglot would take DEFAULT for a name.
         if self._curr and self._curr.token_type == TokenType.DEFAULT:
             return this
-        return super()._parse_alias(this, explicit)
+        node = super()._parse_alias(this, explicit)
+        if isinstance(node, exp.Alias):
+            _require_name(node.args.get("alias"))
+        return node
 
     def _parse_lateral(self) -> exp.Lateral | None:
         lateral: exp.Lateral | None = super()._parse_lateral()
