@@ -202,3 +202,26 @@ def test_every_byte_is_a_character_of_its_own(client: SqlClient) -> None:
     assert (
         client.value("SELECT CAST(CAST(NCHAR(4660) + NCHAR(144) + N'€' AS varchar(3)) AS varbinary(3))") == b"?\x90\x80"
     )
+
+
+@pytest.mark.parametrize(
+    ("column", "statement"),
+    [
+        ("a", "INSERT bytes (a) VALUES (0x01020304)"),
+        ("v", "INSERT bytes (v) VALUES (0x0102030405)"),
+        ("v", "INSERT bytes (a, v, s) SELECT 0x01, 0x0102030405, 'a'"),
+        ("v", "DECLARE @v varbinary(10) = 0x0102030405; INSERT bytes (v) VALUES (@v)"),
+        ("x", "INSERT bytes (w, x) VALUES (0x01, 0x010203040506)"),
+        ("v", "INSERT bytes (v) VALUES (0x01); UPDATE bytes SET v = 0x0102030405"),
+    ],
+)
+def test_binary_value_that_is_too_long_names_table_and_column(client: SqlClient, column: str, statement: str) -> None:
+    client.run("DROP TABLE IF EXISTS bytes")
+    client.run("CREATE TABLE bytes (a binary(3), v varbinary(4), s varchar(4), w varbinary(5), x varbinary(5))")
+    number, message = client.error(statement)
+    assert number == 2628
+    assert f".dbo.bytes', column '{column}'. Truncated value: ''." in message
+    # A string of the same length is another column.
+    number, message = client.error("INSERT bytes (s) VALUES ('abcde')")
+    assert number == 2628
+    assert ".dbo.bytes', column 's'. Truncated value: 'abcd'." in message
