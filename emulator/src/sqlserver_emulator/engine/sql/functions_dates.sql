@@ -104,6 +104,11 @@ BEGIN
         -- A refusal is no conversion that failed.
         EXECUTE format('CREATE OR REPLACE FUNCTION tsql.try_to_%1$s(value text, style int) RETURNS %2$s LANGUAGE plpgsql STABLE STRICT AS '
             '$f$ BEGIN RETURN tsql.to_%1$s(value, style); EXCEPTION WHEN OTHERS THEN IF SQLERRM LIKE ''sqlserver_emulator %%'' THEN RAISE; END IF; RETURN NULL; END $f$', target.name, target.result);
+        -- For stored expressions whose style is one that depends on no setting (``ddl/tables/table_sql.py``).
+        EXECUTE format('CREATE OR REPLACE FUNCTION tsql.fixed_to_%1$s(value text, style int) RETURNS %2$s LANGUAGE plpgsql IMMUTABLE STRICT AS '
+            '$f$ BEGIN RETURN tsql.to_%1$s(value, style); END $f$', target.name, target.result);
+        EXECUTE format('CREATE OR REPLACE FUNCTION tsql.fixed_try_to_%1$s(value text, style int) RETURNS %2$s LANGUAGE plpgsql IMMUTABLE STRICT AS '
+            '$f$ BEGIN RETURN tsql.try_to_%1$s(value, style); END $f$', target.name, target.result);
     END LOOP;
 END $$;
 CREATE OR REPLACE FUNCTION tsql.isdate(value text) RETURNS int LANGUAGE sql STABLE PARALLEL SAFE

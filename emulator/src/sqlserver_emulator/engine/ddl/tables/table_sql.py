@@ -9,6 +9,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import sqlglot
+from sqlglot import exp
+
 from sqlserver_emulator.engine.ddl.reading.declarations import ColumnDeclaration, KeyDeclaration
 from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.ddl.tables.counters import counter_of
@@ -22,6 +25,12 @@ from sqlserver_emulator.types import TsqlType
 
 _SYSTEM_COLUMNS = frozenset(("ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"))
 _ISNULL_OF_CONSTANT = re.compile(r"ISNULL\s*\([^()]+,\s*(?:N?'[^']*'|[-+]?[\d.]+|0x[0-9a-f]*)\s*\)$", re.IGNORECASE)
+_FROM_TEXT = frozenset(
+    f"to_{name}" for name in ("date", "time", "datetime", "datetime2", "smalldatetime", "datetimeoffset")
+)
+# The page of CAST and CONVERT: styles from 101 on are deterministic, but for these; of the others, 20 and 21 are.
+_LANGUAGE_STYLES = frozenset((106, 107, 109, 113))
+_SETTLED_STYLES = frozenset((20, 21))
 NVARCHAR_FALLBACK = TsqlType("nvarchar", 4000)
 
 
@@ -141,6 +150,7 @@ def _plan_computed(
     sql, type_, collation = scope.over_table(declaration.computed, table)
     if type_ is None:
         raise NotSupportedByEmulatorError(f"the computed column {declaration.name} AS ({declaration.computed})")
+    sql = _deterministic(sql, table)
     nullable = declaration.nullable is not False and not _is_never_null(declaration.computed, table)
     typed = CatalogColumn(
         column.name,
@@ -154,6 +164,33 @@ def _plan_computed(
     storage = scope.postgres_type(type_)
     clause = f"{quote(column.postgres_name)} {storage} GENERATED ALWAYS AS (CAST({sql} AS {storage})) STORED"
     return PlannedColumn(declaration, typed, clause)
+
+
+def _deterministic(sql: str, table: CatalogObject) -> str:
+    """Return the expression with conversions that PostgreSQL keeps, where their style settles them.
+
+    Raises 1759 for one over another computed column.
+    """
+    tree = sqlglot.parse_one(sql, read="postgres")
+    used = {column.name for column in tree.find_all(exp.Column)}
+    for column in table.columns:
+        if column.computed and column.postgres_name in used:
+            message = f"Computed column '{column.name}' in table '{table.name}' is not allowed to be used in another"
+            raise SqlServerError(1759, f"{message} computed-column definition.", state=0)
+    settled = [call for call in tree.find_all(exp.Anonymous) if _settles(call)]
+    for call in settled:
+        call.set("this", f"fixed_{call.name}")
+    return str(tree.sql(dialect="postgres")) if settled else sql
+
+
+def _settles(call: exp.Anonymous) -> bool:
+    """Whether it converts a string to a date or time in a style that does not depend on the language."""
+    is_own = isinstance(call.parent, exp.Dot) and call.parent.this.name == "tsql"
+    style = call.expressions[-1] if call.expressions else None
+    if not is_own or call.name.removeprefix("try_") not in _FROM_TEXT or not isinstance(style, exp.Literal):
+        return False
+    number = int(style.name)
+    return number in _SETTLED_STYLES or (number > 100 and number not in _LANGUAGE_STYLES)
 
 
 def _is_never_null(expression: str, table: CatalogObject) -> bool:
