@@ -11,6 +11,8 @@ import codecs
 import re
 from typing import Final
 
+from sqlserver_emulator.best_fit import BEST_FIT
+
 _FIRST: Final = 0x10F000
 """The character for U+D800; 2,048 characters are those of the surrogates."""
 NUL: Final = "\U0010f800"
@@ -57,16 +59,20 @@ def _unit(found: re.Match[str]) -> str:
 
 
 def _keep_unassigned(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Five bytes of code page 1252 are no characters: a server gives them the code points of the same numbers."""
+    """Five bytes of code page 1252 are no characters: a server gives them the code points of the same numbers. Of
+    characters that it lacks, some have a similar one."""
     if isinstance(error, UnicodeDecodeError) and error.encoding != "utf-8":
         return error.object[error.start : error.end].decode("latin-1"), error.end
     if isinstance(error, UnicodeEncodeError):
         found = error.object[error.start : error.end]
-        return "".join(each if each in _UNASSIGNED else "?" for each in found).encode("latin-1"), error.end
+        return b"".join(_FITTING.get(each, b"?") for each in found), error.end
     return codecs.replace_errors(error)
 
 
-_UNASSIGNED: Final = frozenset("\x81\x8d\x8f\x90\x9d")
+_FITTING: Final = {
+    **{each: each.encode("latin-1") for each in "\x81\x8d\x8f\x90\x9d"},
+    **{each: fit.encode("cp1252") for each, fit in BEST_FIT.items()},
+}
 CODE_PAGE_ERRORS: Final = "sqlserver_emulator.code_page"
 """How bytes and characters that a code page does not know are read and written."""
 codecs.register_error(CODE_PAGE_ERRORS, _keep_unassigned)
@@ -81,6 +87,11 @@ def to_code_page(text: str, code_page: str) -> bytes:
     """Return a varchar's bytes. What the code page does not know is replaced."""
     # A pair is two units, neither of which a code page knows.
     return _WIDE.sub("??", text.replace(NUL, "\0")).encode(code_page, CODE_PAGE_ERRORS)
+
+
+def in_code_page(text: str) -> str:
+    """Return what a varchar of code page 1252 has of a text."""
+    return text if text.isascii() else from_code_page(to_code_page(text, "cp1252"), "cp1252")
 
 
 def first_units(text: str, count: int) -> str:

@@ -225,3 +225,32 @@ def test_binary_value_that_is_too_long_names_table_and_column(client: SqlClient,
     number, message = client.error("INSERT bytes (s) VALUES ('abcde')")
     assert number == 2628
     assert ".dbo.bytes', column 's'. Truncated value: 'abcd'." in message
+
+
+def test_characters_that_the_code_page_lacks_become_similar_ones(client: SqlClient) -> None:
+    assert client.rows("SELECT 'č', CAST(N'ł' AS varchar(5)), CAST(N'\uff37' AS varchar(5))") == [("c", "l", "W")]
+    assert client.rows("SELECT CAST(N'Ω漢🦀' AS varbinary(4)), CAST(CAST(N'Ω漢🦀' AS varchar(4)) AS varbinary(4))") == [
+        (b"\xa9\x03\x22\x6f", b"O???")
+    ]
+    # A literal without N has them before it goes anywhere.
+    assert client.rows("SELECT CAST('č漢' AS nvarchar(5)), N'č', IIF('č' = 'c', 1, 0), LEN('🦀')") == [
+        ("c?", "č", 1, 2)
+    ]
+    declared = "DECLARE @a varchar(9) = N'ł', @b nvarchar(9) = 'č', @c nvarchar(9) = N'č'"
+    assert client.rows(f"{declared} SELECT @a, @b, @c, TRY_CAST(@c AS varchar(3)), CONVERT(char(2), @c)") == [
+        ("l", "c", "č", "c", "c ")
+    ]
+
+
+def test_column_of_varchar_stores_similar_characters(client: SqlClient) -> None:
+    client.run("CREATE TABLE similar (id int, v varchar(9), n nvarchar(9), t text)")
+    client.run("INSERT similar VALUES (1, N'ł', 'č', N'č'), (2, N'漢', N'漢', '漢')")
+    client.run("INSERT similar SELECT 3, n, n, n FROM similar WHERE id = 2")
+    client.run("UPDATE similar SET v = N'Ź' + n WHERE id = 3")
+    assert client.rows("SELECT id, v, n, CAST(t AS varchar(3)) FROM similar ORDER BY id") == [
+        (1, "l", "c", "c"),
+        (2, "?", "漢", "?"),
+        (3, "Z?", "漢", "?"),
+    ]
+    assert client.rows("SELECT id FROM similar WHERE v IN ('l', 'Z?') ORDER BY id") == [(1,), (3,)]
+    assert client.rows("SELECT id FROM similar WHERE v = N'ł'") == []

@@ -8,7 +8,7 @@ from importlib.resources import files
 import psycopg
 
 from sqlserver_emulator.engine.ddl.databases import Fetch
-from sqlserver_emulator.engine.type_library import type_script
+from sqlserver_emulator.engine.type_library import best_fit_script, type_script
 
 CATALOG = ("catalog.sql", "moments.sql")
 """Tables of the catalog and types, in this order."""
@@ -49,7 +49,7 @@ def install_catalog(connection: psycopg.Connection[tuple[object, ...]]) -> None:
 
 def library_scripts() -> list[bytes]:
     """The scripts of the function library, in the order in which they build on each other."""
-    return [_sql("programs.sql"), type_script(), *map(_sql, LIBRARY)]
+    return [_sql("programs.sql"), type_script(), best_fit_script(), *map(_sql, LIBRARY)]
 
 
 def install_library(connection: psycopg.Connection[tuple[object, ...]], run: Fetch) -> None:

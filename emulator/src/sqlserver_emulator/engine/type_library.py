@@ -10,6 +10,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Final
 
+from sqlserver_emulator.best_fit import BEST_FIT
 from sqlserver_emulator.collations import DEFAULT_COLLATION, Collation, all_collations
 from sqlserver_emulator.engine.names import quote_literal
 from sqlserver_emulator.system_types import SYSTEM_TYPES
@@ -71,6 +72,15 @@ _FILLINGS: Final = {
 }
 # Not the second colon of a cast.
 _PLACE: Final = re.compile(r"(?<!:):([a-z_]+)\b")
+
+
+def best_fit_script() -> bytes:
+    """Return the script of the function that gives characters which code page 1252 lacks the similar ones."""
+    old, new = ("".join(part).replace("'", "''") for part in zip(*BEST_FIT.items(), strict=True))
+    return (
+        "CREATE OR REPLACE FUNCTION tsql.best_fit(value text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE"
+        f" RETURN pg_catalog.translate(value, '{old}', '{new}');"
+    ).encode()
 
 
 def type_script() -> bytes:

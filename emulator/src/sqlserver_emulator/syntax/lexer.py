@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from sqlserver_emulator.code_units import in_code_page
 from sqlserver_emulator.errors import SqlServerError
 
 NAME: Final = "name"
@@ -187,7 +188,9 @@ def identifier_value(token: Token) -> str:
 
 def string_value(token: Token) -> str:
     """The characters of a STRING or NSTRING token."""
-    return literal_text(token.text[2 if token.kind == NSTRING else 1 : -1])
+    if token.kind == NSTRING:
+        return literal_text(token.text[2:-1])
+    return in_code_page(literal_text(token.text[1:-1]))
 
 
 def literal_text(written: str) -> str:

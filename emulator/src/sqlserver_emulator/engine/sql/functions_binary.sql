@@ -2,6 +2,12 @@
 
 -- Binary --------------------------------------------------------------------------------------------------------------
 
+-- What a varchar has of a text of national characters.
+CREATE OR REPLACE FUNCTION tsql.fit_code_page(value text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN regexp_replace(tsql.best_fit(tsql.spread(value)),
+    '[^\x01-\x7f\x81\x8d\x8f\x90\x9d\xa0-\xff€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ' || chr(1112064) || ']', '?', 'g');
+CREATE OR REPLACE FUNCTION tsql.in_code_page(value text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN CASE WHEN octet_length(value) = char_length(value) THEN value ELSE tsql.fit_code_page(value) END;
 CREATE OR REPLACE FUNCTION tsql.text_to_binary(value text, style int, is_national boolean) RETURNS bytea
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 DECLARE digits text := value;
@@ -24,7 +30,7 @@ BEGIN
         RETURN convert_to(value, 'WIN1252');
     EXCEPTION WHEN untranslatable_character THEN
         -- The five bytes that are no characters there have the code points of the same numbers.
-        RETURN convert_to(translate(regexp_replace(tsql.spread(value), '[^\x01-\x7f\x81\x8d\x8f\x90\x9d\xa0-\xff€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]', '?', 'g'),
+        RETURN convert_to(translate(regexp_replace(tsql.best_fit(tsql.spread(value)), '[^\x01-\x7f\x81\x8d\x8f\x90\x9d\xa0-\xff€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]', '?', 'g'),
             '€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ', E'\u0080\u0082\u0083\u0084\u0085\u0086\u0087\u0088\u0089\u008a\u008b\u008c\u008e\u0091\u0092\u0093\u0094\u0095\u0096\u0097\u0098\u0099\u009a\u009b\u009c\u009e\u009f'), 'LATIN1');
     END;
 END $$;

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlserver_emulator import precise
-from sqlserver_emulator.code_units import first_units, from_code_page, from_utf16, to_utf16, unit_count
+from sqlserver_emulator.code_units import first_units, from_code_page, from_utf16, in_code_page, to_utf16, unit_count
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.system_types import BY_NAME, names_where
 from sqlserver_emulator.system_types.wire import Packing
@@ -144,6 +144,8 @@ def _to_float(value: object, to: TsqlType) -> object:
 
 def _to_text(value: object, to: TsqlType) -> object:
     text = value if isinstance(value, str) else _text_of(value, to)
+    if BY_NAME[to.name].wire.packing is Packing.CODE_PAGE:
+        text = in_code_page(text)
     if to.length > 0:
         # A number that does not fit is an error; only strings are cut.
         if not isinstance(value, str | bytes) and len(text) > to.length:

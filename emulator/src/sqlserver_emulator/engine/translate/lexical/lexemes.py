@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sqlserver_emulator.code_units import in_code_page
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.syntax.lexer import literal_text
 
@@ -104,7 +105,7 @@ _TEXT_OF: Final[dict[str, Callable[[str], str | None]]] = {
     DECIMAL: lambda lexeme: lexeme,
     FLOAT: lambda lexeme: lexeme,
     MONEY: lambda lexeme: lexeme[1:],
-    STRING: lambda lexeme: literal_text(lexeme[1:-1]),
+    STRING: lambda lexeme: in_code_page(literal_text(lexeme[1:-1])),
     NATIONAL: lambda lexeme: literal_text(lexeme[2:-1]),
     BINARY: _binary_text,
     NULL: lambda _: None,

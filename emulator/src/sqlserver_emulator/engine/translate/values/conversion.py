@@ -201,7 +201,7 @@ def _to_float(value: Value, to: TsqlType, mode: str, _style: str | None) -> str:
 
 
 def _to_text(value: Value, to: TsqlType, mode: str, style: str | None) -> str:
-    sql = _text_of(value, to, style)
+    sql = _text_of(value, to, mode, style)
     # A longer target cannot be too short for the value.
     if mode != IMPLICIT and 0 < to.length < _LONGEST_TEXTS.get(value.kind or "", 0):
         sql = _checked_text(value, sql, to, mode)
@@ -221,9 +221,10 @@ def _checked_text(value: Value, sql: str, to: TsqlType, mode: str) -> str:
     return f"tsql.whole_text({sql}, {to.length}, {kind!r}, {to.name!r}, {str(mode == TRY).lower()})"
 
 
-def _text_of(value: Value, to: TsqlType, style: str | None) -> str:
+def _text_of(value: Value, to: TsqlType, mode: str, style: str | None) -> str:
     if value.kind == TEXT:
-        return as_text(value)
+        is_cut = mode != IMPLICIT and _is_national_text(value) and not is_national(to)
+        return f"tsql.in_code_page({as_text(value)})" if is_cut else as_text(value)
     if value.kind == TEMPORAL:
         return _temporal_text(value, style)
     if value.kind == BINARY:
@@ -399,7 +400,7 @@ def _to_guid(value: Value, to: TsqlType, mode: str, _style: str | None) -> str:
 
 
 def _to_variant(value: Value, _to: TsqlType, _mode: str, _style: str | None) -> str:
-    return _text_of(value, TsqlType("nvarchar", 4000), None)
+    return _text_of(value, TsqlType("nvarchar", 4000), IMPLICIT, None)
 
 
 _CONVERTERS = {
