@@ -40,6 +40,8 @@ class SourceColumn:
     collated: Collated | None = None
     """Of a string; a conflict of two collations is passed on."""
     rowguidcol: bool = False
+    only_nulls: bool = False
+    """A column of VALUES in which each row has NULL, so that what it is assigned to decides its type."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +67,8 @@ class Source:
         return named(self.columns or (), name)
 
     def value(self, column: SourceColumn) -> Value:
+        if column.only_nulls:
+            return Value(f"{self.alias}.{column.sql}", column.type, kind="", is_null=True)
         return Value(
             f"{self.alias}.{column.sql}",
             column.type,

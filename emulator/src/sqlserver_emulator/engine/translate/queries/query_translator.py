@@ -395,6 +395,7 @@ class QueryTranslator:
                     any(v.nullable for v in column),
                     mask=mask,
                     collated=as_column(merged_collation(column)),
+                    only_nulls=all(value.is_null for value in column),
                 )
             )
         sql = "VALUES " + ", ".join(f"({', '.join(row)})" for row in cells)

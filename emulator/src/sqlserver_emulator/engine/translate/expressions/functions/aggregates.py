@@ -46,6 +46,9 @@ def _argument(self: Expressions, node: exp.Expression, name: str) -> tuple[str, 
     if isinstance(node, exp.Distinct):
         distinct, node = "DISTINCT ", node.expressions[0]
     value = self.value(node)
+    if value.is_null and value.sql != "NULL":
+        # A column of VALUES that has no type yet is int where nothing assigns it.
+        value = Value(value.sql, value.type)
     if name in ("sum", "avg") and value.type is not None and (value.kind in (TEXT, BINARY) or value.type.name == "bit"):
         raise SqlServerError(8117, f"Operand data type {value.type.name} is invalid for {name} operator.")
     return distinct, value

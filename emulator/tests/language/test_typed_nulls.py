@@ -1,0 +1,73 @@
+"""Columns of VALUES that have NULL in each row: the type is that of what they are assigned to, and int elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sql_client import SqlClient
+
+
+@pytest.fixture
+def typed(client: SqlClient) -> Iterator[SqlClient]:
+    client.run("DROP TABLE IF EXISTS typed")
+    client.run("""CREATE TABLE typed (id int IDENTITY PRIMARY KEY, d datetime2, g uniqueidentifier, b varbinary(3),
+        s varchar(3), n int, f float, x xml, m money, o datetimeoffset)""")
+    yield client
+
+
+@pytest.mark.parametrize("column", ["d", "g", "b", "s", "n", "f", "x", "m", "o"])
+def test_null_of_values_goes_into_every_column(typed: SqlClient, column: str) -> None:
+    typed.run(f"INSERT typed ({column}) SELECT a FROM (VALUES (NULL), (NULL)) v(a)")
+    typed.run(
+        f"INSERT typed (n, {column if column != 'n' else 'f'}) SELECT k, a FROM (VALUES (1, NULL)) v(k, a) ORDER BY k"
+    )
+    typed.run(f"UPDATE typed SET {column} = a FROM (VALUES (NULL)) v(a)")
+    assert typed.rows(f"SELECT COUNT(*), COUNT({column}) FROM typed") == [(3, 0)]
+
+
+def test_null_of_values_is_merged_into_every_column(typed: SqlClient) -> None:
+    merge = """MERGE typed USING (VALUES (@0, NULL)) AS s(s, a) ON typed.s = s.s
+        WHEN MATCHED THEN UPDATE SET d = s.a, g = s.a, n = n + 1
+        WHEN NOT MATCHED THEN INSERT (s, d, g, b, n) VALUES (s.s, s.a, s.a, s.a, 1);"""
+    for _ in range(2):
+        typed.run(f"DECLARE @0 nvarchar(9) = N'x'; {merge}")
+    typed.run("EXEC sp_executesql N'" + merge.replace("'", "''") + "', N'@0 nvarchar(9)', @0 = N'y'")
+    assert typed.rows("SELECT s, d, g, b, n FROM typed ORDER BY s") == [
+        ("x", None, None, None, 2),
+        ("y", None, None, None, 1),
+    ]
+
+
+def test_null_of_values_meets_every_type(typed: SqlClient) -> None:
+    typed.run("INSERT typed (g) VALUES (NEWID()), (NULL)")
+    assert typed.rows("SELECT id FROM typed JOIN (VALUES (NULL)) v(a) ON g = a") == []
+    assert typed.rows(
+        "SELECT COUNT(*) FROM (SELECT a FROM (VALUES (NULL)) v(a) UNION ALL SELECT g FROM typed) AS u"
+    ) == [(3,)]
+    assert typed.rows(
+        "SELECT CAST(a AS datetime2), CAST(a AS uniqueidentifier), COALESCE(a, 'x') FROM (VALUES (NULL)) v(a)"
+    ) == [(None, None, "x")]
+
+
+def test_null_of_values_is_int_where_nothing_assigns_it(client: SqlClient) -> None:
+    described = client.rows(
+        "SELECT system_type_name FROM sys.dm_exec_describe_first_result_set("
+        "N'SELECT a, SUM(a) OVER () AS s, MAX(a) OVER () AS m FROM (VALUES (NULL)) v(a)', NULL, 0)"
+    )
+    assert described == [("int",)] * 3
+    grouped = "SELECT a, COUNT(*), COUNT(a), MIN(a), AVG(a) FROM (VALUES (NULL), (NULL)) v(a) GROUP BY a ORDER BY a"
+    assert client.rows(grouped) == [(None, 2, 0, None, None)]
+
+
+@pytest.mark.parametrize(
+    ("query", "number"),
+    [
+        ("SELECT a FROM (VALUES (NULL), (1)) v(a)", 206),
+        ("SELECT a FROM (VALUES (1)) v(a)", 206),
+        ("SELECT a FROM (SELECT NULL AS a) v", 206),
+    ],
+)
+def test_int_is_no_datetime2(typed: SqlClient, query: str, number: int) -> None:
+    assert typed.error(f"INSERT typed (d) {query}")[0] == number
