@@ -149,6 +149,11 @@ def test_null_leaves_a_setting_and_polling_and_continuous_settle_each_other(trac
     assert admin.rows(capture) == [(maxtrans, 7, False, 0, 0, 0)]
     admin.run("EXEC sys.sp_cdc_change_job N'capture', @pollinginterval = 3")
     assert admin.rows(capture) == [(maxtrans, 7, True, 3, 0, 0)]
+    for _ in range(2):  # also where it was not continuous before
+        admin.run("EXEC sys.sp_cdc_change_job @continuous = 0, @pollinginterval = 9")
+        assert admin.rows(capture) == [(maxtrans, 7, False, 0, 0, 0)]
+    admin.run("EXEC sys.sp_cdc_change_job @continuous = 1, @pollinginterval = 9")
+    assert admin.rows(capture) == [(maxtrans, 7, True, 9, 0, 0)]
 
 
 def test_dropped_job_is_gone_and_can_be_added_with_other_settings(tracked: Source) -> None:

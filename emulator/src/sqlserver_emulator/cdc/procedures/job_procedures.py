@@ -116,9 +116,10 @@ def _change_job(call: ProcedureCall) -> Iterator[Event]:
         raise cdc_error(22995)
     if job.job_type == CLEANUP and given.keys() & _CAPTURE_SETTINGS:
         raise cdc_error(22996)
-    # One of the two settles the other: a job that polls is continuous, one that is not does not poll.
+    # One of the two settles the other: a job that polls is continuous, and of one that shall not be, an interval is
+    # ignored.
     if given.get("continuous") == 0:
-        given.setdefault("pollinginterval", 0)
+        given["pollinginterval"] = 0
     elif given.get("pollinginterval"):
         given["continuous"] = 1
     settings = _with(job.settings, given, job.job_type)
