@@ -25,6 +25,9 @@ SETTINGS = (
     "standard_conforming_strings = off",
     "array_nulls = off",
     "quote_all_identifiers = on",
+    "DateStyle = 'SQL, DMY'",
+    "IntervalStyle = iso_8601",
+    "default_transaction_isolation = serializable",
 )
 LIMITS = (
     "statement_timeout",
@@ -67,6 +70,16 @@ def test_setting_of_the_database_changes_nothing(database: WarehouseConnection, 
         found = session.execute('SELECT "Id", "Notes", length("Notes") FROM shop.orders ORDER BY 1').fetchall()
     assert found == [(1, "Müller", 6), (2, "数", 1), (3, None, None)]
     assert set(ledger.read_tables(PIPELINE)) == {ORDERS}
+
+
+def test_float_keys_that_differ_in_the_last_digit_are_two_in_tombstones(database: WarehouseConnection) -> None:
+    with psycopg.connect(database.conninfo(), autocommit=True) as session:
+        session.execute("ALTER DATABASE warehouse_test SET extra_float_digits = 0")
+    with open_session(database) as session:
+        row = session.execute(
+            "SELECT jsonb_build_array(0.1::float8) = jsonb_build_array(0.1::float8 + 2e-17::float8)"
+        ).fetchone()
+    assert row == (False,)
 
 
 def test_limits_of_the_role_end_no_statement_of_a_run(shop: Shop) -> None:

@@ -90,6 +90,12 @@ _SETTINGS = {
     # PostgreSQL writes moments to JSON in the session's time zone; keys in tombstones must not depend on it.
     "TimeZone": "UTC",
     "bytea_output": "hex",
+    # A float in a tombstone must have all its digits, or two keys would be one. psycopg reads moments in ISO's form only.
+    "extra_float_digits": "1",
+    "DateStyle": "ISO",
+    "IntervalStyle": "postgres",
+    # What is read under a lock must be newer than the wait for it.
+    "default_transaction_isolation": "read committed",
     # How statements and arrays are read, and how the names of types are written.
     "standard_conforming_strings": "on",
     "array_nulls": "on",
