@@ -13,7 +13,7 @@ import pytest
 from cdc_database import CdcDatabase, cdc_database
 from command_rig import CommandRig
 from emulator_process import Emulator
-from floodmark.app.pipeline import App
+from floodmark.app.pipeline import App, Pipeline
 from floodmark.config import load_config
 from floodmark.core.settings import Style
 from floodmark.orchestration.lineage import read_lineage
@@ -290,6 +290,48 @@ def test_window_of_an_older_definition_is_not_merged_into_the_new_target(
         status, output = rig.try_call("run", "shop")
     assert (status != 0, "planned with other settings of columns: Email" in output) == (True, True), output
     assert rig.rows('SELECT "Id" FROM shop.people') == [(1,)]
+
+
+def test_changed_password_of_the_secret_leaves_the_table_out_until_it_is_restored(
+    rig: CommandRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(rig, f"INSERT INTO dbo.People VALUES {person(1)}")
+    rig.call("run", "shop")
+    # A ledger of an older version has no fingerprint. The next window adds it.
+    assert (
+        len(rig.rows("UPDATE floodmark.tables SET definition = definition #- '{Email,fingerprint}' RETURNING 1")) == 1
+    )
+    change(rig, f"INSERT INTO dbo.People VALUES {person(2)}")
+    rig.call("run", "shop")
+    emails = rig.rows("SELECT email FROM shop.people ORDER BY 1")
+    assert sorted(emails) == sorted([(hashed("mail-1@example.com"),), (hashed("mail-2@example.com"),)])
+    other = "the other secret of the masks"
+    monkeypatch.setenv("AIRFLOW_CONN_MASK_KEY", json.dumps({"conn_type": "generic", "password": other}))
+    change(rig, f"INSERT INTO dbo.People VALUES {person(3)}")
+    for command in ("run", "verify"):
+        status, output = rig.try_call(command, "shop")
+        assert (status != 0, "Email (mask: hash, now by another secret" in output) == (True, True), output
+        assert other not in output
+    assert rig.rows("SELECT email FROM shop.people ORDER BY 1") == emails
+    assert "has rows with other values of Email" in rig.try_call("reload", "shop", "dbo.People")[1]
+    rig.call("reload", "shop", "dbo.People", "--give-up")
+    monkeypatch.setenv("AIRFLOW_CONN_MASK_KEY", json.dumps({"conn_type": "generic", "password": SECRET}))
+    rig.call("run", "shop")
+    assert "dbo.People equal" in rig.call("verify", "shop")
+
+
+def test_password_that_changes_after_the_plan_refuses_the_table(
+    rig: CommandRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(rig, f"INSERT INTO dbo.People VALUES {person(1)}")
+    rig.call("run", "shop")
+    change(rig, f"INSERT INTO dbo.People VALUES {person(2)}")
+    with monkeypatch.context() as patch:
+        patch.setattr(Pipeline, "mask_keys", lambda _: {"mask_key": "the other secret of the masks"})
+        status, output = rig.try_call("run", "shop")
+    assert (status != 0, "was changed while the window was loaded" in output) == (True, True), output
+    rig.call("run", "shop")
+    assert "dbo.People equal" in rig.call("verify", "shop")
 
 
 def test_types_of_hidden_columns_may_change_at_the_source(rig: CommandRig) -> None:

@@ -20,6 +20,7 @@ import floodmark
 from floodmark.airflow_connections import OF_HOOKS, find_connection, read_connection, read_extras, required_field
 from floodmark.app.alerts import ConnectedChannel, alert_links
 from floodmark.core.columns import has_hash
+from floodmark.core.definition import with_fingerprints
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import LEDGER_SCHEMA, STAGING_SCHEMA, TableName, file_dataset, table_dataset
 from floodmark.core.settings import (
@@ -316,7 +317,7 @@ class Pipeline:
     @cached_property
     def settings(self) -> PipelineSettings:
         """The settings, with the tables that patterns have brought so far: the ledger has them."""
-        return self.app.config.settings(self.name, self._taken())
+        return with_fingerprints(self.app.config.settings(self.name, self._taken()), read_mask_key)
 
     @cached_property
     def named_settings(self) -> PipelineSettings:

@@ -7,12 +7,14 @@ would mean two things, and a mask would hide nothing of what is there already.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import hmac
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from floodmark.core.columns import (
     chosen_names,
     describe_mask,
+    has_hash,
     list_new,
     new_columns_of,
     select_columns,
@@ -24,17 +26,42 @@ from floodmark.core.columns import (
 from floodmark.core.errors import ConfigError, DefinitionChangedError, command_line
 from floodmark.core.naming import map_columns, rename_columns
 from floodmark.core.schema import MappedColumn
-from floodmark.core.settings import ColumnSettings, Mask, Naming, NewColumns, TableOptions, TableSettings
+from floodmark.core.settings import ColumnSettings, Mask, Naming, NewColumns, PipelineSettings, TableSettings
 from floodmark.core.snapshot import Feed, TableState
 
 NAMING_KEY = ""
 """The key of a definition that has the naming and the filter; no column has this name."""
+_FINGERPRINT = "fingerprint"
+_HIDING = ("mask", "key", _FINGERPRINT, "cast")
 
 # --------------------------------------------------------------------------------------------------------------------
 # The definition, as the ledger records it: the settings of each column that has some, the naming, and the filter.
 
 
-def define(settings: TableOptions, names: Collection[str]) -> dict[str, Mapping[str, str]]:
+def fingerprint(secret: str) -> str:
+    """Return what differs for another secret of hashes, and does not show it: 16 hexadecimal digits."""
+    return hmac.digest(secret.encode(), b"\0which secret", "sha256").hex()[:16]
+
+
+def with_fingerprints(settings: PipelineSettings, read_secret: Callable[[str], str]) -> PipelineSettings:
+    """Return the settings with the fingerprints of the secrets of hashes. A secret that cannot be read has none.
+
+    read_secret: reads that of a connection, or raises ConfigError.
+    """
+
+    def marked(table: TableSettings) -> TableSettings:
+        if not has_hash(table) or table.mask_key_conn_id is None:
+            return table
+        try:
+            return replace(table, mask_key_print=fingerprint(read_secret(table.mask_key_conn_id)))
+        except ConfigError:
+            # The load, which needs the secret, refuses the table. Its status is shown without it.
+            return table
+
+    return replace(settings, tables=tuple(map(marked, settings.tables)))
+
+
+def define(settings: TableSettings, names: Collection[str]) -> dict[str, Mapping[str, str]]:
     """Return the definition of a table. names: its columns in the target, by their names at the source.
 
     A column that is named before the source has it is no part of it, unless it will never be read.
@@ -52,7 +79,7 @@ def defined_naming(definition: Mapping[str, Mapping[str, str]]) -> Naming:
     return Naming(definition.get(NAMING_KEY, {}).get("naming", Naming.KEEP.value))
 
 
-def has_other_filter(settings: TableOptions, definition: Mapping[str, Mapping[str, str]]) -> bool:
+def has_other_filter(settings: TableSettings, definition: Mapping[str, Mapping[str, str]]) -> bool:
     """Return whether the rows of a target were filtered otherwise when it was loaded."""
     return _defined_filter(definition) != (settings.where.sql if settings.where else "")
 
@@ -79,14 +106,16 @@ class ChangedColumn:
         """Return whether rows of the target may have values that the settings do not allow, or that mean another."""
         if "drop" in self.before:
             return False
-        return "drop" in self.now or any(self.before.get(key) != self.now.get(key) for key in ("mask", "key", "cast"))
+        return "drop" in self.now or any(self.before.get(key) != self.now.get(key) for key in _HIDING)
 
     def __str__(self) -> str:
+        if _without_fingerprint(self.before) == _without_fingerprint(self.now):
+            return f"{self.name} (mask: hash, now by another secret: the password of {self.now['key']} was changed)"
         return f"{self.name} ({_described(self.before)}, now {_described(self.now)})"
 
 
 def list_changed(
-    settings: TableOptions, definition: Mapping[str, Mapping[str, str]], names: Iterable[str], known: Collection[str]
+    settings: TableSettings, definition: Mapping[str, Mapping[str, str]], names: Iterable[str], known: Collection[str]
 ) -> list[ChangedColumn]:
     """Return the columns of a loaded table whose settings are not those of its definition.
 
@@ -98,11 +127,11 @@ def list_changed(
     return [
         ChangedColumn(name, *pair)
         for name, pair in pairs.items()
-        if pair[0] != pair[1] and (not known or name in known or name in definition)
+        if _differ(*pair) and (not known or name in known or name in definition)
     ]
 
 
-def _defined(column: ColumnSettings, settings: TableOptions) -> dict[str, str]:
+def _defined(column: ColumnSettings, settings: TableSettings) -> dict[str, str]:
     if column.is_dropped:
         return {"drop": "true"}
     found = {"as": column.target} if column.target else {}
@@ -112,11 +141,24 @@ def _defined(column: ColumnSettings, settings: TableOptions) -> dict[str, str]:
         found["cast"] = column.cast.value
     if column.mask is Mask.HASH and settings.mask_key_conn_id is not None:
         found["key"] = settings.mask_key_conn_id
+        if settings.mask_key_print:
+            found[_FINGERPRINT] = settings.mask_key_print
     return found
 
 
+def _differ(before: Mapping[str, str], now: Mapping[str, str]) -> bool:
+    """Return whether settings differ. A secret differs from another that is known: old ledgers have none."""
+    if _FINGERPRINT in before and _FINGERPRINT in now:
+        return before != now
+    return _without_fingerprint(before) != _without_fingerprint(now)
+
+
+def _without_fingerprint(settings: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in settings.items() if key != _FINGERPRINT}
+
+
 def _described(settings: Mapping[str, str]) -> str:
-    words = ["drop" if key == "drop" else f"{key}: {value}" for key, value in settings.items()]
+    words = ["drop" if key == "drop" else f"{key}: {value}" for key, value in _without_fingerprint(settings).items()]
     return ", ".join(words) or "as it is"
 
 

@@ -482,6 +482,8 @@ class TableSettings(TableOptions):
     drift: DriftPolicies = DEFAULT_POLICIES
     max_reads: int = DEFAULT_MAX_READS
     """How many statements of a load read the source at a time, for all of its tables."""
+    mask_key_print: str = ""
+    """The fingerprint of the secret of ``mask: hash``; empty where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

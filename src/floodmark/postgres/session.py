@@ -90,7 +90,7 @@ _SETTINGS = {
     # PostgreSQL writes moments to JSON in the session's time zone; keys in tombstones must not depend on it.
     "TimeZone": "UTC",
     "bytea_output": "hex",
-    # A float in a tombstone must have all its digits, or two keys would be one. psycopg reads moments in ISO's form only.
+    # A float in a tombstone must have all its digits, or two keys would be one. psycopg reads moments in ISO's form.
     "extra_float_digits": "1",
     "DateStyle": "ISO",
     "IntervalStyle": "postgres",

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from floodmark.core.columns import casts_of, has_hash, masks_of
-from floodmark.core.errors import ConfigError
+from floodmark.core.definition import fingerprint
+from floodmark.core.errors import ConfigError, DefinitionChangedError
 from floodmark.core.plan import TablePlan, value_columns
 from floodmark.core.settings import Cast, ColumnSettings, Mask
 from floodmark.sync.arrow import rename_values
@@ -51,6 +52,19 @@ class ColumnMap:
         """Return the casts of columns, by their names at the source."""
         return casts_of(self.table.settings)
 
+    @cached_property
+    def _known_secret(self) -> bytes:
+        """Return the secret. Raises DefinitionChangedError where it was changed after the plan was made."""
+        planned = self.table.settings.mask_key_print
+        if planned and self.secret and planned != fingerprint(self.secret.decode()):
+            raise DefinitionChangedError(
+                str(self.table.source),
+                f"the password of {self.table.settings.mask_key_conn_id}, the secret of mask: hash, was changed while "
+                "the window was loaded.",
+                "Restore it, or rename or drop the target and reload the table.",
+            )
+        return self.secret
+
     def shape(self, shape: RowShape) -> RowShape:
         """Return the columns of the batches of a reader as they are behind ``apply``."""
         if changed := self.masks.keys() | self.casts.keys():
@@ -70,7 +84,7 @@ class ColumnMap:
         for name, column in self.masks.items():
             place = batch.schema.get_field_index(name)
             if name not in kept and place >= 0:
-                batch = batch.set_column(place, name, mask_values(batch.column(place), column, self.secret))
+                batch = batch.set_column(place, name, mask_values(batch.column(place), column, self._known_secret))
         for name, cast in self.casts.items():
             place = batch.schema.get_field_index(name)
             if name not in kept and place >= 0:

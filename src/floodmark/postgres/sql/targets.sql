@@ -131,7 +131,12 @@ SET target_mark = m.mark, target_columns = %(columns)s::text[],
     column_names = CASE WHEN %(is_whole)s THEN %(names)s::jsonb
         ELSE coalesce(t.column_names || %(names)s::jsonb, %(names)s::jsonb, t.column_names) END,
     definition = CASE WHEN %(is_whole)s THEN %(definition)s::jsonb
-        ELSE coalesce(%(definition)s::jsonb || t.definition, %(definition)s::jsonb) END,
+        ELSE coalesce((
+            -- A ledger of an older version lacks the fingerprint of a column's secret.
+            SELECT jsonb_object_agg(key,
+                jsonb_strip_nulls(jsonb_build_object('fingerprint', %(definition)s::jsonb -> key -> 'fingerprint')) || value)
+            FROM jsonb_each(%(definition)s::jsonb || t.definition)
+        ), %(definition)s::jsonb) END,
     target_window_id = CASE WHEN %(has_written)s THEN %(window_id)s::bigint
         WHEN NOT %(is_replaced)s THEN t.target_window_id END
 FROM floodmark.target_marks AS m

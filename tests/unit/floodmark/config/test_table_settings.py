@@ -42,7 +42,8 @@ WRITTEN = {
 """Values of a file that are not the default."""
 STYLES = {"keep_versions": "history", "open_end": "history", "before_images": "log", "snapshot": "log"}
 """The styles that alone have a setting."""
-SETTINGS = fields(TableSettings)
+SETTINGS = [field for field in fields(TableSettings) if field.name != "mask_key_print"]
+"""All but the one that comes from a connection."""
 NAMES = [field.name for field in SETTINGS]
 
 
