@@ -291,6 +291,17 @@ def record_target(
         columns=[*(column.name for column in table.in_target.stored_columns), WINDOW_COLUMN],
         has_written=has_written,
         is_replaced=is_replaced,
+    )
+    record_definition(session, plan, table)
+
+
+def record_definition(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) -> None:
+    """Record the names and the settings of the columns of a target that gets the rows of a window."""
+    query(
+        session,
+        "record_definition",
+        pipeline=plan.pipeline,
+        **source_parameters(table.source),
         names=None if table.recorded_names is None else Jsonb(table.recorded_names),
         definition=Jsonb(table.definition),
         is_whole=table.kind is LoadKind.FIRST_LOAD and not table.where,

@@ -123,12 +123,21 @@ WHERE n.nspname = %(schema)s AND c.relname = %(name)s
 
 -- name: record_target
 -- In the transaction of a merge. has_written: some row of the target has the window's number now. is_replaced: no row has
--- another one. names: of columns, by those of the source; NULL for the same. is_whole: a load of the whole table, which may
--- give all columns others.
--- Any other window adds names and settings of columns: its plan may be older than that of the last one which was merged.
+-- another one.
 UPDATE floodmark.tables AS t
 SET target_mark = m.mark, target_columns = %(columns)s::text[],
-    column_names = CASE WHEN %(is_whole)s THEN %(names)s::jsonb
+    target_window_id = CASE WHEN %(has_written)s THEN %(window_id)s::bigint
+        WHEN NOT %(is_replaced)s THEN t.target_window_id END
+FROM floodmark.target_marks AS m
+WHERE m.pipeline = t.pipeline AND m.source_schema = t.source_schema AND m.source_name = t.source_name
+  AND t.pipeline = %(pipeline)s AND t.source_schema = %(source_schema)s AND t.source_name = %(source_name)s
+
+-- name: record_definition
+-- In the transaction in which a target gets rows by it. names: of columns, by those of the source; NULL for the same.
+-- is_whole: a load of the whole table, which may give all columns others.
+-- Any other window adds names and settings of columns: its plan may be older than that of the last one which was merged.
+UPDATE floodmark.tables AS t
+SET column_names = CASE WHEN %(is_whole)s THEN %(names)s::jsonb
         ELSE coalesce(t.column_names || %(names)s::jsonb, %(names)s::jsonb, t.column_names) END,
     definition = CASE WHEN %(is_whole)s THEN %(definition)s::jsonb
         ELSE coalesce((
@@ -136,12 +145,8 @@ SET target_mark = m.mark, target_columns = %(columns)s::text[],
             SELECT jsonb_object_agg(key,
                 jsonb_strip_nulls(jsonb_build_object('fingerprint', %(definition)s::jsonb -> key -> 'fingerprint')) || value)
             FROM jsonb_each(%(definition)s::jsonb || t.definition)
-        ), %(definition)s::jsonb) END,
-    target_window_id = CASE WHEN %(has_written)s THEN %(window_id)s::bigint
-        WHEN NOT %(is_replaced)s THEN t.target_window_id END
-FROM floodmark.target_marks AS m
-WHERE m.pipeline = t.pipeline AND m.source_schema = t.source_schema AND m.source_name = t.source_name
-  AND t.pipeline = %(pipeline)s AND t.source_schema = %(source_schema)s AND t.source_name = %(source_name)s
+        ), %(definition)s::jsonb) END
+WHERE t.pipeline = %(pipeline)s AND t.source_schema = %(source_schema)s AND t.source_name = %(source_name)s
 
 -- name: missing_rights
 -- What the user of the session may not do with relations, each by its schema and name: where one is to be created, the name
