@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,11 @@ pipelines:
       - source: dbo.Orders
         target: shop.orders
         rules: [{name: amount_is_not_negative, sql: '"Amount" >= 0', on_failure: stop}]
-      - {source: dbo.Customers, target: shop.customers}
+      - source: dbo.Customers
+        target: shop.customers
+        naming: snake_case
+        commit_times: true
+        columns: {Since: {cast: date}}
 """
 TABLES = {"Orders": "orders", "Customers": "customers"}
 ORDERS = """
@@ -107,11 +113,21 @@ class Lake:
         return found
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Return the rows of the source, in order, by table."""
+        """Return the rows of the source, in order, by table, with the casts of the pipeline."""
+        columns = {"Orders": "*", "Customers": "Id, Name, CAST(Since AS date) AS Since"}
         return {
-            table: [tuple(row.values()) for row in self.source.query(f"SELECT * FROM dbo.{table} ORDER BY Id")]
+            table: [
+                tuple(row.values())
+                for row in self.source.query(f"SELECT {columns[table]} FROM dbo.{table} ORDER BY Id")
+            ]
             for table in TABLES
         }
+
+    def commit_times(self, deleted: str = "false") -> dict[int, datetime | None]:
+        """Return the times of the commits that the rows of Customers have, by their keys."""
+        with self.catalog() as catalog:
+            rows = catalog.load_table("shop.customers").scan(row_filter=f"__deleted = {deleted}").to_arrow()
+        return dict(zip(rows.column("id").to_pylist(), rows.column("__committed_at").to_pylist(), strict=True))
 
     def window_state(self) -> str | None:
         """Return the state of the newest window."""
@@ -144,11 +160,12 @@ def lake(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Lake]:
         }
         source.run(
             ORDERS,
-            "CREATE TABLE dbo.Customers (Id int PRIMARY KEY, Name nvarchar(50))",
+            "CREATE TABLE dbo.Customers (Id int PRIMARY KEY, Name nvarchar(50), Since datetime2(3))",
             "INSERT INTO dbo.Orders (Id, Amount, Flag, Big) SELECT value, value, 1, 1 FROM GENERATE_SERIES(1, 50)",
             "INSERT INTO dbo.Orders VALUES (60, -0.0, '0001-01-01 00:00:00.000001', '9999-12-31', N'Zürich 😀', 0x00FF,"
             " 0, -9223372036854775808, 0.1)",
-            "INSERT INTO dbo.Customers VALUES (1, N'Ada'), (2, N'Bo'), (3, NULL)",
+            "INSERT INTO dbo.Customers VALUES (1, N'Ada', '2026-01-31 23:59:59.999'), (2, N'Bo', NULL)",
+            "INSERT INTO dbo.Customers (Id) VALUES (3)",
         )
         source.enable("Orders", "Customers")
         yield Lake(source, server, folder, environment)
@@ -158,18 +175,23 @@ def test_lake_equals_the_source_after_each_run_and_shows_nothing_unchecked(lake:
     lake.run()
     before = lake.published()
     assert before == lake.rows()
+    loaded = lake.commit_times()
 
     change(lake.source)
     lake.source.run("UPDATE dbo.Orders SET Amount = -1 WHERE Id = 7")
     refused = lake.run(status=_FAILED)
     assert "amount_is_not_negative" in refused
     assert lake.published() == before | {"Customers": lake.rows()["Customers"]}
+    times = lake.commit_times()
+    assert {key: times[key] for key in (1, 3)} == {key: loaded[key] for key in (1, 3)}
+    newest = max(filter(None, loaded.values()), default=datetime.min.replace(tzinfo=UTC))
+    assert (times[4] or newest) > newest
 
     lake.source.run(
         "UPDATE dbo.Orders SET Amount = 1 WHERE Id = 7",
         "INSERT INTO dbo.Orders (Id, Amount) VALUES (100, 5)",
         "DELETE FROM dbo.Orders WHERE Id IN (8, 9)",
-        "INSERT INTO dbo.Customers VALUES (10, N'Di')",
+        "INSERT INTO dbo.Customers VALUES (10, N'Di', NULL)",
     )
     before = lake.published()
     lake.source.scan()
@@ -182,15 +204,17 @@ def test_lake_equals_the_source_after_each_run_and_shows_nothing_unchecked(lake:
     assert lake.server.password not in refused + killed.output
 
     verified = lake.command("verify", "shop")
-    assert "Customers" in verified
+    assert re.search(r"dbo\.Customers +equal", verified)
     # PyIceberg writes the whole file again, and says so.
     with lake.catalog() as catalog, pytest.warns(UserWarning, match="Merge on read is not yet supported"):
-        catalog.load_table("shop.customers").delete("Id = 3")
+        catalog.load_table("shop.customers").delete("id = 3")
     differs = lake.command("verify", "shop", "--table", "dbo.Customers", "--json", "-q", status=_FAILED)
     [found] = json.loads(differs[differs.index("[") :])
     assert (found["missing_rows"], found["extra_rows"], found["different_rows"]) == (1, 0, 0)
+    lake.source.run("DELETE FROM dbo.Customers WHERE Id = 10")
     lake.command("reload", "shop", "dbo.Customers")
     assert lake.published() == lake.rows()
+    assert [at for key, at in lake.commit_times("true").items() if key == 10] != [None]
     assert not list((lake.folder / "staging").glob("*/*"))
 
     with lake.catalog() as catalog:
@@ -218,5 +242,5 @@ def change(source: CdcDatabase) -> None:
         "DELETE FROM dbo.Orders WHERE Id = 1",
         "INSERT INTO dbo.Orders (Id, Amount) VALUES (1, 11)",
         "DELETE FROM dbo.Customers WHERE Id = 2",
-        "INSERT INTO dbo.Customers VALUES (4, N'New')",
+        "INSERT INTO dbo.Customers VALUES (4, N'New', '2026-02-01 00:00')",
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from floodmark.core.errors import ConfigError, TargetRefusedError
 from floodmark.core.plan import TablePlan, WindowPlan, is_replay_lane
+from floodmark.core.schema import COMMITTED_COLUMN
 from floodmark.core.settings import OnFailure, Style, TableOptions, UnstorablePolicy
 
 LAKE_SOURCE = "cdc"
@@ -22,8 +23,6 @@ def find_refused(table: TableOptions) -> Iterator[str]:
         (table.style is not Style.CURRENT, f"style: {table.style.value}"),
         (table.where is not None, "where"),
         (table.live_view, "live_view"),
-        (table.commit_times, "commit_times"),
-        (any(column.cast for column in table.columns), "columns with cast"),
         (table.unstorable is UnstorablePolicy.REPLACE, f"unstorable: {table.unstorable.value}"),
         (bool(table.expectations), "expectations"),
     )
@@ -49,6 +48,12 @@ def refuse_unsupported(plan: WindowPlan) -> None:
 def _refuse_plan(table: TablePlan) -> None:
     if table.feed.has_members or table.feed.table.is_partial:
         raise ConfigError(str(table.source), "a lake takes the changes of CDC alone so far.", _PAGE)
+    if table.has_commit_times and COMMITTED_COLUMN in (column.name for column in table.in_target.stored_columns):
+        raise TargetRefusedError(
+            str(table.source),
+            f"column {COMMITTED_COLUMN} has the name of the column that commit_times: true adds.",
+            "Give it another name (columns, as).",
+        )
     folded = Counter(column.name.casefold() for column in table.in_target.stored_columns)
     if twice := [column.name for column in table.in_target.stored_columns if folded[column.name.casefold()] > 1]:
         raise TargetRefusedError(

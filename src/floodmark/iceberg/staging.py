@@ -22,7 +22,13 @@ import pyarrow.parquet as pq
 
 from floodmark.core.errors import DataQualityError, WatermarkConflictError
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, value_columns
-from floodmark.core.schema import OPERATION_COLUMN, POSITION_COLUMN, keep_column, optional_columns
+from floodmark.core.schema import (
+    COMMITTED_COLUMN,
+    OPERATION_COLUMN,
+    POSITION_COLUMN,
+    keep_column,
+    optional_columns,
+)
 from floodmark.sync.arrow import arrow_type
 from floodmark.sync.ports import StagedPart, StagedRows
 
@@ -34,10 +40,11 @@ _NAME = re.compile(r"(\d+)(?:-[0-9a-f]+)?\.parquet")
 
 
 def parquet_schema(table: TablePlan) -> pa.Schema:
-    """Return the schema of staged files: the stored values, position, operation, keep flags."""
+    """Return the schema of staged files: the stored values, position, operation, time of the commit, keep flags."""
     source = table.in_target
     values = [(column.name, arrow_type(column.type)) for column in value_columns(source, table.settings.temporal)]
     own = [(POSITION_COLUMN, pa.binary()), (OPERATION_COLUMN, pa.int16())]
+    own += [(COMMITTED_COLUMN, pa.timestamp("us", tz="UTC"))] if table.has_commit_times else []
     return pa.schema([*values, *own, *((keep_column(name), pa.bool_()) for name in optional_columns(source))])
 
 

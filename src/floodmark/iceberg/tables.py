@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from floodmark.core.plan import TablePlan, value_columns
 from floodmark.core.schema import (
+    COMMITTED_COLUMN,
     DELETED_COLUMN,
     LOADED_AT_COLUMN,
     OPERATION_COLUMN,
@@ -68,7 +69,8 @@ def lake_type(of: WarehouseType) -> str:
 def lake_columns(table: TablePlan) -> Mapping[str, str]:
     """Return the columns of a target with Spark's names of their types, in order."""
     values = value_columns(table.in_target, table.settings.temporal)
-    return {column.name: lake_type(column.type) for column in values} | _OWN_TYPES
+    times = {COMMITTED_COLUMN: "timestamp"} if table.has_commit_times else {}
+    return {column.name: lake_type(column.type) for column in values} | _OWN_TYPES | times
 
 
 def spark_name(*parts: str) -> str:
@@ -122,16 +124,27 @@ def build_swept(merge: Merge) -> exp.Select:
     return exp.select(exp.Count(this=exp.Star())).from_(table(merge.target, "t")).where(living)
 
 
-def add_sweep(statement: exp.Merge, merge: Merge, *, keeps_unread: bool) -> exp.Merge:
+def build_last_commit(merge: Merge) -> exp.Select:
+    """Return the query for the newest time of a commit in staging, in microseconds of the epoch."""
+    micros = exp.func("UNIX_MICROS", exp.Max(this=exp.column(COMMITTED_COLUMN, quoted=True)))
+    return exp.select(micros).from_(table(merge.staging, "s"))
+
+
+def add_sweep(statement: exp.Merge, merge: Merge, *, keeps_unread: bool, last_commit: int | None = None) -> exp.Merge:
     """Return the merge of a load of the whole table, which deletes the rows that it did not find.
 
+    last_commit: the result of ``build_last_commit``: a row that is deleted gets the time of the load's position.
     keeps_unread: they may be at the source. Where no row is deleted, and for rows that were deleted before, a position
     above that of the load is lowered: it is of a past that the source no longer has, and would win over its changes.
     """
     at = exp.HexString(this=merge.rows_at.hex())
     found = []
     if not keeps_unread:
-        gone = exp.Update(expressions=[_assign(name, value) for name, value in _swept_columns(merge, at).items()])
+        columns = _swept_columns(merge, at)
+        if merge.has_commit_times:
+            known = exp.null() if last_commit is None else exp.func("TIMESTAMP_MICROS", exp.convert(last_commit))
+            columns[COMMITTED_COLUMN] = known
+        gone = exp.Update(expressions=[_assign(name, value) for name, value in columns.items()])
         is_hard = merge.deletes is Deletes.HARD
         condition = None if is_hard else exp.not_(target(DELETED_COLUMN))
         found.append((condition, exp.var("DELETE") if is_hard else gone))

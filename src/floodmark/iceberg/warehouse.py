@@ -28,7 +28,7 @@ from floodmark.core.errors import (
     command_line,
 )
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, staging_table, value_columns
-from floodmark.core.schema import DELETED_COLUMN, TableName, keep_column, optional_columns
+from floodmark.core.schema import COMMITTED_COLUMN, DELETED_COLUMN, TableName, keep_column, optional_columns
 from floodmark.iceberg.lake import (
     PUBLISHED,
     UNPUBLISHED,
@@ -43,6 +43,7 @@ from floodmark.iceberg.staging import LakeStaging, count_rows
 from floodmark.iceberg.tables import (
     add_columns,
     add_sweep,
+    build_last_commit,
     build_swept,
     can_hold,
     create_table,
@@ -290,7 +291,10 @@ class IcebergWarehouse:
             if loads_again:
                 swept = 0 if planned.keeps_unread else int(session.sql(in_spark(build_swept(merge))).collect()[0][0])
                 counts = replace(counts, swept_rows=swept)
-                statement = add_sweep(statement, merge, keeps_unread=planned.keeps_unread)
+                last = (
+                    session.sql(in_spark(build_last_commit(merge))).collect()[0][0] if merge.has_commit_times else None
+                )
+                statement = add_sweep(statement, merge, keeps_unread=planned.keeps_unread, last_commit=last)
             with _snapshot_properties(session, plan, counts):
                 session.sql(in_spark(statement))
         return counts
@@ -312,14 +316,20 @@ def _evolve(session: SparkSession, table: TablePlan) -> None:
         session.sql(f"ALTER TABLE {name} RENAME COLUMN {spark_name(free[0].was)} TO {spark_name(free[0].target)}")
         _LOG.info("%s: column %s of %s is %s now.", table.source, free[0].was, table.target, free[0].target)
         found = _read_types(session, name)
+    if COMMITTED_COLUMN in found and COMMITTED_COLUMN not in wanted:
+        raise TargetRefusedError(
+            str(table.source),
+            f"the table {table.target} of the lake has {COMMITTED_COLUMN}, and pipelines.yaml has commit_times: false: "
+            "rows would keep the time of a change before.",
+            f"Restore commit_times: true. Or: {_how_to_make_again(table)}",
+        )
     other = {each: found[each] for each, kind in wanted.items() if each in found and not can_hold(found[each], kind)}
     if refused := {each: kind for each, kind in other.items() if not can_hold(wanted[each], kind)}:
         listed = ", ".join(f"{each} is {kind} and would be {wanted[each]}" for each, kind in refused.items())
         raise TargetRefusedError(
             str(table.source),
             f"the table {table.target} of the lake has other types: {listed}.",
-            f"Rename the table in both catalogs (ALTER TABLE {PUBLISHED}.… and {UNPUBLISHED}.… RENAME TO), and reload "
-            f"it, which creates it again: {command_line('reload', 'PIPELINE', table.source)}.",
+            _how_to_make_again(table),
         )
     for each in other:
         session.sql(f"ALTER TABLE {name} ALTER COLUMN {spark_name(each)} TYPE {wanted[each]}")
@@ -327,6 +337,13 @@ def _evolve(session: SparkSession, table: TablePlan) -> None:
     if new := [each for each in wanted if each not in found]:
         session.sql(add_columns(table, new))
         _LOG.info("%s: added %s to the table %s of the lake.", table.source, ", ".join(new), table.target)
+
+
+def _how_to_make_again(table: TablePlan) -> str:
+    return (
+        f"Rename the table in both catalogs (ALTER TABLE {PUBLISHED}.… and {UNPUBLISHED}.… RENAME TO), and reload it, "
+        f"which creates it again: {command_line('reload', 'PIPELINE', table.source)}."
+    )
 
 
 def _read_types(session: SparkSession, name: str) -> Mapping[str, str]:

@@ -29,6 +29,7 @@ def test_lake_takes_current_rows_with_rules_that_stop_or_warn(tmp_path: Path) ->
     load(tmp_path, ", rules: [{name: r, sql: 'Id > 0', on_failure: warn}]", source='"dbo.*"', target='"shop.*"')
     load(tmp_path, ", deletes: hard, naming: snake_case, columns: {Amount: {mask: redact}}, on_gap: repair")
     load(tmp_path, ", new_columns: drop, first_load: {when_added: in_parallel}")
+    load(tmp_path, ", commit_times: true, columns: {At: {cast: date}}")
 
 
 def test_lake_needs_a_ledger_of_its_own(tmp_path: Path) -> None:
@@ -48,8 +49,6 @@ def test_lake_takes_no_source_of_another_kind(tmp_path: Path) -> None:
         (", style: history", "style: history"),
         (", where: Id > 0", "where"),
         (", live_view: true", "live_view"),
-        (", commit_times: true", "commit_times"),
-        (", columns: {At: {cast: date}}", "columns with cast"),
         (", unstorable: replace", "unstorable: replace"),
         (", rules: [{name: r, sql: 'Id > 0'}]", "rule r with on_failure: quarantine"),
         (", expectations: [{type: expect_column_values_to_not_be_null, kwargs: {column: Id}}]", "expectations"),
