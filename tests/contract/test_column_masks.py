@@ -297,18 +297,21 @@ def test_changed_password_of_the_secret_leaves_the_table_out_until_it_is_restore
 ) -> None:
     change(rig, f"INSERT INTO dbo.People VALUES {person(1)}")
     rig.call("run", "shop")
-    # A ledger of an older version has no fingerprint. The next window adds it.
-    assert (
-        len(rig.rows("UPDATE floodmark.tables SET definition = definition #- '{Email,fingerprint}' RETURNING 1")) == 1
+    # A ledger of an older version has no fingerprint, nor do its plans. The next window adds it.
+    rig.rows("UPDATE floodmark.tables SET definition = definition #- '{Email,fingerprint}' RETURNING 1")
+    rig.rows(
+        "UPDATE floodmark.windows SET plan = plan #- '{tables,0,settings,mask_key_print}'"
+        " WHERE plan #> '{tables,0,settings,mask_key_print}' IS NOT NULL RETURNING 1"
     )
     change(rig, f"INSERT INTO dbo.People VALUES {person(2)}")
+    assert "mask_key" not in rig.call("plan", "shop")
     rig.call("run", "shop")
     emails = rig.rows("SELECT email FROM shop.people ORDER BY 1")
     assert sorted(emails) == sorted([(hashed("mail-1@example.com"),), (hashed("mail-2@example.com"),)])
     other = "the other secret of the masks"
     monkeypatch.setenv("AIRFLOW_CONN_MASK_KEY", json.dumps({"conn_type": "generic", "password": other}))
     change(rig, f"INSERT INTO dbo.People VALUES {person(3)}")
-    for command in ("run", "verify"):
+    for command in ("run", "verify", "plan"):
         status, output = rig.try_call(command, "shop")
         assert (status != 0, "Email (mask: hash, now by another secret" in output) == (True, True), output
         assert other not in output

@@ -317,7 +317,11 @@ class Pipeline:
     @cached_property
     def settings(self) -> PipelineSettings:
         """The settings, with the tables that patterns have brought so far: the ledger has them."""
-        return with_fingerprints(self.app.config.settings(self.name, self._taken()), read_mask_key)
+        return self.settings_with(self._taken())
+
+    def settings_with(self, taken: Sequence[TableName]) -> PipelineSettings:
+        """Return the settings. taken: the tables that patterns have brought."""
+        return with_fingerprints(self.app.config.settings(self.name, taken), read_mask_key)
 
     @cached_property
     def named_settings(self) -> PipelineSettings:

@@ -359,7 +359,7 @@ def _examine_engine() -> Iterator[Finding]:
 def _settings_of(pipeline: Pipeline, listed: Sequence[ListedTable]) -> PipelineSettings:
     """Return the settings of a pipeline as its next run would have them."""
     patterns = pipeline.app.config.patterns_of(pipeline.name)
-    return pipeline.app.config.settings(pipeline.name, patterns.list_taken(listed))
+    return pipeline.settings_with(patterns.list_taken(listed))
 
 
 def _examine_warehouse(pipeline: Pipeline) -> Iterator[Finding]:
