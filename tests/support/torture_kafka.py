@@ -43,6 +43,8 @@ class KafkaTortureRig(StreamTortureRig):
             except MissingPackagesError as error:
                 pytest.skip(str(error))
             self._broker.create_topic(HUB, _PARTITIONS)
+            # A broker that was killed reads its newest segment again before it serves.
+            self._broker.configure_topic(HUB, segment_bytes=str(16 << 20))
             super().__init__(folder, seed, with_spark=with_spark, recording=replace(STREAM, enable=_enable))
             self._brokers = begun.pop_all()
 

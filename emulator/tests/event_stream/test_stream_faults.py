@@ -47,6 +47,20 @@ def test_delivery_whose_end_is_unknown_is_made_again_with_other_ids(source: Sour
     assert len({body["logicalid"] for body in bodies}) == 2
 
 
+def test_delivery_that_fails_goes_on_where_it_was_and_sends_little_again(source: Source) -> None:
+    source.run("CREATE TABLE dbo.a (id int PRIMARY KEY, v nvarchar(max))")
+    source.group("long", "@max_message_size_kb = 1024")
+    source.add("long", "dbo.a")
+    source.run("EXEC emulator.fail_event_stream @fault = 'unreachable', @times = 0")
+    for number in range(12):
+        source.run(f"INSERT dbo.a VALUES ({number}, REPLICATE(CAST('x' AS nvarchar(max)), 500000))")
+    source.run("EXEC emulator.clear_faults", "EXEC emulator.fail_event_stream @fault = 'lost session'")
+    source.run("BEGIN TRY EXEC emulator.run_event_stream END TRY BEGIN CATCH END CATCH")
+    sent = [data["eventsource"]["pkkey"][0]["value"] for _, data in source.events("long")]
+    assert set(sent) == {str(number) for number in range(12)}
+    assert 12 < len(sent) <= 18
+
+
 def test_last_32_errors_are_kept(source: Source) -> None:
     streamed(source, "many")
     source.run("EXEC emulator.fail_event_stream @fault = 'unreachable', @times = 0", "INSERT dbo.a VALUES (1)")

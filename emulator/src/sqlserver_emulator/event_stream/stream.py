@@ -33,7 +33,8 @@ from sqlserver_emulator.event_stream.tables import (
 from sqlserver_emulator.faults import FaultBoard, FaultKind
 
 _WAIT_SECONDS = 0.02
-_BATCH_BYTES = 32 << 20
+_BATCH_BYTES = 2 << 20
+"""What is sent before the position is stored, and sent again where that fails."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROWS = frozenset({pgoutput.INSERT, pgoutput.UPDATE, pgoutput.DELETE})
 
