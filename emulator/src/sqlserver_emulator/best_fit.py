@@ -40,7 +40,7 @@ def _pairs() -> Iterator[tuple[str, str]]:
             yield chr(code), decomposed[0]
     for code in chain(_COMPATIBLE, _WIDE):
         yield chr(code), unicodedata.normalize("NFKC", chr(code))
-    yield from (tuple(pair) for pair in _ALONE.split(" "))  # type: ignore[misc]
+    yield from ((pair[0], pair[1]) for pair in _ALONE.split(" "))
     yield from ((line, sign) for sign, lines in _LINES.items() for line in lines)
 
 
