@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 def sqlalchemy_url(warehouse: WarehouseConnection) -> URL:
     """Return the address for SQLAlchemy.
 
-    Its sessions show keys in UTC, as tombstones were written, and read the texts of rules as the gate does.
+    Its sessions show keys in UTC and floats with all digits, as tombstones were written, and read the texts of rules as
+    the gate does.
     """
     parts = conninfo_to_dict(warehouse.conninfo())
     user, password, database = (parts.pop(name, None) for name in ("user", "password", "dbname"))
-    options = f"{parts.pop('options', '')} -c timezone=UTC -c standard_conforming_strings=on".strip()
+    settings = "-c timezone=UTC -c standard_conforming_strings=on -c extra_float_digits=1"
+    options = f"{parts.pop('options', '')} {settings}".strip()
     query = {name: str(value) for name, value in parts.items() if value is not None} | {"options": options}
     return URL.create(
         "postgresql+psycopg", username=_text(user), password=_text(password), database=_text(database), query=query
