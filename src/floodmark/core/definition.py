@@ -32,7 +32,7 @@ from floodmark.core.snapshot import Feed, TableState
 NAMING_KEY = ""
 """The key of a definition that has the naming and the filter; no column has this name."""
 _FINGERPRINT = "fingerprint"
-_HIDING = ("mask", "key", _FINGERPRINT, "cast")
+_HIDING = ("mask", "key", "cast")
 
 # --------------------------------------------------------------------------------------------------------------------
 # The definition, as the ledger records it: the settings of each column that has some, the naming, and the filter.
@@ -106,7 +106,10 @@ class ChangedColumn:
         """Return whether rows of the target may have values that the settings do not allow, or that mean another."""
         if "drop" in self.before:
             return False
-        return "drop" in self.now or any(self.before.get(key) != self.now.get(key) for key in _HIDING)
+        return "drop" in self.now or (
+            _has_other_secret(self.before, self.now)
+            or any(self.before.get(key) != self.now.get(key) for key in _HIDING)
+        )
 
     def __str__(self) -> str:
         if _without_fingerprint(self.before) == _without_fingerprint(self.now):
@@ -148,9 +151,11 @@ def _defined(column: ColumnSettings, settings: TableSettings) -> dict[str, str]:
 
 def _differ(before: Mapping[str, str], now: Mapping[str, str]) -> bool:
     """Return whether settings differ. A secret differs from another that is known: old ledgers have none."""
-    if _FINGERPRINT in before and _FINGERPRINT in now:
-        return before != now
-    return _without_fingerprint(before) != _without_fingerprint(now)
+    return _has_other_secret(before, now) or _without_fingerprint(before) != _without_fingerprint(now)
+
+
+def _has_other_secret(before: Mapping[str, str], now: Mapping[str, str]) -> bool:
+    return _FINGERPRINT in before and _FINGERPRINT in now and before[_FINGERPRINT] != now[_FINGERPRINT]
 
 
 def _without_fingerprint(settings: Mapping[str, str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ import yaml
 
 from floodmark.config import load_config
 from floodmark.core.columns import chosen_names
-from floodmark.core.definition import define
+from floodmark.core.definition import ChangedColumn, define
 from floodmark.core.naming import map_columns
 from floodmark.core.plan import WindowPlan
 from floodmark.core.plan_json import plan_from_json, plan_to_json
@@ -106,3 +106,11 @@ def test_setting_of_a_pipeline_is_that_of_its_tables(tmp_path: Path, field: Fiel
     settings = settings_of(tmp_path, "pipeline", field.name, value)
     assert getattr(settings, field.name) != default_of(field)
     assert settings == settings_of(tmp_path, "table", field.name, value)
+
+
+def test_old_ledger_without_a_fingerprint_has_no_other_secret() -> None:
+    before = {"as": "mail", "mask": "hash", "key": "mask_key"}
+    renamed = ChangedColumn("Email", before, before | {"as": "email", "fingerprint": "0123456789abcdef"})
+    assert (renamed.is_renamed, renamed.is_hidden_otherwise) == (True, False)
+    other = ChangedColumn("Email", renamed.now, renamed.now | {"fingerprint": "fedcba9876543210"})
+    assert (other.is_renamed, other.is_hidden_otherwise) == (False, True)
