@@ -33,7 +33,6 @@ from floodmark.core.status import DriftNote, PipelineStatus, TableHistory, Table
 from floodmark.core.upkeep import ENDLESS_SECONDS, format_bytes
 from floodmark.sync.preview import NextStep, RunPreview, TablePreview, preview_run
 from floodmark.sync.status import Limits, LiveSource, StatusReader
-from floodmark.sync.verify import VerifyOptions, verify_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -290,6 +289,8 @@ def verify_pipeline(
     tables: only these, by their names at the source; none for all. sample_percent: about this share of their rows.
     Raises from ``core.errors``; ConfigError for an unknown table.
     """
+    from floodmark.sync.verify import VerifyOptions, verify_tables  # noqa: PLC0415  (pyarrow: no other command needs it)
+
     chosen = [pipeline.find_table(each).source for each in tables]
     return verify_tables(
         pipeline.settings,

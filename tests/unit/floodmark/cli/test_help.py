@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -33,6 +35,13 @@ def test_help_has_no_broken_lines_and_no_back_ticks(command: TyperCommand | Type
 def test_commands_are_in_the_order_in_which_a_newcomer_needs_them() -> None:
     assert isinstance(COMMAND, TyperGroup)
     assert list(COMMAND.commands)[:5] == ["init", "doctor", "plan", "run", "status"]
+
+
+def test_commands_start_without_what_only_loads_and_comparisons_need() -> None:
+    heavy = ("airflow", "great_expectations", "numpy", "pandas", "pyarrow", "pyspark")
+    statements = f"import sys; sys.modules.update(dict.fromkeys({heavy})); import floodmark.cli.main"
+    done = subprocess.run([sys.executable, "-c", statements], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_docstring_is_unwrapped_by_paragraph() -> None:
