@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import psycopg
 import pytest
 from shop_connections import set_connections
 from typer.testing import CliRunner
@@ -36,7 +37,7 @@ pipelines:
       - {source: dbo.Customers, target: shop.customers}
 """
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
-_EXIT_PROBLEMS = 4
+_EXIT_PROBLEMS, _EXIT_FAILED = 4, 1
 _MASKED = (
     (r"0x[0-9A-F]{20}", "LSN"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d(\.\d+)?)?", "TIME"),
@@ -50,8 +51,9 @@ _MASKED = (
 class World:
     """The source of the examples, its warehouse, and the command line."""
 
-    def __init__(self, source: CdcDatabase) -> None:
+    def __init__(self, source: CdcDatabase, warehouse: WarehouseConnection) -> None:
         self.source = source
+        self.warehouse = warehouse
 
     def change(self, *statements: str) -> None:
         self.source.run(*statements)
@@ -82,6 +84,13 @@ class World:
         self.change("INSERT INTO dbo.Orders VALUES (3, 2, -5)")
         self.run()
 
+    def lose_the_target(self) -> None:
+        self.load()
+        with psycopg.connect(self.warehouse.conninfo(), autocommit=True) as session:
+            session.execute("TRUNCATE shop.orders")
+        self.change("INSERT INTO dbo.Customers VALUES (3, N'Cai')")
+        assert CliRunner().invoke(app, ["run", "shop", "-q"]).exit_code == _EXIT_FAILED
+
     def add_a_column(self) -> None:
         self.load()
         self.change(
@@ -92,10 +101,12 @@ class World:
 
 BEFORE: Mapping[tuple[str, str], Callable[[World], None]] = {
     ("docs/operations.md", "Status and verdicts"): World.load,
+    ("docs/operations.md", "Doctor"): World.load,
     ("docs/operations.md", "Alerts"): World.break_a_rule,
     ("docs/operations.md", "Verify"): World.load,
     ("docs/loads.md", "First load, repair, reload"): World.load,
     ("docs/recovery.md", "Rows in quarantine"): World.break_a_rule,
+    ("docs/recovery.md", "A lost target"): World.lose_the_target,
     ("docs/source_jobs.md", "Capture schedule"): World.load,
     ("docs/drift.md", "A new column"): World.add_a_column,
 }
@@ -129,7 +140,7 @@ def world(
         )
         source.enable("Customers", "Orders")
         set_connections(monkeypatch, emulator, source.name, database)
-        yield World(source)
+        yield World(source, database)
 
 
 def sessions(page: str) -> list[tuple[str, list[tuple[str, str]]]]:

@@ -18,7 +18,8 @@ from floodmark.app.status import read_status, status_json, table_texts
 from floodmark.cli.process import print_status
 from floodmark.config.loading import load_config
 from floodmark.core.drift import PlannedSwitch
-from floodmark.core.plan import LoadKind, TablePlan
+from floodmark.core.plan import LoadKind, TablePlan, load_lane
+from floodmark.core.position import Lsn
 from floodmark.core.schema import SourceColumn, SourceTable, TableName
 from floodmark.core.settings import TableSettings
 from floodmark.core.snapshot import Feed, FeedIdentity, Validity, Verdict
@@ -130,6 +131,19 @@ def test_verdict_of_before_a_window_is_not_shown_after_it(
     assert status().tables[0].verdict == "capture_stopped"
 
 
+def test_verdict_that_asks_for_a_load_is_not_shown_after_it(
+    status: Callable[..., PipelineStatus], ledger: PostgresLedger, database: WarehouseConnection
+) -> None:
+    spelled = TableName("DBO", "ORDERS")
+    read_first(ledger, database, spelled)
+    for asks, other in ((Verdict.TARGET_LOST, Verdict.CAPTURE_STOPPED), (Verdict.DEFINITION_CHANGED, Verdict.DAMAGED)):
+        for verdict, shown_after in ((asks, "caught_up"), (other, other.value)):
+            ledger.record_verdicts("shop", [Validity(spelled, verdict, "why", watermark=lsn(9), newest=lsn(9))])
+            assert status().tables[0].verdict == verdict.value
+            read_all(ledger, database, spelled, watermark=lsn(9))  # the source has had no change since
+            assert status().tables[0].verdict == shown_after
+
+
 def test_status_shows_a_lower_bound_of_the_lag_without_the_source_and_no_dashes(
     status: Callable[..., PipelineStatus], ledger: PostgresLedger, database: WarehouseConnection
 ) -> None:
@@ -191,6 +205,13 @@ def test_status_says_how_far_an_approved_switch_of_a_table_has_come(
 
 def read_first(ledger: PostgresLedger, database: WarehouseConnection, table: TableName) -> int:
     """A published first load from the first instance, up to LSN 9."""
+    return read_all(ledger, database, table)
+
+
+def read_all(
+    ledger: PostgresLedger, database: WarehouseConnection, table: TableName, watermark: Lsn | None = None
+) -> int:
+    """Publish a load of the whole table, which is a reload where it has a watermark."""
     columns = (SourceColumn("Id", "int", 1),)
     instance = Feed(OLD, SourceTable(table, columns, ("Id",)), lsn(1), False, True)
     plan = TablePlan(
@@ -198,11 +219,12 @@ def read_first(ledger: PostgresLedger, database: WarehouseConnection, table: Tab
         LoadKind.FIRST_LOAD,
         instance,
         None,
-        None,
+        watermark,
     )
-    window_id = ledger.open_window("shop", lsn(9), (plan,), NOON).window_id
+    lane = load_lane(table) if watermark else ""
+    window_id = ledger.open_window("shop", lsn(9), (plan,), NOON, lane=lane).window_id
     with psycopg.connect(database.conninfo(), autocommit=True) as session:
-        session.execute("UPDATE floodmark.windows SET state = 'merged'")
+        session.execute("UPDATE floodmark.windows SET state = 'merged' WHERE window_id = %s", [window_id])
     ledger.mark_checked(window_id)
     ledger.advance(window_id)
     return window_id

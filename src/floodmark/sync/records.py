@@ -18,6 +18,7 @@ from floodmark.core.settings import DriftPolicy, PipelineSettings
 from floodmark.core.shapes import DdlEntry, Difference, Explained, TableShape
 from floodmark.core.snapshot import FeedIdentity, SourceSnapshot, TableState, Verdict
 from floodmark.core.status import LastWindow
+from floodmark.core.verdicts import GAPS
 from floodmark.sync.alerts import OpenAlert
 
 if TYPE_CHECKING:
@@ -295,13 +296,19 @@ class RecordedTable:
 
     @property
     def is_read_since(self) -> bool:
-        """Return whether a window has read all that the source had when the verdict was given."""
-        return (
-            self.watermark is not None
-            and self.watermark != self.verdict_watermark
-            and self.verdict_newest is not None
-            and self.watermark >= self.verdict_newest
-        )
+        """Return whether a window has read all that the source had when the verdict was given.
+
+        The load that such a verdict asks for leaves the watermark where it was, if the source has had no change since.
+        """
+        if self.watermark is None or self.verdict_newest is None or self.watermark < self.verdict_newest:
+            return False
+        return self.watermark != self.verdict_watermark or self._is_loaded_since
+
+    @property
+    def _is_loaded_since(self) -> bool:
+        if self.verdict not in GAPS | {Verdict.DEFINITION_CHANGED} or self.verdict_seen_at is None:
+            return False
+        return self.advanced_at is not None and self.advanced_at > self.verdict_seen_at
 
 
 @dataclass(frozen=True, slots=True)
