@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
-from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_SNAPSHOT, NO_STREAM, NO_TIMES, KindRules, LoadAdapters
+from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_SNAPSHOT, NO_STREAM, KindRules, LoadAdapters
 from floodmark.sources.sqlserver.kind import SqlServerKind
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ class TrackingKind(SqlServerKind):
             " SET CHANGE_TRACKING (CHANGE_RETENTION = ...)",
         },
         pipeline={
-            "commit_times": NO_TIMES,
             "net": "the server always computes net changes",
             "partitions": "one statement reads the changes of a table",
             "lag_limit": NO_JOB,

@@ -55,7 +55,6 @@ def problems(path: Path) -> list[str]:
         ("pipeline", "\n    drift: {unknown: hold}", "pipelines.shop.drift.unknown"),
         ("pipeline", "\n    drift: {column_added: propose}", "pipelines.shop.drift.column_added"),
         ("pipeline", "\n    style: snapshot", "pipelines.shop.style"),
-        ("pipeline", "\n    commit_times: true", "pipelines.shop.commit_times"),
         ("table", ", style: snapshot", "pipelines.shop.tables[0].style"),
         ("table", ', style: log, where: "A > 0"', "pipelines.shop.tables[0].where"),
         ("table", ", style: log, before_images: true", "pipelines.shop.tables[0].before_images"),
@@ -86,8 +85,8 @@ def test_kinds_with_members_keep_no_changes(kind: str) -> None:
     assert "become a log or a history so far" in find_kind(kind).rules.of_table()["style"]
 
 
-@pytest.mark.parametrize("kind", sorted({*KINDS} - {"cdc"}))
-def test_times_of_commits_are_for_change_data_capture_alone(kind: str) -> None:
+@pytest.mark.parametrize("kind", sorted({*KINDS} - {"cdc", "change_tracking"}))
+def test_feeds_with_members_have_no_times_of_commits(kind: str) -> None:
     assert "have times so far" in find_kind(kind).rules.of_table()["commit_times"]
 
 
