@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -131,6 +132,16 @@ def test_page_shows_every_pipeline_as_the_ledger_has_it_or_as_it_is_now(database
     assert "instance missing" in read_pipeline("other", live=True)
     # Left open, it queries the ledger again, and never the source.
     assert ['http-equiv="refresh"' in read_page(DAGS, live=live)[0] for live in (False, True)] == [True, False]
+
+
+def test_page_that_queries_the_source_shows_what_the_next_run_does() -> None:
+    assert "The next run" not in read_pipeline("other")
+    page = read_pipeline("other", live=True)
+    assert re.search(r"The next run.*dbo\.&lt;b&gt;Lines.*left out.*instance missing: ", page, re.DOTALL)
+    [document] = json.loads(pipeline_page(Rights(DAGS), "other", Query(live=True, format="json")).body)["pipelines"]
+    assert [(each["source"], each["step"]) for each in document["plan"]["tables"]] == [("dbo.<b>Lines", "left_out")]
+    [document] = json.loads(pipeline_page(Rights(DAGS), "other", Query(format="json")).body)["pipelines"]
+    assert "plan" not in document
 
 
 def test_pages_have_the_same_as_json() -> None:

@@ -84,8 +84,22 @@ def preview_next_run(pipeline: Pipeline) -> RunPreview:
     return replace(preview, tables=(*preview.tables, *not_taken))
 
 
-def preview_json(preview: RunPreview) -> str:
-    """Return a preview as JSON."""
+def preview_remarks(preview: RunPreview) -> list[str]:
+    """Return the sentences below a preview: hints, new columns, and what is new in the settings."""
+    found = []
+    if preview.unfinished_window_id is not None:
+        found.append(f"Before that, it finishes window {preview.unfinished_window_id}.")
+    for table in preview.tables:
+        if table.hint:
+            found.append(f"{table.source}: {table.hint}")
+        if table.new_columns:
+            found.append(f"{table.source}: {table.target} gets the columns {', '.join(table.new_columns)}.")
+        found += [f"{table.source}: {each.name}: {each.before} -> {each.now}. {each.effect}" for each in table.changed]
+    return found
+
+
+def preview_document(preview: RunPreview) -> dict[str, Any]:
+    """Return a preview as programs read it, in JSON."""
     tables = [
         {
             "source": str(table.source),
@@ -98,9 +112,7 @@ def preview_json(preview: RunPreview) -> str:
         }
         for table in preview.tables
     ]
-    return json_text(
-        {"pipeline": preview.pipeline, "unfinished_window_id": preview.unfinished_window_id, "tables": tables}
-    )
+    return {"pipeline": preview.pipeline, "unfinished_window_id": preview.unfinished_window_id, "tables": tables}
 
 
 def read_history(pipeline: Pipeline, table: TableName, at_most: int) -> TableHistory:

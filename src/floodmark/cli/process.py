@@ -25,7 +25,7 @@ from rich.text import Text
 
 from floodmark.app.alerts import AirflowMetrics
 from floodmark.app.pipeline import App, config_path
-from floodmark.app.status import remarks, table_texts, title
+from floodmark.app.status import preview_remarks, remarks, table_texts, title
 from floodmark.config.loading import load_config
 from floodmark.core.errors import ConfigError, FloodmarkError
 from floodmark.core.plan import AdvanceResult
@@ -326,15 +326,8 @@ def print_preview(console: Console, preview: RunPreview, *, wide: bool) -> None:
     ]
     title = f"pipeline {preview.pipeline}: the next run"
     print_table(console, title, ("table", "target", "does", "why"), rows, optional=("target",), wide=wide)
-    if preview.unfinished_window_id is not None:
-        print_line(console, f"Before that, it finishes window {preview.unfinished_window_id}.")
-    for table in preview.tables:
-        if table.hint:
-            print_line(console, f"{table.source}: {table.hint}")
-        if table.new_columns:
-            print_line(console, f"{table.source}: {table.target} gets the columns {', '.join(table.new_columns)}.")
-        for each in table.changed:
-            print_line(console, f"{table.source}: {each.name}: {each.before} -> {each.now}. {each.effect}")
+    for remark in preview_remarks(preview):
+        print_line(console, remark)
 
 
 # --------------------------------------------------------------------------------------------------------------------

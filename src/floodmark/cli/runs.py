@@ -29,7 +29,7 @@ from floodmark.app.run import StartLoad, end_load, finish_window, give_up_load, 
 from floodmark.app.status import (
     examine_source,
     json_text,
-    preview_json,
+    preview_document,
     preview_next_run,
     read_status,
     status_json,
@@ -345,7 +345,7 @@ def show_plans(pipelines: Iterable[Pipeline], *, as_json: bool = False, wide: bo
         with explained():
             found = preview_next_run(pipeline)
         if as_json:
-            typer.echo(preview_json(found))
+            typer.echo(json_text(preview_document(found)))
         else:
             print_preview(out, found, wide=wide)
         has_left_out = has_left_out or found.has_left_out

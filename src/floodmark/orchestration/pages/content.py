@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from floodmark.app.pipeline import config_path
-from floodmark.app.status import changed_text, duration_text, json_text, read_history, read_status, remarks
+from floodmark.app.status import (
+    changed_text,
+    duration_text,
+    json_text,
+    preview_document,
+    preview_next_run,
+    preview_remarks,
+    read_history,
+    read_status,
+    remarks,
+)
 from floodmark.core.errors import FloodmarkError, command_line
 from floodmark.core.progress import say_waiting
 from floodmark.core.schema import TableName
@@ -43,6 +53,7 @@ from floodmark.orchestration.pages.cards import (
     summary,
 )
 from floodmark.orchestration.tasks import open_app
+from floodmark.sync.preview import RunPreview
 
 if TYPE_CHECKING:
     from floodmark.app.pipeline import Pipeline
@@ -227,6 +238,7 @@ _UNKNOWN = "There is no pipeline of that name whose DAG you may read."
 UNKNOWN_TABLE = "There is no table of that name in a pipeline whose DAG you may read."
 _BUSY = "Other requests are waiting for the sources. Try again in some seconds."
 _LIVE = LiveReads()
+_PLAN = "plan"
 # Of the ledger: 100 pipelines of 100 tables take seconds, and searching them should not.
 _LEDGER = LiveReads(kept_seconds=5.0)
 
@@ -307,14 +319,17 @@ def pipeline_page(rights: Rights, pipeline: str, query: Query) -> Answer:
         found = _read_shown(opened, live=query.live)
     except (FloodmarkError, NotShownError) as failure:
         return failure_answer(query, failure, "../")
+    plan = _read_plan(opened) if query.live else None
     if query.format == "json":
-        return _json([_document(found.card, found.status)], query)
+        return _json([_document(found.card, found.status) | _plan_document(plan)], query)
     rows = rows_of(found.status.tables, query.text)
     may_close = rights.may_run(right_of("close", pipeline, opened.config.source))
     values = {
         "card": found.card,
         "alerts": [(each, close_button(pipeline, each.key) if may_close else None) for each in found.status.alerts],
         "notes": remarks(replace(found.status, alerts=())),
+        "plan": plan,
+        "plan_remarks": preview_remarks(plan) if isinstance(plan, RunPreview) else [],
         "total": len(found.status.tables),
         "page": page_of(rows, query.page, ROWS_OF_A_PAGE),
         "has_margins": any(row.margin for row in rows),
@@ -412,10 +427,33 @@ def _read_one(pipeline: Pipeline, dags: Mapping[str, DagState], *, live: bool) -
     return _Read(card_of(status, state, max_lag, datetime.now(UTC)), status)
 
 
+def _read_plan(pipeline: Pipeline) -> RunPreview | str:
+    """Return what the next run does by the configuration as it is now, or why that is not known."""
+    with _LIVE.slot() as is_free:
+        if not is_free:
+            return _BUSY
+        plan: RunPreview | str = _LIVE.read((config_path(), pipeline.name, _PLAN), lambda: _plan(pipeline))
+        return plan
+
+
+def _plan(pipeline: Pipeline) -> RunPreview | str:
+    try:
+        return preview_next_run(pipeline)
+    except FloodmarkError as error:
+        return str(error)
+
+
+def _plan_document(plan: RunPreview | str | None) -> dict[str, Any]:
+    if plan is None:
+        return {}
+    return {"plan": {"error": plan} if isinstance(plan, str) else preview_document(plan)}
+
+
 def forget_status(pipeline: str) -> None:
     """Let the next page of a pipeline read it again, because a decision has changed it."""
     for reads in (_LIVE, _LEDGER):
         reads.forget((config_path(), pipeline))
+    _LIVE.forget((config_path(), pipeline, _PLAN))
 
 
 def _status(pipeline: Pipeline, *, live: bool) -> PipelineStatus | str:
