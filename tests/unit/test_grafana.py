@@ -33,7 +33,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
     for kind in ("incr", "gauge", "timing"):
         monkeypatch.setattr(
-            f"airflow.sdk.observability.stats.{kind}", lambda name, *_, kind=kind, **__: found.update({name: kind})
+            f"airflow.sdk.observability.stats.Stats.{kind}",
+            lambda name, *_, kind=kind, **__: found.update({name: kind}),
         )
     counts = TableCounts(read_rows=7, staged_rows=6, inserted_rows=5, deleted_rows=1)
     table = PublishedTable(ORDERS, TableName("shop", "orders"), LoadKind.CHANGES, LSN, LSN, counts)

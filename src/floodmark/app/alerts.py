@@ -362,27 +362,27 @@ class AirflowMetrics(Metrics):
         return any(conf.getboolean("metrics", name) for name in ("statsd_on", "otel_on", "statsd_datadog_enabled"))
 
     def send_window(self, result: AdvanceResult, seconds: float | None) -> None:
-        from airflow.sdk.observability import stats
+        from airflow.sdk.observability.stats import Stats
 
         for table in result.tables:
             counts = asdict(table.counts)
             for name in ROWS:
                 stat, tags = _named(f"{TABLE_METRIC}{name}", result.pipeline, table.source)
-                stats.incr(stat, counts[name], tags=tags)
+                Stats.incr(stat, counts[name], tags=tags)
         if seconds is not None:
             stat, tags = _named(WINDOW_METRIC, result.pipeline)
             # In milliseconds like StatsD's timers; Airflow passes a number on unchanged.
-            stats.timing(stat, seconds * 1000.0, tags=tags)
+            Stats.timing(stat, seconds * 1000.0, tags=tags)
 
     def send_measures(self, pipeline: str, measures: Iterable[TableMeasure]) -> None:
-        from airflow.sdk.observability import stats
+        from airflow.sdk.observability.stats import Stats
 
         for each in measures:
             for name in GAUGES:
                 value: float | None = getattr(each, name)
                 if value is not None:
                     stat, tags = _named(f"{TABLE_METRIC}{name}", pipeline, each.table)
-                    stats.gauge(stat, round(value, 3), tags=tags)
+                    Stats.gauge(stat, round(value, 3), tags=tags)
 
 
 def _named(name: str, pipeline: str, table: TableName | None = None) -> tuple[str, dict[str, str]]:
