@@ -449,6 +449,24 @@ class Config(_Frozen):
     alerts: AlertsConfig = AlertsConfig()
 
     @model_validator(mode="after")
+    def _check_dag_ids(self) -> Self:
+        """Raise ValueError for a pipeline whose DAG has the id of another one, which Airflow would not show."""
+        taken = {f"load_{name}": f"the loads of pipeline {name}" for name in self.pipelines}
+        for source in sorted({each.source for each in self.pipelines.values()} & set(self.sources)):
+            taken |= {f"drift_{source}": f"the drift of source {source}"}
+            if self.sources[source].kind == "cdc":
+                taken |= {f"switch_{source}": f"the switches of source {source}"}
+        for source, config in self.sources.items():
+            if config.capture is not None:
+                taken |= {f"capture_{source}": f"the capture job of source {source}"}
+            if config.retention is not None:
+                taken |= {f"retention_{source}": f"the retention of source {source}"}
+        for name in self.pipelines:
+            if name in taken:
+                raise ValueError(f"pipelines.{name}: cdc_{name} is the DAG of {taken[name]}: choose another name")
+        return self
+
+    @model_validator(mode="after")
     def _check_lake(self) -> Self:
         """Raise ValueError for what a lake does not support."""
         if self.warehouse.kind != "iceberg":

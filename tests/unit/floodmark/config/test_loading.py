@@ -219,6 +219,32 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
         load_config(tmp_path / "none.yaml")
 
 
+@pytest.mark.parametrize(
+    ("name", "source", "owner"),
+    [
+        ("load_shop", "", "the loads of pipeline shop"),
+        ("drift_erp", "", "the drift of source erp"),
+        ("switch_erp", "", "the switches of source erp"),
+        ("switch_erp", ", kind: change_tracking", ""),
+        ("capture_erp", ", capture: {}", "the capture job of source erp"),
+        ("capture_erp", "", ""),
+        ("retention_erp", ", retention: {}", "the retention of source erp"),
+        ("load_erp", "", ""),
+    ],
+)
+def test_pipeline_with_the_dag_of_another_is_refused(write: Write, name: str, source: str, owner: str) -> None:
+    path = write(
+        f"sources: {{erp: {{conn_id: erp{source}}}}}\nwarehouse: {{conn_id: warehouse}}\npipelines:\n"
+        "  shop: {source: erp, tables: [{source: dbo.A, target: shop.a}]}\n"
+        f"  {name}: {{source: erp, tables: [{{source: dbo.A, target: other.a}}]}}\n"
+    )
+    if not owner:
+        load_config(path)
+        return
+    with pytest.raises(ConfigError, match=f"pipelines.{name}: cdc_{name} is the DAG of {owner}: choose another name"):
+        load_config(path)
+
+
 def test_unknown_pipeline_is_answered_with_those_there_are(write: Write) -> None:
     with pytest.raises(ConfigError, match=r"shopp: there is no such pipeline\. There are: shop"):
         load_config(write(GOOD)).settings("shopp")
