@@ -11,7 +11,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from floodmark.config.sections import planned_stop
-from floodmark.core.alerts import CAPTURE_RUN_FAILED, RETENTION_RUN_FAILED, TABLE_NOT_TAKEN, table_not_taken
+from floodmark.core.alerts import (
+    CAPTURE_RUN_FAILED,
+    LAKE_UPKEEP_FAILED,
+    RETENTION_RUN_FAILED,
+    TABLE_NOT_TAKEN,
+    table_not_taken,
+)
 from floodmark.core.errors import ConfigError, FloodmarkError
 from floodmark.core.patterns import ListedTable, select_tables
 from floodmark.core.position import parse_position
@@ -99,6 +105,10 @@ def scheduled_stop(pipeline: Pipeline, now: datetime) -> PlannedStop | None:
 # The tables of a lake: their files, their upkeep, and their snapshots.
 
 
+LAKE = "lake"
+"""The subject of alerts about the lake: a configuration has one at most."""
+
+
 def list_lake(app: App) -> Sequence[LakeTable]:
     """Return the tables of all pipelines that readers of the lake see. Raises ConfigError for another warehouse."""
     return app.lake_upkeep.list_tables(_targets(app))
@@ -110,6 +120,16 @@ def keep_lake(app: App, keep: timedelta, *, rewrites: bool = False) -> Iterator[
     keep: how long readers can go back. rewrites: compact all tables, also where it is not due.
     """
     return app.lake_upkeep.keep_tables(_targets(app), keep, rewrites=rewrites)
+
+
+def run_lake_upkeep(app: App) -> str:
+    """Keep the tables of the lake by the configuration. Return how many; the log has what was done. Raises as above."""
+    tables = 0
+    for target, done in keep_lake(app, app.config.warehouse.lake_upkeep.keep):
+        tables += 1
+        _LOG.info("%s: %s.", target, done)
+    app.alerts.end_alerts(LAKE_UPKEEP_FAILED, LAKE)
+    return f"{tables} tables"
 
 
 def find_snapshots(pipeline: Pipeline, position: str) -> Sequence[tuple[TableName, int | None, str]]:

@@ -42,14 +42,19 @@ def list_tables(wide: Wide = False, config: ConfigFile = None) -> None:
 
 @lake_app.command("upkeep")
 def keep(
-    keep_days: Annotated[float, typer.Option(min=0, help="For how many days readers can go back.")] = 7,
+    keep_days: Annotated[
+        float | None,
+        typer.Option(min=0, help="For how many days readers can go back.", show_default="warehouse.upkeep.keep"),
+    ] = None,
     rewrite: Annotated[bool, typer.Option("--rewrite", help="Compact all tables, also where it is not due.")] = False,
     config: ConfigFile = None,
 ) -> None:
     """Compact tables where it is due, expire snapshots, and remove files that no snapshot has. A table with an
     unfinished window is left alone."""
     with explained():
-        for target, done in keep_lake(open_app(config), timedelta(days=keep_days), rewrites=rewrite):
+        app = open_app(config)
+        keep = app.config.warehouse.lake_upkeep.keep if keep_days is None else timedelta(days=keep_days)
+        for target, done in keep_lake(app, keep, rewrites=rewrite):
             typer.echo(f"{target}: {done}.")
 
 

@@ -43,6 +43,7 @@ from floodmark.config.sections import (
     ExpectationKwargs,
     ExpectationType,
     HeartbeatConfig,
+    LakeUpkeepConfig,
     PipelineName,
     RetentionConfig,
     RuleName,
@@ -222,6 +223,21 @@ class WarehouseConfig(_Frozen):
     """An Airflow connection of type postgres, or of type fs for the folder of a lake (kind iceberg)."""
     kind: Literal["postgres", "iceberg"] = "postgres"
     """Whether the targets are tables of PostgreSQL, or Iceberg tables (docs/lakehouse.md)."""
+    # Declared after ``kind``, which it is checked against.
+    upkeep: LakeUpkeepConfig | None = None
+    """When a lake is kept small; None: by the defaults. A warehouse in PostgreSQL has no upkeep."""
+
+    @field_validator("upkeep")
+    @classmethod
+    def _check_upkeep(cls, value: LakeUpkeepConfig | None, info: ValidationInfo) -> LakeUpkeepConfig | None:
+        if value is not None and info.data.get("kind") == "postgres":
+            raise ValueError("it is for a warehouse of kind iceberg: PostgreSQL keeps its tables itself")
+        return value
+
+    @property
+    def lake_upkeep(self) -> LakeUpkeepConfig:
+        """Return the upkeep of a lake."""
+        return self.upkeep or LakeUpkeepConfig()
 
 
 class LedgerConfig(_Frozen):
@@ -461,6 +477,8 @@ class Config(_Frozen):
                 taken |= {f"capture_{source}": f"the capture job of source {source}"}
             if config.retention is not None:
                 taken |= {f"retention_{source}": f"the retention of source {source}"}
+        if self.warehouse.kind == "iceberg":
+            taken |= {"lake_upkeep": "the upkeep of the lake"}
         for name in self.pipelines:
             if name in taken:
                 raise ValueError(f"pipelines.{name}: cdc_{name} is the DAG of {taken[name]}: choose another name")

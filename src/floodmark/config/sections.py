@@ -401,6 +401,17 @@ def _moment(wall: datetime, zone: ZoneInfo) -> datetime:
 _MINUTE = timedelta(minutes=1)
 
 
+class LakeUpkeepConfig(BaseModel):
+    """The section ``upkeep`` of a warehouse of kind iceberg: fewer and larger files, and no old snapshots."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    schedule: Cron = "30 2 * * *"
+    """When the DAG ``cdc_lake_upkeep`` runs, in UTC."""
+    keep: Duration = timedelta(days=7)
+    """How long readers can go back, and the longest that a query may take."""
+
+
 class RetentionConfig(BaseModel):
     """The section ``retention`` of a source: how long it keeps its changes."""
 

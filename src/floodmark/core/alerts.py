@@ -304,6 +304,7 @@ RUN_LATE = "run_late"
 LAG = "lag"
 CAPTURE_RUN_FAILED = "capture_run_failed"
 DRIFT_RUN_FAILED = "drift_run_failed"
+LAKE_UPKEEP_FAILED = "lake_upkeep_failed"
 LOAD_RUN_FAILED = "load_run_failed"
 RETENTION_RUN_FAILED = "retention_run_failed"
 SWITCH_RUN_FAILED = "switch_run_failed"
@@ -313,6 +314,7 @@ _RUN_MEANS = {
     "in a backfill: the scheduled runs go on, and no table is late because of it.",
     CAPTURE_RUN_FAILED: "The source's capture job is neither maintained nor checked until a run succeeds.",
     RETENTION_RUN_FAILED: "No one checks whether cleanup is about to pass a watermark until a run succeeds.",
+    LAKE_UPKEEP_FAILED: "Nothing is lost. The tables of the lake get more files, and are read more slowly.",
     LOAD_RUN_FAILED: "A table that is reloaded keeps its old rows until a run succeeds. Staged rows are kept.",
     DRIFT_RUN_FAILED: "Schema drift is detected only by the runs of the pipelines until a run succeeds.",
     SWITCH_RUN_FAILED: "A switch of capture instances is suspended. Pipelines continue with the instance they read.",
@@ -573,6 +575,7 @@ ALERT_KINDS: Mapping[str, AlertKind] = {
         "A run finds new entries in the log.",
         _DBA,
     ),
+    LAKE_UPKEEP_FAILED: AlertKind("A run of `cdc_lake_upkeep` failed.", "A run succeeds.", _OPERATOR),
     RETENTION_RUN_FAILED: AlertKind(
         "A run of `cdc_retention_<source>` failed, all its tries included.", "A run succeeds.", _OPERATOR
     ),

@@ -9,6 +9,7 @@ from floodmark.orchestration.dags.pipelines import build_dags, build_load_dags
 from floodmark.orchestration.dags.upkeep import (
     build_capture_dags,
     build_drift_dags,
+    build_lake_dags,
     build_retention_dags,
     build_switch_dags,
 )
@@ -23,6 +24,7 @@ _BUILDERS = (
     build_dags,
     build_capture_dags,
     build_drift_dags,
+    build_lake_dags,
     build_load_dags,
     build_retention_dags,
     build_switch_dags,

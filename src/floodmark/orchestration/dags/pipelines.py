@@ -116,7 +116,7 @@ def is_needed(dag_id: str) -> bool:
 def make_dag(
     dag_id: str,
     *,
-    source: str,
+    source: str | None,
     tags: tuple[str, ...] = (),
     config_path: Path,
     failed: str,
@@ -128,15 +128,16 @@ def make_dag(
 ) -> DAG:
     """Return a DAG with the common settings. A missed run is not repeated: the next one does the same.
 
-    failed: the kind of alert that a failed run raises, about ``subject``. failed_by_task: another kind, by the id of
-    the task that failed. airflow: the section of the pipeline. own: further arguments of ``DAG``.
+    source: None for a DAG that has none. failed: the kind of alert that a failed run raises, about ``subject``.
+    failed_by_task: another kind, by the id of the task that failed. airflow: the section of the pipeline. own: further
+    arguments of ``DAG``.
     """
     return DAG(
         dag_id=dag_id,
         start_date=_START,
         catchup=False,
         max_active_runs=max_active_runs,
-        tags=[OWNER, "cdc", *tags, f"source:{source}", *(airflow.tags if airflow else ())],
+        tags=[OWNER, "cdc", *tags, *([f"source:{source}"] if source else ()), *(airflow.tags if airflow else ())],
         on_failure_callback=failure_callback(config_path, failed, subject, failed_by_task or {}),
         default_args=DEFAULT_ARGS | (airflow.default_args.arguments() if airflow else {}),
         **own,

@@ -1,4 +1,4 @@
-"""The DAGs of a source: capture job, retention, schema drift, and switches of capture instances."""
+"""The DAGs of a source: capture job, retention, schema drift, and switches of capture instances; and that of a lake."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from floodmark.app import operate, upkeep
 from floodmark.config.sections import CaptureConfig, RetentionConfig
-from floodmark.core.alerts import CAPTURE_RUN_FAILED, DRIFT_RUN_FAILED, RETENTION_RUN_FAILED, SWITCH_RUN_FAILED
+from floodmark.core.alerts import (
+    CAPTURE_RUN_FAILED,
+    DRIFT_RUN_FAILED,
+    LAKE_UPKEEP_FAILED,
+    RETENTION_RUN_FAILED,
+    SWITCH_RUN_FAILED,
+)
 from floodmark.orchestration.dags.pipelines import (
     drift_dag_id,
     is_needed,
@@ -148,6 +154,48 @@ def _describe_retention(source: str, retention: RetentionConfig) -> str:
         f"source. When less than {retention.headroom_limit} is left, it raises an alert and does this: "
         f"`{retention.on_low.value}`. Otherwise the retention is kept {keep}.\n\n{margin}\n"
     )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The DAG of a lake, ``cdc_lake_upkeep``. Its single task keeps the tables of all pipelines, one after the other.
+
+
+_LAKE_UPKEEP = "cdc_lake_upkeep"
+_LAKE_PAGE = """
+# The upkeep of the lake
+
+Each run compacts the tables where that is due, expires snapshots that are older than {keep}, and removes files that no
+snapshot has. A table with an unfinished window is left alone until the next run. The log has a line for each table.
+
+The same on the command line: `floodmark lake list`, `floodmark lake upkeep`.
+"""
+
+
+def build_lake_dags(app: App, config_path: Path) -> dict[str, DAG]:
+    """Return the DAG of the lake, by id; none for another warehouse; in the process of a task, that of the task."""
+    if not app.is_lake or not is_needed(_LAKE_UPKEEP):
+        return {}
+    kept = app.config.warehouse.lake_upkeep
+    dag = make_dag(
+        _LAKE_UPKEEP,
+        source=None,
+        tags=("lake",),
+        config_path=config_path,
+        failed=LAKE_UPKEEP_FAILED,
+        subject=upkeep.LAKE,
+        description="The files and snapshots of the lake's tables",
+        doc_md=_LAKE_PAGE.format(keep=kept.keep),
+        schedule=CronTriggerTimetable(kept.schedule, timezone="UTC"),
+    )
+    with dag:
+
+        @task(doc_md="Compact, expire snapshots, remove files.")  # type: ignore[untyped-decorator]
+        def keep_tables() -> str:
+            with explained():
+                return upkeep.run_lake_upkeep(app)
+
+        keep_tables()
+    return {_LAKE_UPKEEP: dag}
 
 
 # --------------------------------------------------------------------------------------------------------------------
