@@ -144,6 +144,44 @@ def test_page_that_queries_the_source_shows_what_the_next_run_does() -> None:
     assert "plan" not in document
 
 
+LAKE = """
+sources: {shop: {conn_id: shop_mssql}}
+warehouse: {kind: iceberg, conn_id: lake}
+ledger: {conn_id: warehouse}
+pipelines: {shop: {source: shop, tables: [{source: dbo.Orders, target: shop.orders}]}}
+"""
+
+
+def test_page_of_a_table_in_a_lake_has_its_files(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: WarehouseConnection
+) -> None:
+    def read(**query: str) -> str:
+        answer = table_page(Rights(DAGS), "shop", "dbo.Orders", Query(**query))
+        assert answer.code == 200
+        return answer.body
+
+    assert "lake" not in read()
+    config.write_text(LAKE, encoding="utf-8")
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps({"conn_type": "fs", "extra": {"path": str(tmp_path)}}))
+    assert "There is no table yet" in read()  # nor a catalog
+    summary = {"total-records": "9", "total-position-deletes": "2", "total-data-files": "3"}
+    summary |= {"total-delete-files": "1", "total-files-size": "2048"}
+    metadata = {"current-snapshot-id": 77, "snapshots": [{"snapshot-id": 77, "summary": summary}]}
+    (tmp_path / "v1.metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
+    with psycopg.connect(database.conninfo()) as session:
+        session.execute("CREATE SCHEMA floodmark_lake")
+        session.execute(
+            "CREATE TABLE floodmark_lake.iceberg_tables AS SELECT 'lake' AS catalog_name, 'shop' AS table_namespace,"
+            " 'orders' AS table_name, %s AS metadata_location",
+            [f"file:{tmp_path}/v1.metadata.json"],
+        )
+    words = " ".join(read().split())
+    assert "3 files and 1 with deletes, 2.0 KiB, 1 snapshot. Newest snapshot:" in words
+    assert "Upkeep is due" in words
+    found = json.loads(read(format="json"))["lake"]
+    assert (found["snapshot"], found["rows"], found["files"], found["is_due"]) == (77, 7, 3, True)
+
+
 def test_pages_have_the_same_as_json() -> None:
     document = json.loads(overview(Rights(DAGS), Query(format="json")).body)
     assert [(each["pipeline"], each["state"]) for each in document["pipelines"]] == [

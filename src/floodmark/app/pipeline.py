@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import floodmark
 from floodmark.airflow_connections import OF_HOOKS, find_connection, read_connection, read_extras, required_field
 from floodmark.app.alerts import ConnectedChannel, alert_links
+from floodmark.core.alerts import LAKE
 from floodmark.core.columns import has_hash
 from floodmark.core.definition import with_fingerprints
 from floodmark.core.errors import ConfigError
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from floodmark.core.settings import PipelineSettings, TableSettings
     from floodmark.core.snapshot import Survey
     from floodmark.core.types import WarehouseType
-    from floodmark.iceberg.lake import LakeFolder
+    from floodmark.iceberg.lake import LakeFolder, LakeTable
     from floodmark.iceberg.upkeep import LakeUpkeep
     from floodmark.iceberg.warehouse import IcebergWarehouse
     from floodmark.postgres.ledger.drift import PostgresDriftLedger
@@ -101,10 +102,7 @@ class App:
         return [each for each in self.pipelines.values() if each.config.source == source]
 
     def source(self, name: str, conn_id: str | None = None) -> SourceKind:
-        """Return a source of the configuration.
-
-        conn_id: the connection for its upkeep, where it is not that of the source.
-        """
+        """Return a source of the configuration. conn_id: of its upkeep, where it is another one."""
         found = self.config.sources[name]
         kind = find_kind(found.kind)
         return kind(conn_id or found.conn_id, **{key: getattr(found, key) for key in kind.rules.required})
@@ -117,7 +115,7 @@ class App:
     @cached_property
     def alerts(self) -> Alerts:
         """The alerts about the sources and pipelines of the configuration."""
-        subjects = {*self.config.pipelines, *self.config.sources}
+        subjects = {*self.config.pipelines, *self.config.sources, LAKE}
         links = partial(alert_links, self.config)
         return AlertService(lambda: self.alert_ledger, self.channels, self.notes, subjects, links=links)
 
@@ -227,6 +225,12 @@ class App:
         if not self.is_lake:
             raise ConfigError("warehouse", "its kind is postgres, and only one of kind iceberg is a lake.")
         return LakeUpkeep(self.iceberg, self.lake_spark.close)
+
+    def read_lake_table(self, target: TableName) -> LakeTable | None:
+        """Return what readers of the lake see of a target; None for another warehouse, or where it cannot be read."""
+        from floodmark.iceberg.lake import LakeCatalog, read_lake
+
+        return next(read_lake(LakeCatalog(self.ledger_connection), [target]), None) if self.is_lake else None
 
     @cached_property
     def targets(self) -> PostgresTargets:
@@ -453,8 +457,7 @@ def config_path() -> Path:
 
     The default is that of the clone from which this package is installed; for a wheel, that of the working directory.
     """
-    chosen = os.environ.get(CONFIG_VARIABLE)
-    if chosen:
+    if chosen := os.environ.get(CONFIG_VARIABLE):
         return Path(chosen).resolve()
     of_clone = Path(floodmark.__file__).resolve().parents[2] / _DEFAULT_CONFIG
     return of_clone if of_clone.is_file() else _DEFAULT_CONFIG.resolve()
@@ -513,8 +516,7 @@ _LOGINS = frozenset({"iam", "redshift", "redshift-serverless"})
 def warehouse_connection(conn_id: str) -> WarehouseConnection:
     """Return an Airflow connection of type postgres; its schema is the database.
 
-    Extras: sslmode, sslrootcert. Without sslmode, the certificate is verified, except on this machine. Raises
-    ConfigError.
+    Extras: sslmode, sslrootcert. Without sslmode the certificate is verified, but on this machine. Raises ConfigError.
     """
     from floodmark.postgres.session import WarehouseConnection, default_sslmode
 
@@ -575,8 +577,8 @@ def spark_target(conn_id: str = "spark_default") -> SparkTarget:
     # As Airflow's provider composes it, so that both ways to start a load reach the same cluster.
     is_whole = found.conn_type == "spark" and found.host and ("://" in found.host or not found.port)
     host = found.host if is_whole else f"{found.conn_type}://{found.host or ''}"
-    master = f"{host}:{found.port}" if found.port else host
-    return target_of(conn_id, master, found.extra_dejson, found.login, found.password)
+    at = f"{host}:{found.port}" if found.port else host
+    return target_of(conn_id, at, found.extra_dejson, found.login, found.password)
 
 
 def open_source_database(conn_id: str, database: str | None = None) -> Any:
@@ -594,6 +596,5 @@ def open_source_database(conn_id: str, database: str | None = None) -> Any:
 def survey(conn_id: str) -> Survey:
     """Return the tables of the database behind a connection of type mssql. Raises ConfigError."""
     from floodmark.sources.cdc.kind import CdcKind
-    from floodmark.sources.sqlserver.driver import survey_database
 
-    return survey_database(CdcKind(conn_id).database())
+    return CdcKind(conn_id).survey()

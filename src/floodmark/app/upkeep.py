@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from floodmark.config.sections import planned_stop
 from floodmark.core.alerts import (
     CAPTURE_RUN_FAILED,
+    LAKE,
     LAKE_UPKEEP_FAILED,
     RETENTION_RUN_FAILED,
     TABLE_NOT_TAKEN,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from floodmark.config.sections import CaptureConfig, RetentionConfig
     from floodmark.core.capture import PlannedStop
     from floodmark.core.schema import TableName
-    from floodmark.iceberg.upkeep import LakeTable
+    from floodmark.iceberg.lake import LakeTable
     from floodmark.sync.records import DriftEvent
 
 _LOG = logging.getLogger(__name__)
@@ -103,10 +104,6 @@ def scheduled_stop(pipeline: Pipeline, now: datetime) -> PlannedStop | None:
 
 # --------------------------------------------------------------------------------------------------------------------
 # The tables of a lake: their files, their upkeep, and their snapshots.
-
-
-LAKE = "lake"
-"""The subject of alerts about the lake: a configuration has one at most."""
 
 
 def list_lake(app: App) -> Sequence[LakeTable]:

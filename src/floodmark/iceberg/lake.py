@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +18,9 @@ import psycopg
 
 from floodmark.core.errors import ConfigError, TargetLostError, WatermarkConflictError, command_line
 from floodmark.core.plan import TablePlan, WindowPlan, WindowState
+from floodmark.core.position import Position, parse_position
 from floodmark.core.schema import LEDGER_SCHEMA, TableName
+from floodmark.core.upkeep import format_bytes
 from floodmark.postgres.session import WarehouseConnection, open_transaction
 
 # ruff: noqa: S608  (the names in statements are constants)
@@ -248,6 +250,12 @@ class LakeCatalog:
             session.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [CATALOG_SCHEMA])
             session.execute(_SCHEMA)
 
+    def exists(self) -> bool:
+        """Return whether Iceberg has made its tables: the first load lets it."""
+        with open_transaction(self._at, "the catalog of the lake") as session:
+            [(found,)] = session.execute("SELECT to_regclass(%s)", [f"{CATALOG_SCHEMA}.iceberg_tables"]).fetchall()
+        return found is not None
+
     def read_locations(self, targets: Sequence[TableName]) -> Locations:
         """Return the locations of tables in both catalogs; without those that a catalog does not have."""
         with open_transaction(self._at, "the catalog of the lake") as session:
@@ -460,3 +468,98 @@ def _of(plan: WindowPlan) -> dict[str, Any]:
 
 def _names(targets: Sequence[TableName]) -> dict[str, Any]:
     return {"schemas": [target.schema for target in targets], "names": [target.name for target in targets]}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The files of a table, as its metadata has them.
+
+
+WINDOW_END = "floodmark.to"
+"""The property of a snapshot with the position up to which it has all changes."""
+_MANY_FILES = 20
+_DELETED_SHARE = 0.1
+"""Delete files, or deleted rows as a share of all, from which on a scan takes a quarter longer: a merge costs that much
+again after two more windows."""
+_SMALL_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LakeTable:
+    """The files of a table, as its metadata has them."""
+
+    target: TableName
+    location: str
+    """The file of its metadata, which DuckDB reads."""
+    rows: int
+    """With those that are marked as deleted."""
+    deleted_rows: int
+    """Rows of data files that delete files remove."""
+    files: int
+    delete_files: int
+    size: int
+    """In bytes, of the files of the newest snapshot."""
+    snapshot: int | None
+    """The number of the newest snapshot."""
+    snapshots: tuple[Mapping[str, Any], ...]
+    """As Iceberg's metadata has them, oldest first."""
+
+    @property
+    def is_due(self) -> bool:
+        """Return whether its files should be written again as fewer ones."""
+        small = self.files >= _MANY_FILES and self.size / self.files < _SMALL_BYTES
+        deleted = self.deleted_rows > _DELETED_SHARE * (self.rows + self.deleted_rows)
+        return small or deleted or self.delete_files >= _MANY_FILES
+
+    def snapshot_at(self, wanted: Position) -> tuple[int | None, str]:
+        """Return the newest snapshot of a window that ends at a position or before it, and that position.
+
+        Snapshots of upkeep and of other programs have no position. None and "" where no snapshot is that old.
+        """
+        found: tuple[int | None, str] = (None, "")
+        for snapshot in self.snapshots:
+            to = snapshot["summary"].get(WINDOW_END, "")
+            if to and parse_position(to).value <= wanted.value:
+                found = int(snapshot["snapshot-id"]), to
+        return found
+
+    def __str__(self) -> str:
+        """Return its files in words."""
+        deletes = f" and {self.delete_files} with deletes" if self.delete_files else ""
+        files, snapshots = count_of(self.files, "file"), count_of(len(self.snapshots), "snapshot")
+        return f"{files}{deletes}, {format_bytes(self.size)}, {snapshots}"
+
+
+def read_lake(catalog: LakeCatalog, targets: Sequence[TableName]) -> Iterator[LakeTable]:
+    """Yield the tables that readers see, in the order of ``targets``; without those that cannot be read."""
+    locations = catalog.read_locations(targets) if catalog.exists() else {}
+    for target in targets:
+        location = locations.get((PUBLISHED, target))
+        if location is not None and (found := read_table(target, location)) is not None:
+            yield found
+
+
+def read_table(target: TableName, location: str) -> LakeTable | None:
+    """Return the table that a file of metadata describes; None where it cannot be read."""
+    metadata = read_metadata(location)
+    if metadata is None:
+        return None
+    snapshots = tuple(metadata.get("snapshots", ()))
+    current = [each for each in snapshots if each["snapshot-id"] == metadata.get("current-snapshot-id")]
+    totals = current[0]["summary"] if current else {}
+    deleted = int(totals.get("total-position-deletes", 0))
+    return LakeTable(
+        target,
+        location,
+        int(totals.get("total-records", 0)) - deleted,
+        deleted,
+        int(totals.get("total-data-files", 0)),
+        int(totals.get("total-delete-files", 0)),
+        int(totals.get("total-files-size", 0)),
+        int(current[0]["snapshot-id"]) if current else None,
+        snapshots,
+    )
+
+
+def count_of(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -32,6 +32,7 @@ from floodmark.core.schema import COMMITTED_COLUMN, DELETED_COLUMN, TableName, k
 from floodmark.iceberg.lake import (
     PUBLISHED,
     UNPUBLISHED,
+    WINDOW_END,
     LakeCatalog,
     LakeFolder,
     catalog_settings,
@@ -63,8 +64,6 @@ from floodmark.sync.ports import CheckedRows, StagedNow, StagedRows, StagingSink
 _LOG = logging.getLogger(__name__)
 _PROPERTY = "spark.sql.iceberg.snapshot-property."
 _WINDOW, _ATTEMPT, _COUNTS = "floodmark.window", "floodmark.attempt", "floodmark.counts"
-WINDOW_END = "floodmark.to"
-"""The property of a snapshot with the position up to which it has all changes."""
 _STAGED_SETTINGS = {
     # pyarrow has written the files: their days are those of the Gregorian calendar.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",

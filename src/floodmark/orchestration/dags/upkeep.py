@@ -17,6 +17,7 @@ from floodmark.config.sections import CaptureConfig, RetentionConfig
 from floodmark.core.alerts import (
     CAPTURE_RUN_FAILED,
     DRIFT_RUN_FAILED,
+    LAKE,
     LAKE_UPKEEP_FAILED,
     RETENTION_RUN_FAILED,
     SWITCH_RUN_FAILED,
@@ -182,7 +183,7 @@ def build_lake_dags(app: App, config_path: Path) -> dict[str, DAG]:
         tags=("lake",),
         config_path=config_path,
         failed=LAKE_UPKEEP_FAILED,
-        subject=upkeep.LAKE,
+        subject=LAKE,
         description="The files and snapshots of the lake's tables",
         doc_md=_LAKE_PAGE.format(keep=kept.keep),
         schedule=CronTriggerTimetable(kept.schedule, timezone="UTC"),

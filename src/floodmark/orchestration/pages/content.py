@@ -57,6 +57,7 @@ from floodmark.sync.preview import RunPreview
 
 if TYPE_CHECKING:
     from floodmark.app.pipeline import Pipeline
+    from floodmark.iceberg.lake import LakeTable
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -350,10 +351,12 @@ def table_page(rights: Rights, pipeline: str, table: str, query: Query) -> Answe
         history = read_history(opened, TableName.parse(table), WINDOWS_OF_A_PAGE)
         windows = tuple(_without_hidden_run(each, rights.readable_dags) for each in history.windows)
         history = replace(history, windows=windows)
+        lake = opened.app.read_lake_table(TableName.parse(status.target))
     except (FloodmarkError, NotShownError) as failure:
         return failure_answer(query, failure, "../../")
     if query.format == "json":
-        about = {"pipeline": pipeline, "table": asdict(status), "history": asdict(history)}
+        about: dict[str, Any] = {"pipeline": pipeline, "table": asdict(status), "history": asdict(history)}
+        about |= {"lake": lake and _lake_document(lake)} if opened.app.is_lake else {}
         return Answer(json_text({"read_at": datetime.now(UTC), "live": query.live} | about), is_json=True)
     rows = window_rows(history.windows)
     switch_dag = switch_dag_id(opened.config.source)
@@ -364,6 +367,8 @@ def table_page(rights: Rights, pipeline: str, table: str, query: Query) -> Answe
         "row": rows_of([status], "")[0],
         "cause": f"{status.cause} {status.hint}".strip(),
         "history": history,
+        "lake": lake,
+        "is_lake": opened.app.is_lake,
         "windows": rows,
         "measured": {name: field for name, field in _MEASURED.items() if any(getattr(each, field) for each in rows)},
         "charts": charts_of(history.windows),
@@ -381,6 +386,12 @@ def table_page(rights: Rights, pipeline: str, table: str, query: Query) -> Answe
         "switch_dag": switch_dag if switch_dag in rights.readable_dags else "",
     }
     return Answer(html("table.html", query, "../../", **values))
+
+
+def _lake_document(table: LakeTable) -> dict[str, Any]:
+    """Return the files of a table of a lake as programs read them, in JSON."""
+    names = ("snapshot", "location", "rows", "deleted_rows", "files", "delete_files", "size", "is_due")
+    return {name: getattr(table, name) for name in names} | {"snapshots": len(table.snapshots)}
 
 
 def open_named(readable_dags: Collection[str], pipeline: str) -> Pipeline:

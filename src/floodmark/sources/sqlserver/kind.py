@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from floodmark.core.doctor import Finding
     from floodmark.core.plan import TablePlan
     from floodmark.core.schema import TableName
+    from floodmark.core.snapshot import Survey
     from floodmark.sources.kind import PortableConnection
     from floodmark.sources.sqlserver.driver import SqlServerConnection
 
@@ -48,6 +49,12 @@ _OF_PYMSSQL = OF_HOOKS | {
 @dataclass(frozen=True)
 class SqlServerKind(SourceKind):
     """A source that is a SQL Server database."""
+
+    def survey(self) -> Survey:
+        """Return the tables of the database. Raises ConfigError, SourceUnavailableError, SourceLoginError."""
+        from floodmark.sources.sqlserver.driver import survey_database
+
+        return survey_database(self.database())
 
     def database(self) -> SqlServerConnection:
         """Return an Airflow connection of a type of ``CONN_TYPES``; its schema is the database.
