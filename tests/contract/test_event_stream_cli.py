@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,11 @@ from typer.testing import CliRunner
 
 from emulator_process import Emulator
 from floodmark.cli.main import app
-from floodmark.cli.process import out
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.event_stream import kafka
 from floodmark.sources.event_stream.doctor import RemovalRules
-from floodmark.spark import job
-from load_without_spark import no_session, stager
 from mock_broker import mock_broker
+from stream_commands import prepare_commands
 from stream_rig import StreamRig, stream_rig
 
 CONFIG = """
@@ -40,33 +38,7 @@ def rig(
     emulator: Emulator, database: WarehouseConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[StreamRig]:
     with stream_rig(emulator, database, tmp_path) as made:
-        path = tmp_path / "pipelines.yaml"
-        path.write_text(CONFIG.replace("ON_GAP", "fail"), encoding="utf-8")
-        source = {"conn_type": "mssql", "host": made.at.host, "port": made.at.port, "schema": made.at.database}
-        extra = {"ca_file": made.at.ca_file}
-        warehouse = {"conn_type": "postgres", "host": database.host, "port": database.port, "schema": database.database}
-        for name, value in {
-            "FLOODMARK_CONFIG": str(path),
-            "FLOODMARK_DATA_DOCS": str(tmp_path / "docs"),
-            "AIRFLOW_CONN_SHOP": json.dumps(
-                source | {"login": made.at.user, "password": made.at.password, "extra": extra}
-            ),
-            "AIRFLOW_CONN_WAREHOUSE": json.dumps(warehouse | {"login": database.user, "password": "s3cret-s3cret"}),
-            "AIRFLOW_CONN_HUB": json.dumps({"conn_type": "fs", "extra": {"path": str(made.capture.folder)}}),
-        }.items():
-            monkeypatch.setenv(name, value)
-
-        def run_load(
-            secrets: Mapping[str, str], master: str | None, window_id: int, path: Path, _progress: None
-        ) -> None:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(job, "SparkStager", stager)
-                for name, value in secrets.items():
-                    patch.setenv(name, value)
-                job.run_load_job(window_id, no_session())
-
-        monkeypatch.setattr("floodmark.cli.runs.run_load", run_load)
-        monkeypatch.setattr(out, "width", 200)
+        prepare_commands(made, CONFIG.replace("ON_GAP", "fail"), tmp_path, monkeypatch)
         yield made
 
 

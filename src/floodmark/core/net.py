@@ -1,13 +1,16 @@
-"""The check of net changes that the source computes: whether they are those that Floodmark would compute.
-
-A pipeline chooses them with ``net: server``, or its kind of source has no others.
-"""
+"""The checks of what a feed delivers: whether its net changes can be merged, and its changes be kept."""
 
 from __future__ import annotations
 
 from floodmark.core.errors import ConfigError
-from floodmark.core.settings import KeySpelling, NetSource, TableSettings, TemporalPolicy
+from floodmark.core.schema import SourceTable
+from floodmark.core.settings import KeySpelling, NetSource, SecurityFiltered, Style, TableSettings, TemporalPolicy
 from floodmark.core.snapshot import Feed
+
+# --------------------------------------------------------------------------------------------------------------------
+# Net changes that the source computes: whether they are those that Floodmark would compute.
+#
+# A pipeline chooses them with ``net: server``, or its kind of source has no others.
 
 
 def check_net(settings: TableSettings, feed: Feed, server_key: tuple[str, ...]) -> None:
@@ -76,3 +79,51 @@ def _unlike(settings: TableSettings, feed: Feed) -> str:
         if not column.is_compared_by_bytes or (is_text and column.type_name == "datetimeoffset")
     ]
     return ", ".join(f"{each.name} {' '.join(filter(None, (each.declared_type, each.collation)))}" for each in unlike)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The styles that keep changes: whether a feed has what they need.
+
+
+def why_no_style_of(settings: TableSettings, feed: Feed) -> str:
+    """Return why a feed has not what a style other than ``current`` needs, as a clause; "" where it has."""
+    style = settings.style
+    if feed.member_column:
+        return f"the changes of devices do not become a {style.value} so far: use style: current"
+    if style is Style.SNAPSHOT and (feed.delivers_net or feed.has_members):
+        captured = "changes that change data capture has recorded"
+        return f"only {captured} begin the reads of a snapshot so far: use style: current"
+    if feed.delivers_net:
+        return _why_not_of_net(settings)
+    return _why_not_of_events(settings, feed.table) if feed.has_members else ""
+
+
+def _why_not_of_net(settings: TableSettings) -> str:
+    if settings.before_images:
+        return "before_images: true, and change tracking has no row before an update: leave it out"
+    if settings.style is Style.LOG and settings.where is not None:
+        return (
+            "where, and nothing shows whether a row that does not pass the filter had passed it before, so that the log"
+            " would have the key of each: use style: history, or remove where"
+        )
+    return ""
+
+
+def _why_not_of_events(settings: TableSettings, table: SourceTable) -> str:
+    """Return why the events of a stream lack what a log or a history needs, as a clause; "" where they have it."""
+    if settings.style is Style.HISTORY and settings.key:
+        return (
+            "key, and one statement may pass such keys on from row to row, where only all events of its transaction"
+            " show which row has a key at the end: remove key, or use style: log"
+        )
+    if settings.style is Style.HISTORY and settings.security_filtered is SecurityFiltered.ACCEPT:
+        return (
+            "security_filtered: accept, and nothing shows whether a load has read what an event changed that comes"
+            " late: let the login see all rows, or use style: log"
+        )
+    if table.is_partial and settings.style is Style.LOG and (settings.before_images or not table.key):
+        return (
+            "the log is to have the row before an update, which its events have in part, or not at all: add the table"
+            " to its stream group again with @include_all_columns = 1 and @include_old_values = 1"
+        )
+    return ""

@@ -22,9 +22,9 @@ from floodmark.core.errors import (
     TableNotPlannableError,
 )
 from floodmark.core.naming import why_no_versions
-from floodmark.core.net import check_net
+from floodmark.core.net import check_net, why_no_style_of
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan
-from floodmark.core.position import Interval, Position
+from floodmark.core.position import POSITION_BYTES, Interval, Position
 from floodmark.core.schema import TableName
 from floodmark.core.settings import (
     NetSource,
@@ -318,10 +318,16 @@ def plan_table(
         quiet=quiet,
         reloads_members=settings.on_gap is OnGap.REPAIR,
         ends=table_snapshot.ends,
-        rows_at=table_snapshot.rows_at,
+        rows_at=_rows_at(settings, table_snapshot),
         columns=name_columns(settings, feed, recorded),
         filled=list_filled(settings, table_snapshot.feed.table),
     )
+
+
+def _rows_at(settings: TableSettings, table_snapshot: TableSnapshot) -> bytes | None:
+    """Return the position of the rows of a load. A log has the place of a change in its commit in another column."""
+    found = table_snapshot.rows_at
+    return found[:POSITION_BYTES] if found and settings.style is Style.LOG else found
 
 
 def _refuse_style(settings: TableSettings, feed: Feed) -> None:
@@ -331,7 +337,7 @@ def _refuse_style(settings: TableSettings, feed: Feed) -> None:
     chosen = replace(settings, net=NetSource.SPARK) if feed.delivers_net else settings
     why = why_no_style(chosen) or (why_no_versions(settings.target) if style is Style.HISTORY else "")
     if style is not Style.CURRENT and not why:
-        why = _why_no_style_of(settings, feed)
+        why = why_no_style_of(settings, feed)
     if why:
         raise ConfigError(
             str(settings.source), f"style: {style.value}, but {why}.", "Correct the table in pipelines.yaml."
@@ -342,27 +348,6 @@ def _refuse_style(settings: TableSettings, feed: Feed) -> None:
         why = f"only {known} have times so far: use commit_times: false"
     if why:
         raise ConfigError(str(settings.source), f"commit_times: true, but {why}.", "Correct it in pipelines.yaml.")
-
-
-def _why_no_style_of(settings: TableSettings, feed: Feed) -> str:
-    """Return why a feed has not what a style other than ``current`` needs, as a clause; "" where it has."""
-    style = settings.style
-    if feed.has_members:
-        known = "the changes of change data capture and of change tracking"
-        return f"only {known} become a {style.value} so far: use style: current"
-    if not feed.delivers_net:
-        return ""
-    if style is Style.SNAPSHOT:
-        captured = "changes that change data capture has recorded"
-        return f"only {captured} begin the reads of a snapshot so far: use style: current"
-    if settings.before_images:
-        return "before_images: true, and change tracking has no row before an update: leave it out"
-    if style is Style.LOG and settings.where is not None:
-        return (
-            "where, and nothing shows whether a row that does not pass the filter had passed it before, so that the log"
-            " would have the key of each: use style: history, or remove where"
-        )
-    return ""
 
 
 def _names(feed: Feed) -> list[str]:

@@ -56,7 +56,6 @@ def find_kind(name: str) -> type[SourceKind]:
 
 NO_INSTANCES = "a table has no capture instances"
 NO_JOB = "there is no capture job that could lag"
-NO_STYLE = "only the changes of change data capture and of change tracking become a log or a history so far"
 NO_SNAPSHOT = "only changes that change data capture has recorded begin the reads of a snapshot so far"
 NO_TIMES = "only the changes of change data capture and of change tracking have times so far"
 NO_COLUMNS = {

@@ -327,6 +327,16 @@ def list_changes(batches: Batches, shape: RowShape) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
+def drop_repeated_changes(batches: Batches, shape: RowShape) -> Iterator[pa.RecordBatch]:
+    """Yield batches without the changes that they have again. A change is known by what orders it."""
+    for batch in batches:
+        rows = batch.sort_by([(name, "ascending") for name in shape.order])
+        if rows.num_rows:
+            some, others = rows.slice(0, rows.num_rows - 1), rows.slice(1)
+            rows = rows.filter(pa.array(np.concatenate(([True], _differ(some, others, shape.order)))))
+        yield rows
+
+
 def stamp_loaded(batches: Batches, rows_at: bytes, chunk: int) -> Iterator[pa.RecordBatch]:
     """Yield rows of a chunk of the table itself, as rows of a log at a position."""
     rows = 0

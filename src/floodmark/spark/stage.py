@@ -32,6 +32,7 @@ from floodmark.spark.net import (
     Entry,
     adapt_net_changes,
     collapse_changes,
+    drop_repeated_changes,
     drop_superseded_changes,
     entries,
     gather_changes,
@@ -112,17 +113,19 @@ class StageWriter:
                 return stamp_loaded(batches, self.rows_at, part)
             return stamp_first_load(batches, self.shape, self.rows_at)
         if self.table.is_log:
-            return list_changes(batches, self.shape)
+            # A stream may bring a change again. The target takes it once, but staged rows are counted.
+            once = drop_repeated_changes(batches, self.shape) if self.table.feed.has_members else batches
+            return list_changes(once, self.shape)
         if self.table.settings.net is NetSource.SERVER:
             return adapt_net_changes(batches, self.shape)
         return collapse_changes(batches, self.shape)
 
     def drop_superseded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch without the changes that no net change needs. No batch of a log comes here: it streams.
+        """Return a batch without the changes that no net change needs.
 
-        A history counts the changes of a key in a commit.
+        A log has all of them, and a history counts the changes of a key in a commit.
         """
-        return batch if self.table.is_history else drop_superseded_changes(batch, self.shape)
+        return batch if self.table.keeps_changes else drop_superseded_changes(batch, self.shape)
 
 
 Writers = Mapping[int, StageWriter]

@@ -101,7 +101,8 @@ def merge_of(plan: WindowPlan, index: int, has_tombstones: bool) -> Merge:
         is_history=table.is_history,
         rows_at=plan.rows_at(table),
         deletes=table.settings.deletes,
-        deletes_have_keys_only=table.feed.delivers_net,
+        # The event of a delete may lack its values, which are those of the version before it.
+        deletes_have_keys_only=table.feed.delivers_net or (table.is_history and table.feed.has_members),
         not_null=_not_null(source) if table.settings.deletes is Deletes.SOFT else (),
         window_id=plan.window_id,
         has_tombstones=has_tombstones,

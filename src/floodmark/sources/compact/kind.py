@@ -16,7 +16,6 @@ from floodmark.sources.kind import (
     NO_INSTANCES,
     NO_JOB,
     NO_STREAM,
-    NO_STYLE,
     NO_TIMES,
     KindRules,
     LoadAdapters,
@@ -56,7 +55,7 @@ class CompactKind(SourceKind):
             "retention": "there is no cleanup job; set purge_after_days in the connection's extra",
         },
         pipeline={
-            "style": NO_STYLE,
+            "style": "the changes of devices do not become a log or a history so far",
             "commit_times": NO_TIMES,
             "net": "each device always computes net changes",
             "partitions": "each device is read by itself",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from floodmark.airflow_connections import read_connection, read_extras, required_field
 from floodmark.core.errors import ConfigError
 from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
-from floodmark.sources.kind import NO_COLUMNS, NO_INSTANCES, NO_JOB, NO_STYLE, NO_TIMES, KindRules, LoadAdapters
+from floodmark.sources.kind import NO_COLUMNS, NO_INSTANCES, NO_JOB, NO_SNAPSHOT, NO_TIMES, KindRules, LoadAdapters
 from floodmark.sources.sqlserver.kind import SqlServerKind
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ class EventStreamKind(SqlServerKind):
             "retention": "there is no cleanup job; the stream has its own retention",
         },
         pipeline={
-            "style": NO_STYLE,
             "commit_times": NO_TIMES,
             "net": "every event is a change, and Spark computes the net changes",
             "partitions": "the stream has its own partitions",
@@ -59,6 +58,15 @@ class EventStreamKind(SqlServerKind):
             **NO_COLUMNS,
             "capture_instance": NO_INSTANCES,
             "key_spelling": "the events have both spellings of a key",
+        },
+        styles={
+            "snapshot": {"style": NO_SNAPSHOT},
+            "history": {
+                "key": "one statement may pass declared keys on from row to row, where only all events of its"
+                " transaction show which row has a key at the end",
+                "security_filtered": "a load must read all rows: nothing else shows whether it has read what an event"
+                " changed that comes late",
+            },
         },
         drift={"unknown": "the stream has no history of DDL"},
         policies={"propose": NO_INSTANCES},

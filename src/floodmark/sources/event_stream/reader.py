@@ -9,18 +9,19 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property
 
 import pyarrow as pa
 
 from floodmark.core.errors import FloodmarkError
-from floodmark.core.plan import LoadKind, MemberRead, TablePlan, WindowPlan, value_columns
-from floodmark.core.position import Interval
+from floodmark.core.plan import LoadChunk, LoadKind, MemberRead, TablePlan, WindowPlan, value_columns
+from floodmark.core.position import Interval, Version
 from floodmark.core.settings import SOURCE_VARIABLE
 from floodmark.core.snapshot import LogEntry
 from floodmark.sources.event_stream.envelope import parse_envelope
 from floodmark.sources.event_stream.epochs import MOST_CARRIED_BYTES, PartitionMark, are_marked
-from floodmark.sources.event_stream.rows import MASK, OPERATION, OWN_COLUMNS, POSITION
+from floodmark.sources.event_stream.rows import COMMITTED_AT, MASK, OPERATION, POSITION, SEQUENCE, own_columns
 from floodmark.sources.event_stream.source import StreamConnection, require_primary
 from floodmark.sources.event_stream.stream_pass import Found, PassState, StreamPass
 from floodmark.sources.event_stream.transport import EventStream
@@ -109,20 +110,22 @@ class EventReader(SqlServerReader):
 
     @cached_property
     def shape(self) -> RowShape:
-        table = self.plan.feed.table
+        table, is_log, has_times = self.plan.feed.table, self.plan.is_log, self.plan.has_commit_times
         is_first = self.plan.kind is LoadKind.FIRST_LOAD
         return RowShape(
             key=table.key,
-            own=() if is_first else OWN_COLUMNS,
+            own=() if is_first else own_columns(is_log=is_log, has_times=has_times),
             # The server may send no old value of a LOB: NULL in a delete is not its last value.
             values=tuple(
                 replace(column, keeps_value_on_delete=False)
                 for column in value_columns(table, self.plan.settings.temporal)
             ),
-            order=(POSITION, OPERATION),
+            order=(POSITION, *((SEQUENCE,) if is_log else ()), OPERATION),
             position=POSITION,
             operation=OPERATION,
             mask=MASK,
+            sequence=SEQUENCE if is_log else "",
+            committed_at=COMMITTED_AT if has_times else "",
         )
 
     def read(self, interval: Interval) -> Iterator[pa.RecordBatch]:
@@ -131,6 +134,21 @@ class EventReader(SqlServerReader):
             if isinstance(found, FloodmarkError):
                 raise found
             yield found
+
+    def read_chunk(self, chunk: LoadChunk) -> Iterator[pa.RecordBatch]:
+        batches = super().read_chunk(chunk)
+        if self.plan.is_log or not self.plan.has_commit_times:
+            return batches
+        at = pa.scalar(self._loaded_at(), pa.timestamp("us", tz="UTC"))
+        return (batch.append_column(COMMITTED_AT, pa.repeat(at, batch.num_rows)) for batch in batches)
+
+    def _loaded_at(self) -> datetime | None:
+        """Return the time of the commit at which a load began: the newest one in the stream, or else the plan's."""
+        ends = [PartitionMark.parse(end.mark) for end in self.plan.ends if end.mark]
+        if (loaded := next((mark.loaded for mark in ends if mark.loaded), None)) is not None:
+            return loaded.at
+        position = self.end.position
+        return datetime.fromtimestamp(position.number / 1000, UTC) if isinstance(position, Version) else None
 
     def require_end(self, session: SourceSession) -> None:
         """Require the primary, which has every change that was streamed. A newer one comes with a later window."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import NamedTuple
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from floodmark.core.errors import ConfigError
 from floodmark.core.plan import ValueColumn, value_columns
+from floodmark.core.position import POSITION_BYTES
 from floodmark.core.schema import Operation, SourceColumn, SourceTable
 from floodmark.core.settings import TemporalPolicy
 from floodmark.core.types import Kind, WarehouseType
@@ -71,15 +72,28 @@ def build_array(
 # Rows of events as Arrow batches in the shape of a table of a plan.
 #
 # An update that gave a row another key is two changes: the image before it, and the row under its new key. So net
-# changes remove the old key (``spark.net``).
+# changes remove the old key (``spark.net``). In a log they are a delete and an insert, as in that of change data
+# capture.
+#
+# A log has the commit of a change and its place in the commit as two columns. Everywhere else one position has both.
 
 
 POSITION = "__position"
 OPERATION = "__operation"
 MASK = "__mask"
-OWN_COLUMNS = ((POSITION, "binary"), (OPERATION, "int"), (MASK, "binary"))
-_OWN_FIELDS = [pa.field(POSITION, pa.binary()), pa.field(OPERATION, pa.int32()), pa.field(MASK, pa.binary())]
+SEQUENCE = "__sequence"
+"""The place of a change in its transaction, for a log."""
+COMMITTED_AT = "__committed"
+"""The time of the commit."""
+_TYPES = {"binary": pa.binary(), "int": pa.int32(), "moment": pa.timestamp("us", tz="UTC")}
 _OPERATIONS = {EventOperation.INSERT: Operation.INSERT, EventOperation.UPDATE: Operation.UPDATE}
+
+
+def own_columns(*, is_log: bool, has_times: bool) -> tuple[tuple[str, str], ...]:
+    """Return name and type of the columns of a change itself."""
+    of_log = ((SEQUENCE, "binary"),) if is_log else ()
+    times = ((COMMITTED_AT, "moment"),) if has_times else ()
+    return ((POSITION, "binary"), (OPERATION, "int"), (MASK, "binary"), *of_log, *times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +107,8 @@ class BadRow:
 class _Change(NamedTuple):
     """A change of a key."""
 
-    place: int
+    row: EventRow
+    """The event."""
     position: bytes
     operation: Operation
     values: Values
@@ -102,13 +117,24 @@ class _Change(NamedTuple):
 class TableRows:
     """A builder of the batches of one table."""
 
-    def __init__(self, table: SourceTable, temporal: TemporalPolicy) -> None:
+    def __init__(
+        self,
+        table: SourceTable,
+        temporal: TemporalPolicy,
+        *,
+        is_log: bool = False,
+        has_times: bool = False,
+        has_before_images: bool = False,
+    ) -> None:
+        """has_times: each change has the time of its commit. has_before_images: the row before an update comes too."""
         self._table = table
+        self._is_log, self._has_times, self._has_before_images = is_log, has_times, has_before_images
         self._temporal = temporal
         self._columns = value_columns(table, temporal)
         self._present = {column.name: column for column in table.stored_columns}
+        own = [pa.field(name, _TYPES[kind]) for name, kind in own_columns(is_log=is_log, has_times=has_times)]
         fields = [pa.field(column.name, arrow_type(column.type)) for column in self._columns]
-        self.schema = pa.schema([*_OWN_FIELDS, *fields])
+        self.schema = pa.schema([*own, *fields])
 
     def empty(self) -> pa.RecordBatch:
         """Return a batch without rows."""
@@ -117,7 +143,7 @@ class TableRows:
     def build(self, form: TableForm, rows: Sequence[EventRow]) -> Iterator[pa.RecordBatch | BadRow]:
         """Yield batches of rows, and the rows that cannot be read.
 
-        Raises ConfigError for events that leave out columns of the table.
+        Raises ConfigError for events that leave out columns of the table, or the row before an update.
         """
         self._require_columns(form)
         places = _places(form)
@@ -138,15 +164,27 @@ class TableRows:
         except OverflowError:
             raise PoisonError("the sequence number of the change has more than four bytes") from None
         if row.current is None:
-            return [_Change(row.place, position, Operation.DELETE, row.old or self._key_values(form, row))]
+            return [_Change(row, position, Operation.DELETE, row.old or self._key_values(form, row))]
         if row.old is not None and [row.old[place] for place in key] != [row.current[place] for place in key]:
             if self._table.is_partial and len(form.columns) < len(self._table.columns):
                 raise PoisonError("an update of the key leaves out columns: the row under its new key would lack them")
-            return [
-                _Change(row.place, position, Operation.BEFORE_UPDATE, row.old),
-                _Change(row.place, position, Operation.MOVED, row.current),
-            ]
-        return [_Change(row.place, position, _OPERATIONS[row.operation], row.current)]
+            left, came = (
+                (Operation.DELETE, Operation.INSERT) if self._is_log else (Operation.BEFORE_UPDATE, Operation.MOVED)
+            )
+            return [_Change(row, position, left, row.old), _Change(row, position, came, row.current)]
+        change = _Change(row, position, _OPERATIONS[row.operation], row.current)
+        if self._has_before_images and row.operation is EventOperation.UPDATE:
+            return [_Change(row, position, Operation.BEFORE_UPDATE, self._require_old(row)), change]
+        return [change]
+
+    def _require_old(self, row: EventRow) -> Values:
+        if row.old is None:
+            raise ConfigError(
+                str(self._table.name),
+                "its events lack the row before an update, and the log is to have it.",
+                "Add the table to its stream group again with @include_old_values = 1, or set before_images: false.",
+            )
+        return row.old
 
     def _key_values(self, form: TableForm, row: EventRow) -> Values:
         """Return the values of a deleted row of which only the key is known."""
@@ -161,7 +199,7 @@ class TableRows:
             yield self._batch(form, changes)
         except PoisonError as fault:
             if len(changes) == 1:
-                yield BadRow(changes[0].place, str(fault))
+                yield BadRow(changes[0].row.place, str(fault))
                 return
             half = len(changes) // 2
             yield from self._batches(form, changes[:half])
@@ -169,13 +207,19 @@ class TableRows:
 
     def _batch(self, form: TableForm, changes: Sequence[_Change]) -> pa.RecordBatch:
         places = _places(form)
-        _, positions, operations, rows = zip(*changes, strict=True)
+        events, positions, operations, rows = zip(*changes, strict=True)
         texts = list(zip(*rows, strict=True))
+        masks = self._masks_of_log(form, events) if self._is_log else [self._mask(form)] * len(changes)
+        commits = [each[:POSITION_BYTES] for each in positions] if self._is_log else positions
         arrays: list[pa.Array] = [
-            pa.array(positions, pa.binary()),
+            pa.array(commits, pa.binary()),
             pa.array(operations, pa.int32()),
-            pa.array([self._mask(form)] * len(changes), pa.binary()),
+            pa.array(masks, pa.binary()),
         ]
+        if self._is_log:
+            arrays.append(pa.array([each[POSITION_BYTES:] for each in positions], pa.binary()))
+        if self._has_times:
+            arrays.append(pa.array([each.committed_at for each in events], _TYPES["moment"]))
         for column in self._columns:
             place = places.get(column.name)
             if place is None:
@@ -196,9 +240,28 @@ class TableRows:
         """Return the columns that events have, in the form of an update mask; None for tables with whole events."""
         if not self._table.is_partial:
             return None
-        carried = {each.name for each in form.columns}
-        bits = sum(1 << column.ordinal - 1 for column in self._table.columns if column.name in carried)
+        return self._mask_of({each.name for each in form.columns})
+
+    def _mask_of(self, names: Collection[str]) -> bytes:
+        bits = sum(1 << column.ordinal - 1 for column in self._table.columns if column.name in names)
         return bits.to_bytes(-(-max(column.ordinal for column in self._table.columns) // 8))
+
+    def _masks_of_log(self, form: TableForm, events: Sequence[EventRow]) -> list[bytes | None]:
+        """Return for each change the columns that an update changed; None where its event does not show them.
+
+        Without the row before it, they are those that the event has, if it leaves out others. A LOB whose old value the
+        event does not have may have changed.
+        """
+        names = [each.name for each in form.columns]
+        known = self._mask_of(set(names).difference(self._table.key)) if self._leaves_out(form) else None
+        masks: list[bytes | None] = []
+        for row in events:
+            if row.old is None or row.current is None:
+                masks.append(known)
+                continue
+            pairs = zip(names, row.old, row.current, strict=True)
+            masks.append(self._mask_of({name for name, old, new in pairs if old != new or name in row.unknown}))
+        return masks
 
     def _leaves_out(self, form: TableForm) -> list[str]:
         """Return the columns that events leave out although the table had them when they were written.

@@ -106,7 +106,13 @@ class PassState:
             number,
             plan,
             topic,
-            TableRows(plan.feed.table, plan.settings.temporal),
+            TableRows(
+                plan.feed.table,
+                plan.settings.temporal,
+                is_log=plan.is_log,
+                has_times=plan.has_commit_times,
+                has_before_images=plan.has_before_images,
+            ),
             own,
             {number: mark.next for number, mark in own.items()},
             {number: end for number, end in ends.items() if only is None or number in only},
@@ -156,8 +162,10 @@ class PassState:
 
         One statement may pass keys on from row to row. The image of a row that gives up a key does not say whether
         another row has it by then: that needs all changes of the commit (``spark.net``). A server that knows the key
-        writes no such pairs.
+        writes no such pairs. A log has each change as it is.
         """
+        if self.plan.is_log:
+            return
         key = self.plan.feed.table.key
         places = [place for place, each in enumerate(form.columns) if each.name in key]
         for row in rows:

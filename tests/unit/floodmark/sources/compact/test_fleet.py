@@ -8,6 +8,7 @@ import pytest
 
 from floodmark.core.errors import ConfigError
 from floodmark.sources.compact.reader import Fleet
+from floodmark.sources.kind import find_kind
 
 
 def test_folders_and_patterns_name_the_files_of_devices(tmp_path: Path) -> None:
@@ -30,3 +31,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_paths_that_cannot_be_are_refused(paths: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"no folder and no file|is not an absolute path"):
         Fleet(paths)
+
+
+def test_changes_of_devices_become_no_log_and_no_history() -> None:
+    assert "do not become a log or a history" in find_kind("compact").rules.of_table()["style"]

@@ -37,9 +37,9 @@ def load(path: Path, source: str, tables: str = "") -> Config:
     return load_config(path)
 
 
-def problem(path: Path, source: str) -> str:
+def problem(path: Path, source: str, tables: str = "") -> str:
     with pytest.raises(ConfigError) as raised:
-        load(path, source)
+        load(path, source, tables)
     [line] = str(raised.value).splitlines()[1:]
     return line.strip()
 
@@ -58,6 +58,20 @@ def test_heartbeat_is_a_table_of_a_pipeline_of_a_stream(path: Path) -> None:
     assert problem(path, beat) == f"sources.shop.heartbeat.table: {words}"
     assert load(path, beat, SECOND).heartbeat_of("shop") == HeartbeatSettings(TableName("dbo", "Beat"), 900.0)
     assert load(path, stream).heartbeat_of("shop") is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [("key: [Id]", "pass declared keys on"), ("security_filtered: accept", "must read all rows")],
+)
+def test_history_of_a_stream_takes_no_declared_key_and_reads_all_rows(path: Path, setting: str, reason: str) -> None:
+    stream, table = "kind: event_stream, stream_conn_id: hub", "source: dbo.Lines, target: shop.lines"
+    found = problem(path, stream, f"      - {{{table}, style: history, {setting}}}\n")
+    name = setting.partition(":")[0]
+    assert found.startswith(f"pipelines.shop.tables[1].{name}: does not apply to a source of kind event_stream: ")
+    assert reason in found
+    for style in ("log", "current"):
+        load(path, stream, f"      - {{{table}, style: {style}, {setting}}}\n")
 
 
 def test_executors_need_a_keytab_where_the_database_is_logged_in_to_by_kerberos() -> None:
