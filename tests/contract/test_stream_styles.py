@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import pytest
 
 from emulator_process import Emulator
 from floodmark.core.errors import ConfigError, TableNotPlannableError
-from floodmark.core.settings import PipelineSettings, SecurityFiltered, Style
+from floodmark.core.settings import OnFailure, OnGap, PipelineSettings, Rule, SecurityFiltered, Style
+from floodmark.core.snapshot import Verdict
 from floodmark.postgres.session import WarehouseConnection
+from floodmark.postgres.warehouse.release import PostgresQuarantine
 from floodmark.sources.event_stream import source
 from floodmark.sources.event_stream.envelope import StreamOptions
 from shared_pass_stager import SharedPassStager
@@ -70,7 +73,7 @@ def test_each_event_is_a_version_with_its_time(rig: StreamRig) -> None:
     times = 'SELECT __valid_from, __valid_to, __lsn FROM shop.orders_history WHERE "Id" = 1 ORDER BY __lsn'
     ends = [began + timedelta(milliseconds=each) for each in (1, 2, 3)]
     rows = rig.query(times)
-    assert [row[:2] for row in rows] == [*pairwise(ends), (ends[2], None)]
+    assert [row[:2] for row in rows] == [*itertools.pairwise(ends), (ends[2], None)]
     assert {len(row[2]) for row in rows} == {14}
     assert rig.differing() == []
 
@@ -223,3 +226,160 @@ def without_old(event: bytes) -> bytes:
     data = json.loads(message["data"])
     data["eventrow"]["old"] = None
     return json.dumps(message | {"data": json.dumps(data)}).encode()
+
+
+Row = tuple[Any, ...]
+
+
+class Workload:
+    """Random transactions of a few rows, with what each style must have of them."""
+
+    def __init__(self, rig: StreamRig, seed: int) -> None:
+        self.rig, self.chance = rig, random.Random(seed)
+        self.commits: list[tuple[bytes, list[Row]]] = []
+        """The LSN of each commit, and the rows after it."""
+        self.changes: list[Row] = []
+        """Operation, key, amount and note of each change, in their order."""
+        self.living: dict[int, tuple[float, str | None]] = {}
+
+    def write(self) -> list[bytes]:
+        """Make a transaction. Return its messages."""
+        made: list[Any] = []
+        for _ in range(self.chance.choice((1, 1, 2, 4))):
+            key, number = self.chance.randrange(1, 5), len(self.changes) + 1
+            before = self.living.pop(key, None)
+            if before is not None and self.chance.random() < 0.4:
+                made.append(key)
+                self.changes.append((1, key, *before))
+                continue
+            self.living[key] = float(number), self.chance.choice((None, f"n{number}", "same"))
+            made.append((key, f"{number}.00", self.living[key][1]))
+            self.changes.append((4 if before else 2, key, *self.living[key]))
+        lsn = (0x2A << 48 | len(self.commits) + 1 << 16 | 1).to_bytes(10)
+        self.commits.append((lsn, [(key, *row) for key, row in sorted(self.living.items())]))
+        return self.rig.change(*made)
+
+    def check_commits(self, first: int) -> None:
+        """Require the rows as of each commit from one on."""
+        for lsn, rows in self.commits[first:]:
+            end = f"'\\x{lsn.hex()}ffffffff'"
+            found = self.rig.query(
+                'SELECT "Id", "Amount"::float, "Note" FROM shop.orders_history WHERE NOT __deleted'
+                f' AND __lsn <= {end} AND (__next_lsn > {end} OR __next_lsn IS NULL) ORDER BY "Id"'
+            )
+            assert found == rows, lsn.hex()
+
+
+@pytest.mark.parametrize("style", [Style.HISTORY, Style.LOG])
+@pytest.mark.parametrize("seed", range(2))
+def test_events_in_any_order_and_again_end_in_the_same_rows(rig: StreamRig, style: Style, seed: int) -> None:
+    choose(rig, style)
+    work = Workload(rig, seed)
+    early = [body for _ in range(3) for body in work.write()]
+    rig.stream(*early)
+    rig.sync()
+    loaded, begun = (
+        list(rig.query(f"SELECT * FROM ({ENTRIES if style is Style.LOG else VERSIONS}) AS s")),
+        len(work.changes),
+    )
+    waiting = [body for _ in range(12) for body in work.write()]
+    sent: list[bytes] = list(early)
+    while waiting:
+        share_pass(rig, work.chance.choice((0, 2)))
+        now = work.chance.sample(waiting, work.chance.randint(1, len(waiting)))
+        waiting = [body for body in waiting if body not in now]
+        rig.stream(*now, *work.chance.sample(sent, 2), *now[:1])
+        sent += now
+        rig.sync()
+    assert (rig.stopped(), rig.quarantined()) == ({}, [])
+    expected = work.changes[begun:]
+    if style is Style.LOG:
+        assert rig.query(ENTRIES) == [*loaded, *expected]
+        return
+    assert rig.differing() == []
+    versions = [(*each, each[0] == 1) for each in expected]
+    assert rig.query(VERSIONS) == sorted([*loaded, *versions], key=lambda each: each[1])
+    work.check_commits(2)
+
+
+def test_events_from_before_a_load_that_come_late_change_nothing(rig: StreamRig) -> None:
+    work = Workload(rig, 3)
+    rig.stream(*work.write())
+    rig.sync()
+    late = [body for _ in range(4) for body in work.write()]
+    rig.stream(*late[1:], *work.write())
+    rig.reload()
+    loaded = rig.query(VERSIONS)
+    rig.stream(*late)
+    rig.sync()
+    assert rig.query(VERSIONS) == loaded
+    first = len(work.commits)
+    rig.stream(*late, *[body for _ in range(4) for body in work.write()])
+    rig.sync()
+    work.check_commits(first - 1)
+    assert (rig.stopped(), rig.differing()) == ({}, [])
+
+
+@pytest.mark.parametrize("style", [Style.HISTORY, Style.LOG])
+def test_log_of_the_database_that_steps_back_begins_behind_a_load(rig: StreamRig, style: Style) -> None:
+    choose(rig, style, on_gap=OnGap.REPAIR)
+    rig.log.commits = itertools.count(1000)
+    rig.sync()
+    rig.stream(*rig.change((1, "1.00", "one"), (2, "2.00", "two")), *rig.change((3, "3.00", "three")))
+    rig.sync()
+    late = rig.change((1, "5.00", "old"), (3, "5.00", "old"))
+    rig.change((1, "8.00", "lost"), 2)
+    rig.log = replace(rig.log, began_at=rig.log.began_at + timedelta(minutes=1), commits=itertools.count(10))
+    rig.stream(*rig.change((3, "6.00", "first of the new stream")))
+    rig.sync()
+    assert set(rig.stopped().values()) == {Verdict.INSTANCE_REPLACED}
+    assert rig.sync().window_id is None
+    rig.load_pending()
+    rig.stream(*late, *rig.change((3, "7.00", "next")))
+    rig.sync()
+    rig.stream(*late)
+    rig.sync()
+    assert rig.stopped() == {}
+    if style is Style.LOG:
+        assert [row[:3] for row in rig.query(ENTRIES)] == [
+            (2, 1, 1.0),
+            (2, 2, 2.0),
+            (2, 3, 3.0),
+            (0, 1, 8.0),
+            (0, 3, 6.0),
+            (4, 3, 7.0),
+        ]
+        return
+    assert [row[:3] for row in rig.query(VERSIONS)] == [
+        (2, 1, 1.0),
+        (2, 1, 8.0),
+        (2, 2, 2.0),
+        (1, 2, 2.0),
+        (2, 3, 3.0),
+        (2, 3, 6.0),
+        (4, 3, 7.0),
+    ]
+    assert rig.differing() == []
+
+
+@pytest.mark.parametrize("style", [Style.HISTORY, Style.LOG])
+def test_changes_that_break_a_rule_wait_and_are_released_into_their_places(rig: StreamRig, style: Style) -> None:
+    rules = (Rule("small", '"Amount" < 100', OnFailure.QUARANTINE),)
+    choose(rig, style, rules=rules)
+    rig.sync()
+    insert, update = rig.change((1, "700.00", "much")), rig.change((1, "800.00", "more"))
+    delete, again = rig.change(1), rig.change((1, "1.00", "one"))
+    rig.stream(*delete, *insert, *insert)
+    rig.sync()
+    rig.stream(*update, *again, *insert)
+    rig.sync()
+    entries = ENTRIES if style is Style.LOG else VERSIONS
+    assert [row[:2] for row in rig.query(entries)] == [(1, 1), (2, 1)]
+    assert rig.query("SELECT count(*) FROM floodmark.quarantine WHERE settled_at IS NULL") == [(2,)]
+    choose(rig, style)
+    PostgresQuarantine(rig.warehouse).release(PIPELINE, replace(rig.settings.tables[0], rules=()), "anna")
+    expected = [(2, 1, 700.0, "much"), (4, 1, 800.0, "more"), (1, 1, 800.0, "more"), (2, 1, 1.0, "one")]
+    assert [row[:4] for row in rig.query(entries)] == expected
+    rig.stream(*insert, *update)
+    rig.sync()
+    assert [row[:4] for row in rig.query(entries)] == expected
