@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from emulator_process import running_emulator
+from floodmark.core.settings import Style
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from schedule_seeds import repeatable, schedule_seeds
@@ -39,3 +40,34 @@ def test_stream_ends_with_the_rows_of_its_tables_or_a_verdict(
         schedule.journal,
     ):
         schedule.run(steps=25)
+
+
+BROKEN = """
+    SELECT count(*) FROM (
+        SELECT __load, __lsn, __valid_from, __valid_to, __next_load, __next_lsn,
+            lead(__load) OVER w AS next_load, lead(__lsn) OVER w AS next_lsn
+        FROM shop.orders_history WINDOW w AS (PARTITION BY "Id" ORDER BY __load, __lsn)
+    ) AS v
+    WHERE (__next_load, __next_lsn) IS DISTINCT FROM (next_load, next_lsn) OR __valid_to < __valid_from
+"""
+
+
+@pytest.mark.parametrize("seed", schedule_seeds(usual=1))
+def test_streamed_history_ends_with_the_rows_of_its_table_and_chains_of_versions(
+    server: StreamingDatabase, database: WarehouseConnection, ledger: PostgresLedger, tmp_path: Path, seed: int
+) -> None:
+    schedule = StreamSchedule(server, database, tmp_path, seed, Style.HISTORY)
+    name = "test_streamed_history_ends_with_the_rows_of_its_table_and_chains_of_versions"
+    with repeatable(f"tests/contract/test_stream_schedules.py::{name}", seed, schedule.journal):
+        schedule.run(steps=15)
+        assert schedule.rig.query(BROKEN) == [(0,)]
+
+
+@pytest.mark.parametrize("seed", schedule_seeds(usual=1))
+def test_streamed_logs_end_with_entries_that_show_the_rows_of_their_tables(
+    server: StreamingDatabase, database: WarehouseConnection, ledger: PostgresLedger, tmp_path: Path, seed: int
+) -> None:
+    schedule = StreamSchedule(server, database, tmp_path, seed, Style.LOG)
+    name = "test_streamed_logs_end_with_entries_that_show_the_rows_of_their_tables"
+    with repeatable(f"tests/contract/test_stream_schedules.py::{name}", seed, schedule.journal):
+        schedule.run(steps=15)

@@ -19,6 +19,16 @@ CONFIG = """
 sources: {shop: {conn_id: shop, kind: event_stream, stream_conn_id: hub}}
 warehouse: {conn_id: warehouse}
 pipelines:
+  shop:
+    source: shop
+    schedule: null
+    tables:
+      - source: dbo.Orders
+        target: shop.orders
+        style: history
+        keep_versions: 7y
+        open_end: 9999-01-01
+        rules: [{name: positive, sql: "Amount > 0"}]
   audit:
     source: shop
     schedule: null
@@ -29,6 +39,10 @@ pipelines:
 LOG = (
     'SELECT __op, "Id", "Amount"::float, "Note", __changed FROM audit.orders'
     " ORDER BY __load, __lsn, __command_id, __seq, __op"
+)
+HISTORY = (
+    'SELECT __op, "Id", "Amount"::float, "Note", __next_lsn IS NULL FROM shop.orders_history'
+    ' ORDER BY "Id", __load, __lsn'
 )
 
 
@@ -68,3 +82,32 @@ def test_log_has_each_event_once(rig: StreamRig) -> None:
         (3, 1, 1.5, "one", ["Amount", "Note"]),
         (4, 1, 1.75, "ONE", ["Amount", "Note"]),
     ]
+
+
+def test_history_is_filled_checked_verified_forgotten_and_loaded_again(rig: StreamRig) -> None:
+    rig.stream(*rig.change((1, "1.00", "one"), (2, "2.00", None)))
+    call("run", "shop")
+    update, delete = rig.change((1, "1.50", "one"), (3, "-3.00", "bad")), rig.change(2)
+    rig.stream(*rig.change((2, "2.50", "two")), *update)
+    call("run", "shop")
+    rig.stream(*delete, *update)
+    call("run", "shop")
+    expected = [
+        (2, 1, 1.0, "one", False),
+        (4, 1, 1.5, "one", True),
+        (2, 2, 2.0, None, False),
+        (1, 2, 2.0, None, False),
+        (2, 2, 2.5, "two", True),
+    ]
+    assert rig.query(HISTORY) == expected
+    assert rig.query("SELECT count(*) FROM floodmark.quarantine WHERE settled_at IS NULL") == [(1,)]
+    assert "dbo.Orders" in call("status", "shop")
+    rig.stream(*rig.change((3, "3.00", "good")))
+    call("run", "shop")
+    assert "dbo.Orders equal" in call("verify", "shop")
+    call("forget", "shop", "dbo.Orders", "--key", "Id=2")
+    assert {row[1] for row in rig.query(HISTORY)} == {1, 3}
+    rig.client.run("DELETE dbo.Orders WHERE Id = 2")
+    call("reload", "shop", "dbo.Orders")
+    assert rig.query(HISTORY)[:2] == expected[:2]
+    assert "dbo.Orders equal" in call("verify", "shop")
