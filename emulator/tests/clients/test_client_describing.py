@@ -145,3 +145,23 @@ def test_mssql_python_puts_nulls_into_columns_of_every_type(admin: Any, server: 
         insert = "INSERT INTO dbo.Described (Name, Code, Amount, Seen, Photo) VALUES (?, ?, ?, ?, ?)"
         connection.cursor().execute(insert, ("a", None, None, None, None))
         assert rows_of(connection, "SELECT Code, Amount, Seen, Photo FROM dbo.Described") == [(None,) * 4]
+
+
+def test_parameters_of_types_that_users_made_are_described(admin: Any) -> None:
+    run(admin, "IF TYPE_ID('dbo.Sizes') IS NULL EXEC ('CREATE TYPE dbo.Sizes AS TABLE (n int)')")
+    run(admin, "IF TYPE_ID('dbo.Label') IS NULL EXEC ('CREATE TYPE dbo.Label FROM nvarchar(9)')")
+    run(admin, "CREATE OR ALTER PROCEDURE dbo.Typed @s dbo.Sizes READONLY, @l Label, @n int AS SELECT 1")
+    columns = ["name", "suggested_system_type_id", "suggested_system_type_name", "suggested_user_type_schema"]
+    columns += ["suggested_user_type_name", "suggested_tds_type_id"]
+    call = "EXEC sp_describe_undeclared_parameters N'EXEC dbo.Typed @a, @b, @c'"
+    assert described(admin, call, *columns) == [
+        ("@a", 243, None, "dbo", "Sizes", 243),
+        ("@b", 231, "nvarchar(9)", "dbo", "Label", 231),
+        ("@c", 56, "int", None, None, 38),
+    ]
+    columns = ["COLUMN_NAME", "DATA_TYPE", "TYPE_NAME", "SS_TYPE_SCHEMA_NAME", "IS_NULLABLE"]
+    assert described(admin, "EXEC sp_sproc_columns_100 'Typed', @ODBCVer = 3", *columns)[1:] == [
+        ("@s", -153, "Sizes", "dbo", "YES"),
+        ("@l", -9, "Label", None, "YES"),
+        ("@n", 4, "int", None, "YES"),
+    ]

@@ -18,6 +18,7 @@ from sqlserver_emulator.tds.type_info import is_character
 from sqlserver_emulator.tsql.catalog.batch_analysis import AnalyzedBatch, Step, analyze, called_procedure, steps
 from sqlserver_emulator.tsql.catalog.queries import Row, ints, names, result_set, smallints
 from sqlserver_emulator.tsql.catalog.type_facts import SYSNAME_TYPE_ID, TypeFacts, wire_collation, wire_type
+from sqlserver_emulator.tsql.catalog.user_made import TABLE_TYPE_ID, user_made
 from sqlserver_emulator.types import BIT, NVARCHAR_4000, NVARCHAR_MAX, SMALLINT, TsqlType
 
 _TINYINT: Final = TsqlType("tinyint")
@@ -140,7 +141,7 @@ def _undeclared_parameters(call: ProcedureCall) -> Iterator[Event]:
     for ordinal, name in enumerate(wanted, 1):
         if name not in found:
             raise SqlServerError(11502, f"The type for parameter '{name}' cannot be deduced in this context.")
-        rows.append(_parameter_row(ordinal, name, *found[name]))
+        rows.append(_parameter_row(call, (ordinal, name), *found[name]))
     yield from result_set(_PARAMETER_COLUMNS, rows)
 
 
@@ -175,14 +176,23 @@ def _suggested_by_call(
 
 
 def _parameter_row(
-    ordinal: int, name: str, type: TsqlType, formal: nodes.ParameterDeclaration | None, is_output: bool
+    call: ProcedureCall,
+    place: tuple[int, str],
+    type: TsqlType,
+    formal: nodes.ParameterDeclaration | None,
+    is_output: bool,
 ) -> Row:
-    shown = None if formal is None else formal.shown
     is_return = is_output and formal is None
-    return (
-        *(ordinal, name, *_facts(type), *_user_type(type)),
-        *(not is_return, is_output, shown, *wire_type(type)),
-    )
+    ends = (not is_return, is_output, None if formal is None else formal.shown)
+    made = user_made(call, type)
+    if made is None:
+        return (*place, *_facts(type), *_user_type(type), *ends, *wire_type(type))
+    user_type = (made.user_type_id, call.engine.database, made.schema, made.name)
+    if made.base is None:
+        facts = (TABLE_TYPE_ID, None, -1, 0, 0)
+        return (*place, *facts, *user_type, *(None,) * 5, False, False, False, *ends, TABLE_TYPE_ID, -1)
+    others = _user_type(made.base)[len(user_type) :]
+    return (*place, *_facts(made.base), *user_type, *others, *ends, *wire_type(made.base))
 
 
 _TEXT: Final = (Parameter("@tsql", NVARCHAR_MAX), Parameter("@params", NVARCHAR_MAX, None))

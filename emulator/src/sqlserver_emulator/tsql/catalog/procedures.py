@@ -23,6 +23,7 @@ from sqlserver_emulator.tsql.catalog.queries import (
     result_set,
     smallints,
 )
+from sqlserver_emulator.tsql.catalog.user_made import ODBC_TABLE, user_made
 from sqlserver_emulator.types import BIT, INT, NVARCHAR_4000, SYSNAME, TsqlType
 
 _PROCEDURE_COLUMNS: Final = [
@@ -95,7 +96,7 @@ def _parameter_rows(call: ProcedureCall) -> list[Row]:
         # Every procedure has a return status, which ODBC counts as its parameter 0.
         rows.append((*home, "@RETURN_VALUE", _RETURNED, *_described(INT, is_odbc_3, 0, "NO")))
         for position, parameter in enumerate(parse_procedure(str(source)).parameters, 1):
-            rows.append((*home, parameter.shown, _direction(parameter), *_of(parameter, is_odbc_3, position)))
+            rows.append((*home, parameter.shown, _direction(parameter), *_of(call, parameter, is_odbc_3, position)))
     if wanted not in (None, "", "%"):
         rows = [row for row in rows if str(row[3]).lower() == str(wanted).lower()]
     return rows
@@ -114,8 +115,18 @@ def _direction(parameter: ParameterDeclaration) -> int:
     return _INPUT_OUTPUT if parameter.output else _INPUT
 
 
-def _of(parameter: ParameterDeclaration, is_odbc_3: bool, position: int) -> Row:
-    return _described(parameter.type, is_odbc_3, position, "YES")
+def _of(call: ProcedureCall, parameter: ParameterDeclaration, is_odbc_3: bool, position: int) -> Row:
+    made = user_made(call, parameter.type)
+    if made is None:
+        return _described(parameter.type, is_odbc_3, position, "YES")
+    if made.base is not None:
+        described = _described(made.base, is_odbc_3, position, "YES")
+        return (described[0], made.name, *described[2:])
+    # ODBC's page "Additional Table-Valued Parameter Metadata"; nothing says what SS_DATA_TYPE is.
+    return (
+        *(ODBC_TABLE, made.name, None, 0, None, None, 1, None, None, ODBC_TABLE, None, None, position, "YES"),
+        *(call.engine.database, made.schema, *(None,) * 6, None),
+    )
 
 
 def _described(type: TsqlType, is_odbc_3: bool, position: int, nullable: str) -> Row:
