@@ -12,6 +12,7 @@ from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.release import SQL_SERVER_2025
 from sqlserver_emulator.server.channel import Channel, MessageCancelledError
 from sqlserver_emulator.server.limits import Capacity, Limits
+from sqlserver_emulator.session import TableValue
 from sqlserver_emulator.syntax.lexer import tokenize
 from sqlserver_emulator.syntax.parsing.batch import parse_batch
 from sqlserver_emulator.tds.bulk import BulkReader
@@ -72,6 +73,9 @@ def read_login(data: bytes) -> None:
 def read_calls(data: bytes) -> None:
     for call in parse_calls(data):
         repr(call)
+        for argument in call.arguments:
+            if isinstance(argument.value, TableValue):
+                list(argument.value.rows)
 
 
 def read_transaction(data: bytes) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from sqlserver_emulator.collations import Collation
 from sqlserver_emulator.events import ArrowBatch, Column, Command, Event, Rows, RowsArrow
+from sqlserver_emulator.session import TableValue
 from sqlserver_emulator.types import TsqlType
 
 
@@ -164,6 +165,12 @@ class EngineSession(Protocol):
 
     def share_table(self, name: str, table: object) -> None:
         """Enter another scope's table variable under a name of this scope, to be read only."""
+
+    def given_table(self, name: str, columns: str, value: TableValue) -> AbstractContextManager[None]:
+        """Have a client's table under a name of this scope, to be read only. ``columns``: as in ``DeclaredType``.
+
+        Raises 500, 1077 and 8052 for columns that do not fit, and ``TableDataError`` for rows.
+        """
 
     def fetch_all(self, postgres_sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
         """For procedures written in Python: run PostgreSQL SQL on this session's connection, in its transaction.

@@ -35,6 +35,24 @@ def not_tracked(table: str) -> SqlServerError:
     return SqlServerError(22105, f"Change tracking is not enabled on table '{table}'.")
 
 
+class TableDataError(SqlServerError):
+    """The rows of a table-valued parameter are none that its type can have. ``reason`` precedes it, as on a server."""
+
+    def __init__(self, parameter: str, ordinal: int, reason: SqlServerError) -> None:
+        named = f'table-valued parameter "{parameter}"' if parameter else f"the table-valued parameter {ordinal}"
+        number, state = _SHOWN_REASONS.get(reason.number, (reason.number, reason.state))
+        message = (
+            f"The data for {named} doesn't conform to the table type of the parameter. "
+            f"SQL Server error is: {number}, state: {state}"
+        )
+        super().__init__(8061 if parameter else 8062, message)
+        self.reason = reason
+
+
+_SHOWN_REASONS = {206: (200, 7)}
+"""A clash of types is reported with another number than its own message has."""
+
+
 class ClientFaultError(Exception):
     """The client, not a statement, is why a request ends: it broke the protocol or broke its message off."""
 

@@ -7,7 +7,7 @@ Errors of the user's batch come as ErrorRaised events, never as Python exception
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,7 +20,10 @@ from sqlserver_emulator.types import TsqlType
 
 @dataclass(frozen=True, slots=True)
 class RpcArgument:
-    """One parameter of a remote procedure call as decoded. ``name`` has its @, or is empty (positional)."""
+    """One parameter of a remote procedure call as decoded. ``name`` has its @, or is empty (positional).
+
+    ``value`` is a ``TableValue`` where the client sent a table; ``type`` is then ``table``.
+    """
 
     name: str
     type: TsqlType
@@ -28,6 +31,23 @@ class RpcArgument:
     output: bool = False
     default: bool = False
     """The client asked for the parameter's default value (status bit 0x02)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableValue:
+    """The value of a table-valued parameter that a client sent.
+
+    ``schema`` and ``name`` of its type may be empty: the procedure knows it. ``columns``: None for one that takes its
+    default in each row, and has no value there. ``parameter``: its name as sent, or empty; ``ordinal``: its place in
+    the call, from 1.
+    """
+
+    schema: str
+    name: str
+    columns: tuple[TsqlType | None, ...]
+    rows: Iterable[tuple[object, ...]]
+    parameter: str
+    ordinal: int
 
 
 class Session(Protocol):

@@ -81,6 +81,19 @@ def test_tables_are_passed_to_procedures(types: SqlClient) -> None:
     assert types.rows(f"{fill} {dynamic}") == [(2,)]
 
 
+def test_prepared_statement_of_a_table_is_described(types: SqlClient) -> None:
+    prepare = "DECLARE @h int EXEC sp_prepare @h OUTPUT, N'@l dbo.Lines READONLY, @n int', N'SELECT id FROM @l', 1"
+    fill = "DECLARE @l dbo.Lines INSERT @l (id, code) VALUES (7, 'a')"
+    results = types.run(f"{prepare} {fill} EXEC sp_execute @h, @l, 1 EXEC sp_unprepare @h")
+    assert [rows for rows in results if rows] == [[(7,)]]
+
+
+def test_missing_value_of_a_table_variable_names_it(client: SqlClient) -> None:
+    number, message = client.error("DECLARE @t TABLE (a int NOT NULL) INSERT @t VALUES (NULL)")
+    assert number == 515
+    assert "table '@t';" in message
+
+
 def test_passed_table_cannot_be_modified(types: SqlClient) -> None:
     types.run("CREATE OR ALTER PROCEDURE changes @lines dbo.Lines READONLY AS DELETE FROM @lines")
     number, message = types.error("DECLARE @l dbo.Lines EXEC changes @l")

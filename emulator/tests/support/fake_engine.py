@@ -20,6 +20,7 @@ from sqlserver_emulator.contract import (
 )
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import Column, Command, Rows
+from sqlserver_emulator.session import TableValue
 from sqlserver_emulator.types import INT, TsqlType
 
 Answer = StatementResult | SqlServerError
@@ -190,6 +191,9 @@ class FakeEngine:
 
     def share_table(self, name: str, table: object) -> None:
         raise AssertionError("there are no tables to share")
+
+    def given_table(self, name: str, columns: str, value: TableValue) -> AbstractContextManager[None]:
+        raise AssertionError("there are no table types")
 
     def fetch_all(self, postgres_sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
         raise AssertionError("the interpreter runs no PostgreSQL SQL itself")

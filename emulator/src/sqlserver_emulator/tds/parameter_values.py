@@ -1,6 +1,6 @@
 """TYPE_INFO and values as clients send them, in RPC parameters: bytes to ``TsqlType`` and Python values.
 
-Covers every type a client may send; table-valued parameters, sql_variant and CLR types are refused by name.
+Covers every type a client may send but tables (``table_values``); sql_variant and CLR types are refused by name.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _by_older_token(form: Form) -> dict[int, SystemType]:
 
 
 _REFUSED = {
-    0xF3: "table-valued parameters",
+    0xF3: "tables in place of the columns of a table",
     0xF0: "parameters of a CLR type",
     **{token: f"parameters of type {t.name}" for token, t in _by_token(Form.VARIANT).items()},
 }

@@ -11,6 +11,7 @@ from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.session import RpcArgument
 from sqlserver_emulator.tds.parameter_values import read_wire_type
 from sqlserver_emulator.tds.reading import MessageReader, ProtocolError, skip_all_headers
+from sqlserver_emulator.tds.table_values import TABLE, read_table
 from sqlserver_emulator.types import TsqlType
 
 _BY_NUMBER = 0xFFFF
@@ -18,6 +19,7 @@ _SEPARATORS = (0xFF, 0xFE)
 """Between two calls; 0xFE (NoExec) is sent by no known driver."""
 
 MOST_PARAMETERS = 2100
+_TABLE_TYPE = TsqlType("table")
 _OUTPUT = 0x01
 _DEFAULT = 0x02
 
@@ -50,8 +52,8 @@ class RpcCall:
 
 
 def parse_calls(payload: bytes) -> Iterator[RpcCall]:
-    """Calls in order. Raises NotSupportedByEmulatorError for a parameter of a refused type, or 8003 for too many; the
-    rest of the message is not read then."""
+    """Calls in order. Raises NotSupportedByEmulatorError for a parameter of a refused type, 8003 for too many, or what
+    is wrong with a table (``table_values``); the rest of the message is not read then."""
     reader = MessageReader(payload)
     skip_all_headers(reader)
     while True:
@@ -104,9 +106,14 @@ def _read_arguments(reader: MessageReader) -> Iterator[RpcArgument]:
     while not reader.at_end and reader.peek_u8() not in _SEPARATORS:
         name = reader.read_short_text()
         status = reader.read_u8()
+        number += 1
+        if reader.peek_u8() == TABLE:
+            reader.read_u8()
+            table = read_table(reader, number, name, may_be_null=bool(status & _DEFAULT))
+            yield RpcArgument(name, _TABLE_TYPE, table, bool(status & _OUTPUT), bool(status & _DEFAULT))
+            continue
         wire_type = read_wire_type(reader)
         value = wire_type.read_value(reader)
-        number += 1
         if isinstance(value, float) and not math.isfinite(value):
             raise _invalid_value(number, name, wire_type.type)
         yield RpcArgument(name, wire_type.type, value, bool(status & _OUTPUT), bool(status & _DEFAULT))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlserver_emulator.contract import REQUIRED, Parameter, Variable
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
-from sqlserver_emulator.session import RpcArgument
+from sqlserver_emulator.session import RpcArgument, TableValue
 from sqlserver_emulator.syntax.statements import ParameterDeclaration, SystemVariable
 from sqlserver_emulator.tsql.faults import CallError
 from sqlserver_emulator.types import TsqlType
@@ -65,7 +65,8 @@ def bind(procedure: str, formals: Sequence[Formal], arguments: Sequence[RpcArgum
                 raise _not_output(formal)
             outputs.append((index, formal))
         # A type that a user made carries its schema in its name (`user_types.find_type`).
-        if "." in argument.type.name or argument.type.name == "table" or formal.columns:
+        is_table = "." in argument.type.name or argument.type.name == "table" or isinstance(argument.value, TableValue)
+        if is_table or formal.columns:
             values[formal.name] = _passed_table(argument, formal)
         else:
             values[formal.name] = _converted(argument, formal.type, convert)
@@ -113,7 +114,9 @@ def _not_output(formal: Formal) -> SqlServerError:
 
 
 def _passed_table(argument: RpcArgument, formal: Formal) -> object:
-    if argument.type != formal.type:
+    # A client need not name the type of a table.
+    is_unnamed = isinstance(argument.value, TableValue) and not argument.value.name and formal.columns
+    if argument.type != formal.type and not is_unnamed:
         given, wanted = (type.name.rpartition(".")[2] for type in (argument.type, formal.type))
         raise CallError(206, f"Operand type clash: {given} is incompatible with {wanted}", state=2)
     return argument.value

@@ -26,7 +26,7 @@ from sqlserver_emulator.tsql.binding import Bound, Formal, bind, formals_of, giv
 from sqlserver_emulator.tsql.faults import RaisedError
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.state.scope import Scope, SessionState
-from sqlserver_emulator.tsql.user_types import enter_parameters, resolved, with_tables
+from sqlserver_emulator.tsql.user_types import enter_parameters, resolved, with_table_types, with_tables
 from sqlserver_emulator.types import TsqlType
 
 # The limit that error 217 names.
@@ -61,6 +61,7 @@ class Calls:
     def call(self, name: Name, arguments: Sequence[RpcArgument], caller: Scope, line: int) -> Call:
         """Call a procedure or function. Raises 2812 and the errors of binding; errors inside take effect there."""
         with self._in_database(name.database):
+            arguments = with_table_types(self._state.engine, arguments)
             # System procedures are found first, so no procedure of a user can hide one.
             key, schema = name.name.lower(), name.schema.lower()
             if schema in _SYSTEM_SCHEMAS:

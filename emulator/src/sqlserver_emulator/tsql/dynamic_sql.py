@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
 from sqlserver_emulator.contract import Variable
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.events import Command, ResultStart, StatementDone
-from sqlserver_emulator.session import RpcArgument
+from sqlserver_emulator.events import Column, Command, ResultStart, StatementDone
+from sqlserver_emulator.session import RpcArgument, TableValue
 from sqlserver_emulator.syntax.parsing.batch import parse_batch
 from sqlserver_emulator.syntax.parsing.procedure import parse_parameters
 from sqlserver_emulator.syntax.statements import Sql
@@ -26,6 +27,7 @@ from sqlserver_emulator.types import INT
 # A sysname or xml is no text that sp_executesql takes.
 _NATIONAL: Final = names_where(lambda type: type.wire.packing is Packing.UNICODE and not type.wire.announced_as)
 _WANTS_COLUMNS: Final = 1
+_EMPTY: Final = TableValue("", "", (), (), "", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +81,24 @@ class DynamicSql:
         batch = parse_batch(template.text, template.known)
         if options is not None and options.value == _WANTS_COLUMNS and len(batch.statements) == 1:
             statement = batch.statements[0]
-            scope = self._state.new_scope()
-            scope.variables.update(
-                {formal.name: Variable(formal.type) for formal in resolved(self._state.engine, template.formals)}
-            )
+            formals = resolved(self._state.engine, template.formals)
             columns = None
             if isinstance(statement, Sql) and statement.verb == "SELECT":
-                columns = self._state.engine.describe(statement.text, scope.variables)
+                columns = self._described(statement.text, formals)
             if columns is not None:
                 yield ResultStart(columns)
                 yield StatementDone(Command.SELECT)
         return CallResult(0, {0: (INT, self._keep(template))})
+
+    def _described(self, text: str, formals: Sequence[Formal]) -> tuple[Column, ...] | None:
+        engine = self._state.engine
+        variables = self._state.new_scope().variables
+        variables |= {formal.name: Variable(formal.type) for formal in formals if not formal.columns}
+        with engine.inner_scope(), ExitStack() as tables:
+            for formal in formals:
+                if formal.columns:
+                    tables.enter_context(engine.given_table(formal.name, formal.columns, _EMPTY))
+            return engine.describe(text, variables)
 
     def _execute(self, arguments: Sequence[RpcArgument]) -> Call:
         (handle,), taken = leading(("@handle",), arguments)
@@ -133,6 +142,7 @@ class DynamicSql:
 
     def bound_scope(self, template: Template, arguments: Sequence[RpcArgument]) -> tuple[Scope, Bound]:
         """Return the scope in which a text runs, its parameters bound to these arguments."""
+        _check_table_types(arguments)
         formals = with_system_values(resolved(self._state.engine, template.formals), self._state.system.all)
         try:
             bound = bind("sp_executesql", formals, arguments, self._state.engine.convert)
@@ -188,6 +198,18 @@ def template_of(procedure: str, text: RpcArgument | None, parameters: RpcArgumen
 def _says_none(parameters: RpcArgument) -> bool:
     """Return whether it is tiberius' int 0 under a name without @, which no batch can write."""
     return parameters.value == 0 and parameters.type == INT and parameters.name[:1] not in ("", "@")
+
+
+def _check_table_types(arguments: Sequence[RpcArgument]) -> None:
+    """Raise 8058 or 8059 for a table without the name of its type, which only a procedure could complete."""
+    for value in (argument.value for argument in arguments):
+        if isinstance(value, TableValue) and not value.name:
+            named = f'"{value.parameter}"' if value.parameter else str(value.ordinal)
+            message = (
+                "The incoming tabular data stream (TDS) remote procedure call (RPC) protocol stream is incorrect. "
+                f"Table-valued parameter {named}, to a parameterized string has no table type defined."
+            )
+            raise SqlServerError(8059 if value.parameter else 8058, message)
 
 
 def _reworded(error: SqlServerError, template: Template) -> SqlServerError:

@@ -31,7 +31,9 @@ _BATCH_ENDING: Final = frozenset(
 transaction is doomed."""
 
 
-_TERMINATING: Final = frozenset({220, 232, 313, 512, 515, 547, 1222, 2601, 2627, 2628, 7139, 8115, 8134, 8152})
+_TERMINATING: Final = frozenset(
+    {220, 232, 313, 512, 515, 547, 1222, 2601, 2627, 2628, 7139, 8061, 8062, 8115, 8134, 8152}
+)
 """Found while a statement that changes rows was running: message 3621 follows."""
 
 TERMINATED: Final = 3621

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from sqlserver_emulator.collations import Collation
 from sqlserver_emulator.contract import EngineSession, ProcedureRegistry
-from sqlserver_emulator.errors import ClientFaultError, SqlServerError
+from sqlserver_emulator.errors import ClientFaultError, SqlServerError, TableDataError
 from sqlserver_emulator.events import ArrowBatch, ErrorRaised, Event, ReturnStatus, ReturnValue, StatementDone
 from sqlserver_emulator.release import SQL_SERVER_2022, Release
 from sqlserver_emulator.session import RpcArgument
@@ -43,6 +43,8 @@ _ISOLATION = {
     4: "SERIALIZABLE",
     5: "SNAPSHOT",
 }
+_CLASH = 206
+"""Found before any row is inserted."""
 
 
 class TsqlSession:
@@ -205,7 +207,12 @@ class TsqlSession:
 
     def _report(self, error: SqlServerError, scope: Scope) -> Iterator[Event]:
         """Report an error from before the procedure ran (no such procedure, wrong arguments)."""
+        was_inserting = False
+        if isinstance(error, TableDataError):
+            error.reason.line = error.reason.line or 1
+            yield ErrorRaised(error.reason)
+            was_inserting = error.reason.number != _CLASH
         try:
-            yield from self._runner.fail(error, scope, 1)
+            yield from self._runner.fail(error, scope, 1, changes_rows=was_inserting)
         except ScopeEnd:
             return

@@ -7,12 +7,14 @@ call begins.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
 from sqlserver_emulator.contract import DeclaredType, EngineSession, Variable
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Event
+from sqlserver_emulator.session import RpcArgument, TableValue
 from sqlserver_emulator.syntax.known_names import TYPES
 from sqlserver_emulator.syntax.parsing.data_types import is_user_made, unknown_type
 from sqlserver_emulator.syntax.statements import Declaration
@@ -70,6 +72,24 @@ def _resolved(engine: EngineSession, formal: Formal, position: int) -> Formal:
     return replace(formal, type=found.type)
 
 
+def with_table_types(engine: EngineSession, arguments: Sequence[RpcArgument]) -> Sequence[RpcArgument]:
+    """Return the arguments of a call, tables that a client sent with the type that it named. Raises 2715."""
+    if not any(isinstance(argument.value, TableValue) for argument in arguments):
+        return arguments
+    return [_with_table_type(engine, argument) for argument in arguments]
+
+
+def _with_table_type(engine: EngineSession, argument: RpcArgument) -> RpcArgument:
+    value = argument.value
+    # The type of a procedure's parameter need not be sent.
+    if not isinstance(value, TableValue) or not value.name:
+        return argument
+    found = engine.declared_type(value.schema, value.name)
+    if found is None:
+        raise unknown_type(f"{value.schema}.{value.name}".lstrip("."), value.ordinal)
+    return replace(argument, type=found.type)
+
+
 def enter_parameters(bound: Bound, scope: Scope) -> None:
     """Enter the scalar parameters into the scope; tables wait for ``with_tables``."""
     for formal in bound.formals:
@@ -79,17 +99,21 @@ def enter_parameters(bound: Bound, scope: Scope) -> None:
 
 def with_tables(engine: EngineSession, bound: Bound, scope: Scope, events: Iterator[Event]) -> Iterator[Event]:
     """Run a scope, whose own table variables are known, with the tables that were passed to it."""
-    for formal in bound.formals:
-        if not formal.columns:
-            continue
-        passed = bound.values[formal.name]
-        if passed is None:
-            _make_table(engine, scope, formal.name, formal.type, formal.columns)
-        else:
-            # A table that is passed is read-only in the callee, so both scopes may have the same one.
-            engine.share_table(formal.name, passed)
+    with ExitStack() as given:
+        for formal in bound.formals:
+            if not formal.columns:
+                continue
+            passed = bound.values[formal.name]
+            if passed is None:
+                _make_table(engine, scope, formal.name, formal.type, formal.columns)
+                continue
+            if isinstance(passed, TableValue):
+                given.enter_context(engine.given_table(formal.name, formal.columns, passed))
+            else:
+                # A table that is passed is read-only in the callee, so both scopes may have the same one.
+                engine.share_table(formal.name, passed)
             scope.table_types[formal.name] = formal.type
-    yield from events
+        yield from events
 
 
 def _make_table(engine: EngineSession, scope: Scope, name: str, type: TsqlType, columns: str) -> None:

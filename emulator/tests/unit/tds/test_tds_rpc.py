@@ -93,7 +93,7 @@ def test_utf8_text_is_read_by_its_collation() -> None:
     assert parsed.arguments[0].value == "é"
 
 
-@pytest.mark.parametrize(("token", "word"), [(0xF3, "table-valued"), (0x62, "sql_variant"), (0xF0, "CLR")], ids=str)
+@pytest.mark.parametrize(("token", "word"), [(0x62, "sql_variant"), (0xF0, "CLR")], ids=str)
 def test_parameter_types_that_are_not_supported_are_refused_by_name(token: int, word: str) -> None:
     with pytest.raises(NotSupportedByEmulatorError, match=word):
         list(parse_calls(HEADERS + call("p", b"\x00\x00" + bytes((token,)) + b"\x00" * 20)))

@@ -99,6 +99,15 @@ class IdentityValues:
         self._last = self._last_in_scope = self._explicit_for = None
 
     @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Rows that no statement of the client inserts: @@IDENTITY and SCOPE_IDENTITY() stay as they are."""
+        outside = self._last, self._last_in_scope
+        try:
+            yield
+        finally:
+            self._last, self._last_in_scope = outside
+
+    @contextmanager
     def inner_scope(self) -> Iterator[None]:
         """A procedure, trigger or dynamic batch: what it inserts does not change the SCOPE_IDENTITY() of its caller."""
         outside, self._last_in_scope = self._last_in_scope, None

@@ -138,7 +138,8 @@ def _conflict(failure: StatementFailedError, context: ErrorContext, verb: str) -
 
 def _null_value(failure: StatementFailedError, context: ErrorContext, verb: str) -> SqlServerError:
     found = context.table_name(failure.schema, failure.table)
-    table = f"{context.database}.{found[0]}.{found[1]}" if found else failure.table
+    # The part behind ~ is the depth and checksum of a table variable.
+    table = f"{context.database}.{found[0]}.{found[1]}" if found else failure.table.partition("~")[0]
     return SqlServerError(
         515,
         f"Cannot insert the value NULL into column '{failure.column}', table '{table}'; column does not allow nulls. "

@@ -30,6 +30,7 @@ from sqlserver_emulator.engine.session.bulk import BulkLoader, PostgresBulkTarge
 from sqlserver_emulator.engine.session.constraint_names import ConstraintLookup
 from sqlserver_emulator.engine.session.deferred import DeferredUpdates
 from sqlserver_emulator.engine.session.faults import StatementFaults
+from sqlserver_emulator.engine.session.given_tables import given_table
 from sqlserver_emulator.engine.session.queries import QueryResults
 from sqlserver_emulator.engine.session.session_values import SessionValues
 from sqlserver_emulator.engine.session.snapshot_access import SNAPSHOT, check_snapshot
@@ -41,6 +42,7 @@ from sqlserver_emulator.engine.values.convert import convert
 from sqlserver_emulator.engine.values.rows import Row
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import ArrowBatch, Column, Command, Rows
+from sqlserver_emulator.session import TableValue
 from sqlserver_emulator.types import TsqlType
 
 _ISOLATION = {
@@ -400,6 +402,9 @@ class PostgresEngineSession:
     def share_table(self, name: str, table: object) -> None:
         assert isinstance(table, Relation)  # noqa: S101 - it comes from table_variable
         self._catalog.share(name, table)
+
+    def given_table(self, name: str, columns: str, value: TableValue) -> AbstractContextManager[None]:
+        return given_table(self, self._access, self._identity, (name, columns), value)
 
     def cancel(self) -> None:
         self._connection.cancel()

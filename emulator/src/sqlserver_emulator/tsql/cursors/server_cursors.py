@@ -23,6 +23,7 @@ from sqlserver_emulator.tsql.dynamic_sql import DynamicSql, Template, template_o
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.state.captured_rows import CapturedRows
 from sqlserver_emulator.tsql.state.scope import Scope, SessionState
+from sqlserver_emulator.tsql.user_types import with_tables
 from sqlserver_emulator.types import INT, TsqlType
 
 _FIRST_HANDLE: Final = 180150003
@@ -178,9 +179,10 @@ class ServerCursors:
                 raise _not_one_query()
             return (yield from self._run_directly(opening, template, rest))
         captured = CapturedRows()
-        scope = self._dynamic.bound_scope(template, rest)[0]
+        scope, bound = self._dynamic.bound_scope(template, rest)
         caller = Scope({}, scope.depth - 1)
-        for event in self._calls.run_inner(self._runner.run_text(query, scope, template.known), caller, 0):
+        query_run = self._runner.run_text(query, scope, template.known)
+        for event in self._calls.run_inner(with_tables(self._state.engine, bound, scope, query_run), caller, 0):
             yield from captured.take(event)
         if not captured.columns:
             yield from _not_declared()
