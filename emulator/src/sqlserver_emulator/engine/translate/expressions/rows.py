@@ -16,7 +16,7 @@ from sqlserver_emulator.engine.translate.expressions.scope import SourceColumn, 
 from sqlserver_emulator.engine.translate.values.collating import grouped_type, is_comparable_as_stored
 from sqlserver_emulator.engine.translate.values.conversion import IMPLICIT, convert
 from sqlserver_emulator.engine.translate.values.type_rules import is_text, storage_type, unify
-from sqlserver_emulator.engine.translate.values.value import Value, VariantValue
+from sqlserver_emulator.engine.translate.values.value import Value, VariantValue, is_column_of_nulls
 from sqlserver_emulator.types import NVARCHAR_MAX
 
 
@@ -59,6 +59,7 @@ def output_columns(names: Sequence[str], values: Sequence[Value]) -> list[Source
             untyped=value.is_null,
             mask=value.mask,
             collated=as_column(value.collated),
+            only_nulls=is_column_of_nulls(value),
         )
         for name, sql_name, value in zip(names, output_names(names), values, strict=True)
     ]
@@ -113,7 +114,11 @@ def merged(left: SourceColumn, right: SourceColumn) -> SourceColumn:
         type = right.type if left.untyped else left.type
         collated = right.collated if left.untyped else left.collated
         untyped = left.untyped and right.untyped
-        return SourceColumn(left.name, left.sql, type, True, untyped=untyped, mask=mask, collated=collated)
+        # A constant NULL on one side makes it int, as it is in a derived table.
+        nulls = left.only_nulls and right.only_nulls
+        return SourceColumn(
+            left.name, left.sql, type, True, untyped=untyped, mask=mask, collated=collated, only_nulls=nulls
+        )
     type = left.type if left.type == right.type else unify(left.type, right.type)
     # A column of a table has one declared type; the union has it only where both sides agree.
     direct = left.direct and right.direct and left.type == right.type

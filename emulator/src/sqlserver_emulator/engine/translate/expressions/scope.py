@@ -41,7 +41,8 @@ class SourceColumn:
     """Of a string; a conflict of two collations is passed on."""
     rowguidcol: bool = False
     only_nulls: bool = False
-    """A column of VALUES in which each row has NULL, so that what it is assigned to decides its type."""
+    """A column of VALUES in which each row has NULL, so that what it is assigned to decides its type: also through
+    derived tables and common table expressions."""
 
 
 @dataclass(slots=True, eq=False)

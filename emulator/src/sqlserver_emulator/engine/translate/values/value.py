@@ -159,6 +159,11 @@ def null() -> Value:
     return Value("NULL", INT, kind="", is_null=True)
 
 
+def is_column_of_nulls(value: Value) -> bool:
+    """Return whether the value is a column of VALUES that has NULL in each row, and no type yet: no constant NULL."""
+    return value.is_null and value.sql != "NULL"
+
+
 def literal_type(literal: Literal) -> TsqlType:
     """The type of a literal as the server sees it."""
     kind, lexeme = literal.kind, literal.lexeme

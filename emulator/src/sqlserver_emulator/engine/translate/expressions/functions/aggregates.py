@@ -27,7 +27,7 @@ from sqlserver_emulator.engine.translate.values.type_rules import (
     storage_type,
     summed,
 )
-from sqlserver_emulator.engine.translate.values.value import Value
+from sqlserver_emulator.engine.translate.values.value import Value, is_column_of_nulls
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import BIGINT, INT, NVARCHAR_4000, TsqlType
 
@@ -46,7 +46,7 @@ def _argument(self: Expressions, node: exp.Expression, name: str) -> tuple[str, 
     if isinstance(node, exp.Distinct):
         distinct, node = "DISTINCT ", node.expressions[0]
     value = self.value(node)
-    if value.is_null and value.sql != "NULL":
+    if is_column_of_nulls(value):
         # A column of VALUES that has no type yet is int where nothing assigns it.
         value = Value(value.sql, value.type)
     if name in ("sum", "avg") and value.type is not None and (value.kind in (TEXT, BINARY) or value.type.name == "bit"):
