@@ -28,4 +28,7 @@ SQL_VARIANT: Final = SystemType(
     odbc=OdbcType(-150, 8000, 8000, 39),
     storage="text",
 )
+VARIANT_VALUES: Final = "values of the data type sql_variant"
+"""What is refused wherever such a value could come from or go to; columns of the type have NULL only."""
+
 OTHERS: Final = (UNIQUEIDENTIFIER, SQL_VARIANT)

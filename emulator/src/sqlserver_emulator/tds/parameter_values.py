@@ -15,6 +15,7 @@ from uuid import UUID
 from sqlserver_emulator import code_units
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
 from sqlserver_emulator.system_types import SYSTEM_TYPES
+from sqlserver_emulator.system_types.others import VARIANT_VALUES
 from sqlserver_emulator.system_types.record import Declared, SystemType
 from sqlserver_emulator.system_types.wire import Form, Packing
 from sqlserver_emulator.tds import moments
@@ -42,7 +43,7 @@ def _by_older_token(form: Form) -> dict[int, SystemType]:
 _REFUSED = {
     0xF3: "tables in place of the columns of a table",
     0xF0: "parameters of a CLR type",
-    **{token: f"parameters of type {t.name}" for token, t in _by_token(Form.VARIANT).items()},
+    **dict.fromkeys(_by_token(Form.VARIANT), VARIANT_VALUES),
 }
 _FIXED = {t.wire.fixed_token: t for t in SYSTEM_TYPES if t.wire.fixed_token is not None}
 _SIZED = {

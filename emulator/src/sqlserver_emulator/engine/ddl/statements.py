@@ -28,6 +28,7 @@ from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerErro
 from sqlserver_emulator.events import Command
 from sqlserver_emulator.syntax.parsing.boundaries import skip_parentheses
 from sqlserver_emulator.syntax.parsing.cursor import Cursor
+from sqlserver_emulator.syntax.parsing.data_types import with_values
 from sqlserver_emulator.types import TsqlType
 
 Statement = Callable[[DdlScope, Cursor], Command]
@@ -258,7 +259,7 @@ def _create_type(scope: DdlScope, cursor: Cursor) -> Command:
         return Command.NONE
     if not cursor.accept("FROM"):
         raise NotSupportedByEmulatorError(f"CREATE TYPE … {cursor.word} {cursor.word_after()}".rstrip())
-    base, _, _ = scope.read_type(cursor)
+    base = with_values(scope.read_type(cursor)[0])
     nullable = not cursor.accept("NOT", "NULL")
     cursor.accept("NULL")
     expect_end(cursor)

@@ -10,6 +10,7 @@ from sqlserver_emulator.syntax import lexer
 from sqlserver_emulator.syntax.lexer import IDENTIFIERS, identifier_value
 from sqlserver_emulator.syntax.parsing.cursor import Cursor
 from sqlserver_emulator.system_types import BY_NAME, SYSTEM_TYPES, names_where
+from sqlserver_emulator.system_types.others import SQL_VARIANT, VARIANT_VALUES
 from sqlserver_emulator.system_types.record import Declared, Length, SystemType
 from sqlserver_emulator.types import MAX_LENGTH, TsqlType, plain_type
 
@@ -44,13 +45,20 @@ def take_parameter_type(cursor: Cursor) -> TsqlType:
     """A type that a parameter may have; one that is none of the system's stays a name (``is_user_made``)."""
     start = cursor.at
     try:
-        return take_type(cursor)
+        return with_values(take_type(cursor))
     except SqlServerError as error:
         if error.number != _UNKNOWN_TYPE:
             raise
     cursor.at = start
     name = _type_name(cursor)
     return TsqlType(name if "." in name else f".{name}")
+
+
+def with_values(type: TsqlType) -> TsqlType:
+    """Return a type that a variable, a parameter or an expression has. Refuses sql_variant."""
+    if type.name == SQL_VARIANT.name:
+        raise NotSupportedByEmulatorError(VARIANT_VALUES)
+    return type
 
 
 def is_user_made(type: TsqlType) -> bool:

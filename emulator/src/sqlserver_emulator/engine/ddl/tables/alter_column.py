@@ -15,9 +15,10 @@ from sqlserver_emulator.engine.ddl.tables.blank_keys import guards_of, rename_gu
 from sqlserver_emulator.engine.ddl.tables.table_sql import limit_clauses, limit_name
 from sqlserver_emulator.engine.names import LENGTH_SUFFIX, RANGE_SUFFIX, bracketed, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.system_types import BY_NAME, names_where
 from sqlserver_emulator.system_types.binaries import ROWVERSION
+from sqlserver_emulator.system_types.others import SQL_VARIANT, VARIANT_VALUES
 from sqlserver_emulator.system_types.record import BINARY, DECIMAL, INTEGER
 from sqlserver_emulator.types import TsqlType
 
@@ -145,8 +146,7 @@ def _change_type(scope: DdlScope, table: CatalogObject, old: CatalogColumn, new:
     # Within a family the conversion is PostgreSQL's of an assignment: what does not fit fails, as in T-SQL.
     using = ""
     if _FAMILIES.get(old.type.name) is None or _FAMILIES.get(old.type.name) != _FAMILIES.get(new.type.name):
-        conversion, _, _ = scope.over_table(f"CAST({bracketed(old.name)} AS {new.type})", table)
-        using = f" USING {conversion}"
+        using = f" USING {_converted(scope, table, old, new)}"
     # PostgreSQL rebuilds keys over the column, which needs them to be checked at once (ADR 30, "Consequences").
     scope.fetch("SELECT emulator.check_keys_at_once($1::oid)", [table.object_id])
     guards = guards_of(scope, table)
@@ -158,6 +158,15 @@ def _change_type(scope: DdlScope, table: CatalogObject, old: CatalogColumn, new:
     if default:
         sql = scope.scalar(str(default[0][0]), new.type)
         scope.run(f"ALTER TABLE {target} ALTER COLUMN {column} SET DEFAULT {sql}")
+
+
+def _converted(scope: DdlScope, table: CatalogObject, old: CatalogColumn, new: CatalogColumn) -> str:
+    if new.type.name != SQL_VARIANT.name:
+        return scope.over_table(f"CAST({bracketed(old.name)} AS {new.type})", table)[0]
+    target = qualified(table.postgres_schema, table.postgres_name)
+    if scope.fetch(f"SELECT 1 FROM {target} WHERE {quote(old.postgres_name)} IS NOT NULL LIMIT 1"):
+        raise NotSupportedByEmulatorError(VARIANT_VALUES)
+    return f"NULL::{scope.postgres_type(new.type)}"
 
 
 def _change_limits(scope: DdlScope, table: CatalogObject, old: CatalogColumn | None, new: CatalogColumn | None) -> None:

@@ -12,9 +12,10 @@ from sqlserver_emulator.engine.ddl.scope import DdlScope
 from sqlserver_emulator.engine.ddl.tables import tables
 from sqlserver_emulator.engine.names import qualified, quote
 from sqlserver_emulator.engine.values import bind
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.events import Column, Command
 from sqlserver_emulator.syntax.parsing.cursor import Cursor
+from sqlserver_emulator.system_types.others import SQL_VARIANT, VARIANT_VALUES
 
 # A cheap test: only texts that may be SELECT INTO are cut into tokens.
 MAYBE_SELECT_INTO = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:SELECT|WITH)\b.*\bINTO\b", re.IGNORECASE | re.DOTALL)
@@ -71,6 +72,9 @@ def _declaration(column: Column) -> ColumnDeclaration:
             state=5,
         )
     collation = column.collation.name if column.collation is not None else ""
+    # The rows have values, of whatever base types.
+    if column.type.name == SQL_VARIANT.name:
+        raise NotSupportedByEmulatorError(VARIANT_VALUES)
     return ColumnDeclaration(column.name, column.type, nullable=column.nullable, collation=collation)
 
 

@@ -20,6 +20,7 @@ from sqlserver_emulator.engine.names import LENGTH_SUFFIX, RANGE_SUFFIX, postgre
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.system_types import BY_NAME
+from sqlserver_emulator.system_types.others import SQL_VARIANT, VARIANT_VALUES
 from sqlserver_emulator.system_types.record import BINARY
 from sqlserver_emulator.types import TsqlType
 
@@ -150,6 +151,8 @@ def _plan_computed(
     sql, type_, collation = scope.over_table(declaration.computed, table)
     if type_ is None:
         raise NotSupportedByEmulatorError(f"the computed column {declaration.name} AS ({declaration.computed})")
+    if type_.name == SQL_VARIANT.name:
+        raise NotSupportedByEmulatorError(VARIANT_VALUES)
     sql = _deterministic(sql, table)
     nullable = declaration.nullable is not False and not _is_never_null(declaration.computed, table)
     typed = CatalogColumn(

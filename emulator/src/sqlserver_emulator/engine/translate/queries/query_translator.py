@@ -53,7 +53,7 @@ from sqlserver_emulator.engine.translate.queries.sources import SourceTranslator
 from sqlserver_emulator.engine.translate.values.choices import unified
 from sqlserver_emulator.engine.translate.values.collating import grouped_type, merged_collation
 from sqlserver_emulator.engine.translate.values.conversion import IMPLICIT, convert
-from sqlserver_emulator.engine.translate.values.type_rules import FLOAT_TYPE
+from sqlserver_emulator.engine.translate.values.type_rules import FLOAT_TYPE, VARIANT, family
 from sqlserver_emulator.engine.translate.values.value import Value
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.types import BIGINT
@@ -382,10 +382,11 @@ class QueryTranslator:
         columns: list[SourceColumn] = []
         for i in range(width):
             column = [row[i] for row in rows]
-            _, common = unified(column)
+            as_they_are, common = unified(column)
             type = common()
             for j, value in enumerate(column):
-                cells[j].append(f"{convert(value, type, IMPLICIT).sql}" if type is not None else value.sql)
+                is_variant = type is not None and family(type) == VARIANT
+                cells[j].append(as_they_are[j] if type is None or is_variant else convert(value, type, IMPLICIT).sql)
             mask = DEFAULT_MASK if watch.is_masked else ""
             columns.append(
                 SourceColumn(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sqlserver_emulator.engine.translate.values.conversion import IMPLICIT, as_text, convert
-from sqlserver_emulator.engine.translate.values.type_rules import TEXT, family, storage_type, unify
-from sqlserver_emulator.engine.translate.values.value import LiteralValue, Value, suggest_general
+from sqlserver_emulator.engine.translate.values.type_rules import TEXT, VARIANT, family, storage_type, unify
+from sqlserver_emulator.engine.translate.values.value import LiteralValue, Value, VariantValue, suggest_general
+from sqlserver_emulator.errors import NotSupportedByEmulatorError
+from sqlserver_emulator.system_types.others import VARIANT_VALUES
 from sqlserver_emulator.types import TsqlType
 
 
@@ -33,6 +35,8 @@ def unified(values: list[Value]) -> tuple[list[str], Callable[[], TsqlType | Non
             found = unify(found, value.type)
         return found or values[0].type
 
+    if VARIANT in kinds:
+        return _as_variants(values), common
     if kinds == {TEXT}:
         return [as_text(value) if not value.is_null else "NULL::text" for value in values], common
     if None in kinds or not typed:
@@ -44,6 +48,31 @@ def unified(values: list[Value]) -> tuple[list[str], Callable[[], TsqlType | Non
         return [value.sql if not value.is_null else f"NULL::{storage}" for value in values], common
     target = common()
     return [convert(value, target, IMPLICIT).sql if target is not None else value.sql for value in values], common
+
+
+def _as_variants(values: list[Value]) -> list[str]:
+    """Properties of the server, and what replaces them, in the storage of the base type that all have."""
+    bases = {_variant_base(value) for value in values if not value.is_null}
+    base = bases.pop()
+    if bases or base is None:
+        raise NotSupportedByEmulatorError(VARIANT_VALUES)
+    return [f"NULL::{base}" if value.is_null else _variant_sql(value, base) for value in values]
+
+
+def _variant_base(value: Value) -> str | None:
+    if isinstance(value, VariantValue):
+        return value.base
+    # Columns of system views, and SESSION_CONTEXT.
+    if value.kind in (TEXT, VARIANT):
+        return "text"
+    return "integer" if value.type is not None and value.type.name in ("int", "smallint", "tinyint") else None
+
+
+def _variant_sql(value: Value, base: str) -> str:
+    if value.kind == TEXT:
+        return as_text(value)
+    # PostgreSQL refuses a column that is none of the base type, which a derived table may have.
+    return value.sql if value.kind == VARIANT and not isinstance(value, VariantValue) else f"{value.sql}::{base}"
 
 
 def _alike(values: list[Value]) -> TsqlType | None:

@@ -29,6 +29,7 @@ from sqlserver_emulator.engine.translate.values.type_rules import (
 from sqlserver_emulator.engine.translate.values.value import LiteralValue, Value, exact_type, suggest
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.system_types import SYSTEM_TYPES
+from sqlserver_emulator.system_types.others import VARIANT_VALUES
 from sqlserver_emulator.types import NVARCHAR_4000, SEVEN_DIGITS, TsqlType
 
 EXPLICIT = "explicit"
@@ -399,8 +400,9 @@ def _to_guid(value: Value, to: TsqlType, mode: str, _style: str | None) -> str:
     raise _refuse(value, to, explicit=mode in (EXPLICIT, TRY))
 
 
-def _to_variant(value: Value, _to: TsqlType, _mode: str, _style: str | None) -> str:
-    return _text_of(value, TsqlType("nvarchar", 4000), IMPLICIT, None)
+def _to_variant(_value: Value, _to: TsqlType, _mode: str, _style: str | None) -> str:
+    # Its base type would be lost: the storage is a string.
+    raise NotSupportedByEmulatorError(VARIANT_VALUES)
 
 
 _CONVERTERS = {

@@ -9,6 +9,7 @@ from sqlglot import exp
 from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.syntax.known_names import TYPES
 from sqlserver_emulator.system_types import BY_NAME, SYSTEM_TYPES
+from sqlserver_emulator.system_types.others import SQL_VARIANT, VARIANT_VALUES
 from sqlserver_emulator.system_types.record import Declared
 from sqlserver_emulator.types import MAX_LENGTH, TsqlType, plain_type
 
@@ -30,6 +31,8 @@ def read_data_type(
     if record is not None:
         if record.length is not None:
             return _sized(name, facets, default_length, record.length.longest)
+        if record is SQL_VARIANT:
+            raise NotSupportedByEmulatorError(VARIANT_VALUES)
         return _READERS[record.declared](name, facets)
     alias = user_type(written)
     if alias is None and written.lower() in TYPES:

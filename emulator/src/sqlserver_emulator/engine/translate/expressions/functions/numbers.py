@@ -24,6 +24,7 @@ from sqlserver_emulator.engine.translate.values.type_rules import (
     INTEGER,
     TEXT,
     UNIQUEIDENTIFIER,
+    VARIANT,
     is_money,
     storage_type,
 )
@@ -115,6 +116,9 @@ def _isnull(self: Expressions, nodes: list[exp.Expression]) -> Value:
     if type is None:
         return Value(f"coalesce({first.sql}, {second.sql})", None)
     nullable = first.nullable and second.nullable
+    if first.kind == VARIANT:
+        sql, _ = unified([first, second])
+        return Value(f"coalesce({', '.join(sql)})", type, kind=VARIANT, nullable=nullable)
     if first.kind == TEXT:
         replacement = convert(second, type, EXPLICIT)
         return Value(f"coalesce({as_text(first)}, {replacement.sql})", type, nullable=nullable)
@@ -137,7 +141,8 @@ def _coalesce(self: Expressions, nodes: list[exp.Expression]) -> Value:
 def _nullif(self: Expressions, nodes: list[exp.Expression]) -> Value:
     first, second = self.value(nodes[0]), self.value(nodes[1])
     test = comparisons.compare("=", first, second)
-    return Value(f"(CASE WHEN {test} THEN NULL ELSE {first.sql} END)", lambda: first.type, kind=first.kind)
+    sql = unified([first])[0][0] if first.kind == VARIANT else first.sql
+    return Value(f"(CASE WHEN {test} THEN NULL ELSE {sql} END)", lambda: first.type, kind=first.kind)
 
 
 def _iif(self: Expressions, nodes: list[exp.Expression]) -> Value:
