@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -55,6 +57,12 @@ def table(rows: Sequence[tuple[object, ...]] | None, name: str = "dbo.Lines", co
     import pytds
 
     return pytds.TableValuedParam(type_name=name, columns=columns, rows=rows)
+
+
+def binary(value: object) -> object:
+    import pytds
+
+    return pytds.Binary(value)
 
 
 def column(*, is_default: bool = False) -> Any:
@@ -187,6 +195,22 @@ def test_odbc_passes_tables_to_procedures(odbc: Any, call: str) -> None:
     for _ in range(2):
         assert [tuple(row) for row in odbc.execute(call, (ROWS,)).fetchall()] == ROWS
     assert odbc.execute(call, ([],)).fetchall() == []
+
+
+def test_values_of_every_kind_arrive(tds: Any, odbc: Any) -> None:
+    at, day, key = datetime(2024, 2, 29, 23, 59, 58, 123456), date(1, 1, 1), UUID(int=7)
+    row = (True, 2**62, Decimal("-1.25"), 0.5, "é" * 5000, b"\0\xff" * 5000, day, time(1, 2, 3), at, key)
+    texts = ["flag bit", "big bigint", "price money", "ratio real", "words nvarchar(max)", "data varbinary(max)"]
+    texts += ["day date", "hour time(6)", "at datetime2", "guid uniqueidentifier"]
+    tds.execute(f"IF TYPE_ID('dbo.Kinds') IS NULL EXEC ('CREATE TYPE dbo.Kinds AS TABLE ({', '.join(texts)})')")
+    tds.execute("CREATE OR ALTER PROCEDURE dbo.kinds_of @k dbo.Kinds READONLY AS SELECT * FROM @k")
+    nulls = (None,) * len(row)
+    assert [tuple(found) for found in odbc.execute("{CALL dbo.kinds_of (?)}", ([row, nulls],)).fetchall()] == [
+        row,
+        nulls,
+    ]
+    (found,) = called(tds, "dbo.kinds_of", table([(*row[:5], binary(row[5]), *row[6:])], "dbo.Kinds"))
+    assert (*found[:5], bytes(found[5]), *found[6:]) == row  # type: ignore[arg-type]
 
 
 def test_odbc_passes_tables_to_texts(odbc: Any) -> None:

@@ -350,3 +350,23 @@ def test_privileges_are_described(connection: Any) -> None:
         ("b", "Jdbc_reader", "SELECT"),
         ("b", "Jdbc_reader", "UPDATE"),
     ]
+
+
+@pytest.mark.parametrize("call", ["EXEC dbo.of_jdbc ?", "{call dbo.of_jdbc (?)}", "SELECT id, code FROM ? ORDER BY id"])
+def test_tables_are_passed_as_parameters(jdbc: Jdbc, connection: Any, call: str) -> None:
+    run(connection, "IF TYPE_ID('dbo.JdbcLines') IS NULL EXEC ('CREATE TYPE dbo.JdbcLines AS TABLE "
+        "(id int PRIMARY KEY, code nvarchar(5))')")  # fmt: skip
+    run(connection, "CREATE OR ALTER PROCEDURE dbo.of_jdbc @l dbo.JdbcLines READONLY AS SELECT id, code FROM @l")
+    table = jdbc.session._jvm.com.microsoft.sqlserver.jdbc.SQLServerDataTable()
+    table.addColumnMetadata("id", INTEGER)
+    table.addColumnMetadata("code", NVARCHAR)
+    for row in ((1, "é"), (2, None)):
+        values = jdbc.session._sc._gateway.new_array(jdbc.session._jvm.java.lang.Object, 2)
+        values[0], values[1] = row
+        table.addRow(values)
+    statement = connection.prepareCall(call) if call.startswith("{") else connection.prepareStatement(call)
+    # Its second execution prepares, its third uses the handle; each reads the table's rows once.
+    for _ in range(3):
+        statement.setStructured(1, "dbo.JdbcLines", table)
+        assert rows_of(statement.executeQuery()) == [(1, "é"), (2, None)]
+    statement.close()
