@@ -197,6 +197,20 @@ def test_odbc_passes_tables_to_procedures(odbc: Any, call: str) -> None:
     assert odbc.execute(call, ([],)).fetchall() == []
 
 
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_a_call_that_is_cancelled_leaves_no_table(odbc: Any, in_transaction: bool) -> None:
+    odbc.execute("CREATE OR ALTER PROCEDURE dbo.waits @lines dbo.Lines READONLY, @seconds char(8) AS "
+        "WAITFOR DELAY @seconds SELECT id, code, amount FROM @lines")  # fmt: skip
+    odbc.connection.autocommit = not in_transaction
+    odbc.connection.timeout = 1
+    cursor = odbc.connection.cursor()
+    with pytest.raises(Exception, match="timeout"):
+        cursor.execute("{CALL dbo.waits (?, ?)}", (ROWS, "00:00:30"))
+    for _ in range(2):
+        found = odbc.execute("{CALL dbo.waits (?, ?)}", (ROWS, "00:00:00")).fetchall()
+        assert [tuple(row) for row in found] == ROWS
+
+
 def test_values_of_every_kind_arrive(tds: Any, odbc: Any) -> None:
     at, day, key = datetime(2024, 2, 29, 23, 59, 58, 123456), date(1, 1, 1), UUID(int=7)
     row = (True, 2**62, Decimal("-1.25"), 0.5, "é" * 5000, b"\0\xff" * 5000, day, time(1, 2, 3), at, key)
