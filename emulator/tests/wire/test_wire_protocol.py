@@ -304,13 +304,22 @@ def test_transaction_requests_return_their_descriptor(raw: RawClient) -> None:
     ("packet_type", "payload", "what"),
     [
         (TRANSACTION, HEADERS + b"\x06\x00", "distributed transactions"),
-        (RPC, HEADERS + struct.pack("<H", 1) + b"p\x00\x00\x00" + b"\x00\x00\xf3\x00", "table-valued parameters"),
+        (RPC, HEADERS + struct.pack("<H", 1) + b"p\x00\x00\x00" + b"\x00\x00\x62\x00", "values of the data type sql"),
     ],
 )
 def test_what_is_not_supported_is_refused_by_name(raw: RawClient, packet_type: int, payload: bytes, what: str) -> None:
     raw.send(packet_type, payload)
     assert f"does not support {what}".encode("utf-16-le") in raw.read()
     assert raw.batch("set x")
+
+
+def test_a_wrong_table_is_an_error_and_an_unfinished_one_ends_the_connection(raw: RawClient) -> None:
+    beginning = HEADERS + struct.pack("<H", 1) + b"p\x00\x00\x00" + b"\x00\x00\xf3" + b"\x00\x00\x00"
+    raw.send(RPC, beginning + struct.pack("<H", 1025))
+    assert "has an invalid column count specified".encode("utf-16-le") in raw.read()
+    assert raw.batch("set x")
+    raw.send(RPC, beginning + struct.pack("<H", 1))
+    assert raw.is_closed_by_server()
 
 
 def test_an_error_of_severity_21_is_sent_and_closes_the_connection(raw: RawClient) -> None:
