@@ -72,8 +72,11 @@ PYTEST := $(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -c pypr
 test: check $(CLASSES)-of-the-wheel $(JARS) ## Floodmark's tests, and whether the emulator answers as SQL Server does
 	@$(PYTEST) --ignore=tests/unit tests emulator/tests/conformance
 
+# The clients that `make test-clients` sets up.
+SET_UP := debian node rust
+
 test-emulator: setup $(CLASSES)-of-the-wheel ## all tests of the emulator and of compact_tracking
-	@$(PYTEST) $(addprefix --ignore=emulator/tests/,conformance clients_external/node clients_external/debian) emulator/tests compact_tracking/tests
+	@$(PYTEST) --ignore=emulator/tests/conformance $(addprefix --ignore=emulator/tests/clients_external/,$(SET_UP)) emulator/tests compact_tracking/tests
 
 test-one: setup ## one test or file, as in: make test-one T=tests/contract/test_reload.py. Its servers stay for the next
 	@FLOODMARK_STANDING_SERVERS=1 $(PY) -m pytest -q -c pyproject.toml $(if $(T),'$(T)',$(error T names the test))

@@ -26,6 +26,13 @@ def clients_database(emulator: Emulator) -> str:
     return DATABASE
 
 
+@pytest.fixture
+def server_variables(emulator: Emulator, clients_database: str) -> dict[str, str]:
+    """Return the variables by which a client's program finds the server."""
+    where = {"HOST": emulator.host, "PORT": str(emulator.port), "DATABASE": clients_database}
+    return where | {"LOGIN": emulator.user, "PASSWORD": emulator.password, "CA_FILE": str(emulator.ca_file)}
+
+
 @pytest.fixture(scope="module")
 def jdbc(emulator: Emulator, clients_database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jdbc]:
     trust_store: Path = tmp_path_factory.mktemp("jdbc") / "trust.p12"
