@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -147,3 +148,38 @@ def test_a_connection_comes_back_clean_from_its_pool(name: str, server: Emulator
             assert rows_of(connection, "SELECT DB_NAME(), @@LOCK_TIMEOUT") == [(DATABASE, -1)]
             assert rows_of(connection, OWN_CONNECTION) == [before]
             assert "#mine" in str(error_of(lambda: run(connection, "SELECT * FROM #mine").fetchall()))
+
+
+def test_a_transaction_that_was_left_open_is_gone_when_python_tds_takes_the_connection_again(
+    server: Emulator, table: str
+) -> None:
+    def connect() -> Any:
+        return contextlib.closing(DRIVERS["python-tds"].connect(server, DATABASE, pooling=True, autocommit=False))
+
+    with connect() as connection:
+        [before] = rows_of(connection, OWN_CONNECTION)
+        run(connection, f"INSERT INTO {table} (Name) VALUES (N'left open')")
+    for name in ("first", "second"):
+        with connect() as connection:
+            assert rows_of(connection, OWN_CONNECTION) == [before]
+            run(connection, f"INSERT INTO {table} (Name) VALUES (N'{name}')")
+            connection.commit()
+    with connect() as connection:
+        run(connection, f"INSERT INTO {table} (Name) VALUES (N'undone')")
+        connection.rollback()
+        assert names_in(server) == ["first", "second"]
+
+
+def test_threads_share_the_pool_of_python_tds(server: Emulator, table: str) -> None:
+    def insert(number: int) -> Any:
+        with contextlib.closing(
+            DRIVERS["python-tds"].connect(server, DATABASE, pooling=True, autocommit=False)
+        ) as connection:
+            run(connection, f"INSERT INTO {table} (Name) VALUES (N'n{number:02}')")
+            connection.commit()
+            return rows_of(connection, OWN_CONNECTION)[0]
+
+    with ThreadPoolExecutor(4) as threads:
+        connections = set(threads.map(insert, range(40)))
+    assert names_in(server) == [f"n{number:02}" for number in range(40)]
+    assert len(connections) <= 8  # those of the four threads, and those that were in the pool before
