@@ -26,8 +26,8 @@ from spark_java import java_environment
 
 DRIVER = "com.microsoft.sqlserver.jdbc.SQLServerDriver"
 MSSQL_JDBC = "com.microsoft.sqlserver:mssql-jdbc:12.10.1.jre11"
-SUBMIT_ARGUMENTS = (
-    f"--master local[2] --packages {MSSQL_JDBC} --conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1"
+SUBMIT_OPTIONS = (
+    "--master local[2] --conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1"
     " --conf spark.ui.showConsoleProgress=false --conf spark.log.level=ERROR --conf spark.sql.session.timeZone=UTC"
     " --conf spark.sql.maxMetadataStringLength=1000"
     " --driver-java-options '-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC' pyspark-shell"
@@ -37,11 +37,15 @@ STOP_SECONDS = 30
 
 
 @contextmanager
-def spark_with_driver() -> Iterator[SparkSession]:
-    """A JVM of its own: one that other tests have started knows nothing of the driver, nor theirs of our settings."""
+def spark_with_driver(*packages: str) -> Iterator[SparkSession]:
+    """A JVM of its own: one that other tests have started knows nothing of the driver, nor theirs of our settings.
+
+    ``packages`` are further ones, as Maven coordinates.
+    """
     end_jvm()
+    arguments = f"--packages {','.join([MSSQL_JDBC, *packages])} {SUBMIT_OPTIONS}"
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        patch.setenv("PYSPARK_SUBMIT_ARGS", SUBMIT_ARGUMENTS)
+        patch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         for variable, value in java_environment(Path(folder)).items():
             patch.setenv(variable, value)
