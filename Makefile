@@ -73,7 +73,7 @@ test: check $(CLASSES)-of-the-wheel $(JARS) ## Floodmark's tests, and whether th
 	@$(PYTEST) --ignore=tests/unit tests emulator/tests/conformance
 
 # The clients that `make test-clients` sets up.
-SET_UP := debian go java node rust
+SET_UP := debian go java node python rust
 
 test-emulator: setup $(CLASSES)-of-the-wheel ## all tests of the emulator and of compact_tracking
 	@$(PYTEST) --ignore=emulator/tests/conformance $(addprefix --ignore=emulator/tests/clients_external/,$(SET_UP)) emulator/tests compact_tracking/tests

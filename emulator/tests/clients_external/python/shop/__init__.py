@@ -1,0 +1,1 @@
+"""An application of Django, which ``django_shop.py`` migrates and queries."""
