@@ -84,7 +84,7 @@ test-one: setup ## one test or file, as in: make test-one T=tests/contract/test_
 test-tutorial: setup ## the tutorial, followed line by line in a fresh clone, which it sets up
 	@FLOODMARK_TEST_TUTORIAL=1 $(PY) -m pytest -q tests/story/test_tutorial.py
 
-test-clients: setup ## tests with clients from npm and Debian, which it sets up
+test-clients: setup ## tests with clients that are no packages of Python, which it sets up
 	@bin/test-clients
 
 torture: setup $(CLASSES)-of-the-wheel ## 500 kills and troubles in between, then 100 with Spark and 20 of Airflow's processes: some hours

@@ -1,4 +1,4 @@
-"""Clients that are not Python: those that come as jars here, those from npm and Debian in the folders below."""
+"""Clients that are not Python: those that come as jars here, those that `make test-clients` sets up in the folders below."""
 
 from __future__ import annotations
 
