@@ -119,8 +119,11 @@ class SessionFactory(Protocol):
     def read_only_route(self) -> tuple[str, int] | None:
         """Host and port to which a login with the intent to read only is led; None: nowhere else."""
 
-    def open_session(self, *, login: str, password: str | None, database: str, application: str) -> Session:
+    def open_session(
+        self, *, login: str, password: str | None, database: str, application: str, encrypted: bool = False
+    ) -> Session:
         """``database`` '' means the login's default. ``password`` None: the login is proved already.
+        ``encrypted``: all that the session sends and receives is.
 
         Raises SqlServerError 18456 (wrong login or password, severity 14) or 4060 (cannot open database, severity 11).
         """

@@ -32,9 +32,21 @@ def assert_refused(driver: Driver, server: Emulator, database: str, message: str
         driver.connect(server, database)
 
 
+LOGIN_ONLY = {
+    "mssql-python-no",
+    "mssql-python-optional",
+    "pymssql-request",
+    "pyodbc-no",
+    "pyodbc-optional",
+    "python-tds-login-only",
+}
+NOT_AT_ALL = {"pymssql-off", "python-tds-without-ca"}
+
+
 @pytest.mark.parametrize("encryption", ENCRYPTIONS)
 def test_a_client_logs_in_with_the_encryption_it_asks_for(encryption: str, server: Emulator) -> None:
     if reason := DRIVERS["pyodbc"].why_not() if encryption.startswith("pyodbc") else "":
         pytest.skip(reason)
     with contextlib.closing(ENCRYPTIONS[encryption](server, DATABASE)) as connection:
-        assert rows_of(connection, "SELECT DB_NAME()") == [(DATABASE,)]
+        query = "SELECT DB_NAME(), encrypt_option FROM sys.dm_exec_connections WHERE session_id = @@SPID"
+        assert rows_of(connection, query) == [(DATABASE, "FALSE" if encryption in LOGIN_ONLY | NOT_AT_ALL else "TRUE")]

@@ -1,4 +1,4 @@
-"""Clients that are not Python: those that come as jars here, those that `make test-clients` sets up in the folders below."""
+"""Clients that are no drivers of Python: as jars here, in the folders below as ``make test-clients`` sets them up."""
 
 from __future__ import annotations
 

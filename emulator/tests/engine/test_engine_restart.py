@@ -70,6 +70,7 @@ def test_folder_of_another_version_gets_the_views_and_functions_of_this_one(open
         other = "UPDATE emulator.settings SET value = 'other' WHERE name IN ('library', 'agent views') RETURNING 1"
         owner = engine.engine_session("master")
         assert len(owner.fetch_all(other)) == 2
+        owner.fetch_all("ALTER TABLE emulator.sessions DROP COLUMN encrypted CASCADE")
         owner.close()
         session.close()
     with open_engine(folder, ["Shop"], "secret") as engine:
@@ -77,6 +78,7 @@ def test_folder_of_another_version_gets_the_views_and_functions_of_this_one(open
         assert client.rows("SELECT CAST(value AS varchar(9)) FROM sys.extended_properties") == [("kept",)]
         assert client.rows("SELECT id FROM dbo.seen") == [(1,)]
         assert client.value("SELECT COUNT(*) FROM msdb.dbo.sysjobs") == 2
+        assert client.value("SELECT encrypt_option FROM sys.dm_exec_connections WHERE session_id = @@SPID") == "FALSE"
         client.session.close()
 
 

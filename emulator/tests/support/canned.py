@@ -234,7 +234,9 @@ class CannedFactory:
     read_only_route = None
     product = SQL_SERVER_2022
 
-    def open_session(self, *, login: str, password: str | None, database: str, application: str) -> CannedSession:
+    def open_session(
+        self, *, login: str, password: str | None, database: str, application: str, encrypted: bool = False
+    ) -> CannedSession:
         if (login, password) != ("sa", PASSWORD):
             raise SqlServerError(18456, f"Login failed for user '{login}'.", severity=14)
         if database not in ("", "master", "Canned"):

@@ -98,6 +98,8 @@ def _bootstrap(postgres: EmbeddedPostgres, databases: Sequence[str], release: Re
         _show_release(run, postgres, release)
         install_event_streams(connection)
         run("TRUNCATE emulator.sessions")
+        # A folder of an earlier version lacks it.
+        run("ALTER TABLE emulator.sessions ADD COLUMN IF NOT EXISTS encrypted boolean NOT NULL DEFAULT false")
         install_library(connection, run)
         _create_databases(connection, run, databases)
         install_cluster(connection)

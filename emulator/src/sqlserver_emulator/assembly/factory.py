@@ -145,9 +145,13 @@ class Engine:
             str(name) for (name,) in self._owner.fetch("SELECT name FROM emulator.databases ORDER BY database_id")
         )
 
-    def open_session(self, *, login: str, password: str | None, database: str, application: str) -> Session:
+    def open_session(
+        self, *, login: str, password: str | None, database: str, application: str, encrypted: bool = False
+    ) -> Session:
         """Raises SqlServerError 18456 or 4060, or what a fault refuses logins with."""
-        return self._open(login=login, password=password, database=database, application=application)
+        return self._open(
+            login=login, password=password, database=database, application=application, encrypted=encrypted
+        )
 
     def _open(
         self,
@@ -156,6 +160,7 @@ class Engine:
         password: str | None,
         database: str,
         application: str,
+        encrypted: bool,
         snapshot: Callable[[], str] | None = None,
     ) -> Session:
         default = check_login(self._owner.fetch, login, password, self._sa_password)
@@ -165,7 +170,9 @@ class Engine:
             raise _cannot_open(database or default)
         session_id = self._sessions.take()
         try:
-            engine_session = self._engine_session(login, entry.name, session_id, application, snapshot)
+            engine_session = self._engine_session(
+                login, entry.name, session_id, application, encrypted=encrypted, snapshot=snapshot
+            )
             return TsqlSession(
                 engine_session,
                 session_id=session_id,
@@ -187,6 +194,8 @@ class Engine:
         database: str,
         session_id: int,
         application: str,
+        *,
+        encrypted: bool = False,
         snapshot: Callable[[], str] | None = None,
     ) -> PostgresEngineSession:
         connection = (
@@ -217,7 +226,7 @@ class Engine:
                 faults=SessionFaults(self.faults, login),
             )
             if snapshot is None:
-                _list_session(access, session_id, login, application, database)
+                _list_session(access, session_id, login, application, database, encrypted=encrypted)
         except SqlServerError as error:
             access.close()
             raise (_cannot_open(database) if error.number == 916 else error) from error
@@ -237,7 +246,9 @@ class Engine:
         self.close()
 
 
-def _list_session(access: SessionAccess, session_id: int, login: str, application: str, database: str) -> None:
+def _list_session(
+    access: SessionAccess, session_id: int, login: str, application: str, database: str, *, encrypted: bool
+) -> None:
     """Let the session be found in sys.dm_exec_sessions."""
     # The row of a session whose process was killed is still there, and the numbers of both come again.
     access.fetch(
@@ -245,9 +256,9 @@ def _list_session(access: SessionAccess, session_id: int, login: str, applicatio
         [session_id],
     )
     access.fetch(
-        "INSERT INTO emulator.sessions (session_id, backend_pid, login, application, database_name)"
-        " VALUES ($1::int, pg_backend_pid(), $2, $3, $4)",
-        [session_id, login, application, database],
+        "INSERT INTO emulator.sessions (session_id, backend_pid, login, application, database_name, encrypted)"
+        " VALUES ($1::int, pg_backend_pid(), $2, $3, $4, $5::boolean)",
+        [session_id, login, application, database, encrypted],
     )
 
 

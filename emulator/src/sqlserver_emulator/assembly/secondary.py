@@ -21,7 +21,14 @@ class OpensReadOnly(Protocol):
     """The part of the engine that is used."""
 
     def __call__(
-        self, *, login: str, password: str | None, database: str, application: str, snapshot: Callable[[], str]
+        self,
+        *,
+        login: str,
+        password: str | None,
+        database: str,
+        application: str,
+        encrypted: bool,
+        snapshot: Callable[[], str],
     ) -> Session: ...
 
 
@@ -42,13 +49,16 @@ class Secondary:
         self._holder: psycopg.Connection[tuple[object, ...]] | None = None
         self._snapshot = ""
 
-    def open_session(self, *, login: str, password: str | None, database: str, application: str) -> Session:
+    def open_session(
+        self, *, login: str, password: str | None, database: str, application: str, encrypted: bool = False
+    ) -> Session:
         """Raises SqlServerError as the engine's does."""
         return self._open_session(
             login=login,
             password=password,
             database=database,
             application=application,
+            encrypted=encrypted,
             snapshot=lambda: self._snapshot,
         )
 

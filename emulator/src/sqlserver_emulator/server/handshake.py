@@ -125,7 +125,11 @@ def _open_session(channel: Channel, factory: SessionFactory, login: Login) -> Se
         _refuse_unsupported(login)
         user, password = _identify(channel, factory, login)
         session = factory.open_session(
-            login=user, password=password, database=login.database, application=login.application
+            login=user,
+            password=password,
+            database=login.database,
+            application=login.application,
+            encrypted=channel.transport.encrypted,
         )
     except SqlServerError as error:
         _LOG.info("login of %r refused: %s", login.user, error)

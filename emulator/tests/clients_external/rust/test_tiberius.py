@@ -41,9 +41,11 @@ def program() -> Path:
     return _BUILD / "debug" / "tiberius-client-tests"
 
 
-@pytest.mark.parametrize("encryption", ["off", "on", "required"])
-def test_tiberius_reads_changes_and_loads(encryption: str, program: Path, server_variables: dict[str, str]) -> None:
-    assert _run(program, server_variables, encryption) == (0, ANSWERS)
+@pytest.mark.parametrize(("encryption", "encrypted"), [("off", "FALSE"), ("on", "TRUE"), ("required", "TRUE")])
+def test_tiberius_reads_changes_and_loads(
+    encryption: str, encrypted: str, program: Path, server_variables: dict[str, str]
+) -> None:
+    assert _run(program, server_variables, encryption) == (0, f"encrypted {encrypted}\n{ANSWERS}")
 
 
 @pytest.mark.parametrize("encryption", ["off", "required"])

@@ -223,7 +223,8 @@ CREATE UNLOGGED TABLE emulator.sessions (
     application varchar(128) NOT NULL,
     database_name varchar(128) NOT NULL,
     login_time timestamp(3) NOT NULL DEFAULT emulator.now(),
-    transaction_isolation_level smallint NOT NULL DEFAULT 2
+    transaction_isolation_level smallint NOT NULL DEFAULT 2,
+    encrypted boolean NOT NULL DEFAULT false
 );
 
 -- The T-SQL type of a PostgreSQL column, for relations that are not declared in T-SQL (system views, change tables).

@@ -560,7 +560,7 @@ FROM emulator.sessions s JOIN pg_stat_activity a ON a.pid = s.backend_pid;
 CREATE VIEW emulator_sys.dm_exec_connections AS
 SELECT s.session_id::int AS session_id, s.session_id::int AS most_recent_session_id,
     s.login_time::emulator.datetime AS connect_time, 'TCP'::varchar(40) AS net_transport, 'TSQL'::varchar(40) AS protocol_type,
-    1946157060 AS protocol_version, 4 AS endpoint_id, 'TRUE'::varchar(40) AS encrypt_option,
+    1946157060 AS protocol_version, 4 AS endpoint_id, upper(s.encrypted::text)::varchar(40) AS encrypt_option,
     'SQL'::varchar(40) AS auth_scheme, 0::smallint AS node_affinity, '127.0.0.1'::varchar(48) AS client_net_address,
     '127.0.0.1'::varchar(48) AS local_net_address
 FROM emulator.sessions s JOIN pg_stat_activity a ON a.pid = s.backend_pid;

@@ -41,6 +41,9 @@ async fn names(session: &mut Session) -> Outcome<String> {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Outcome<()> {
     let mut session = connect().await?;
+    let own = "SELECT encrypt_option FROM sys.dm_exec_connections WHERE session_id = @@SPID";
+    let row = session.simple_query(own).await?.into_row().await?.ok_or("no connection")?;
+    println!("encrypted {}", row.get::<&str, _>(0).ok_or("NULL")?);
     let row = session.simple_query(TYPES).await?.into_row().await?.ok_or("no row")?;
     println!("{:?} {:?} {:?} {:?}", row.get::<bool, _>(0), row.get::<u8, _>(1), row.get::<i64, _>(2), row.get::<f64, _>(3));
     println!("{:?} {:?} {:?}", row.get::<Decimal, _>(4), row.get::<&str, _>(5), row.get::<&str, _>(6));
