@@ -82,6 +82,14 @@ def test_verification_leaves_out_what_was_changed_after_the_watermark_and_nothin
     assert [each.name for each in rig.differing()] == ["Orders"]
 
 
+def test_verification_takes_a_column_that_the_target_lacks_for_nulls(rig: TrackingRig) -> None:
+    rig.sync()
+    rig.run("ALTER TABLE dbo.Orders ADD Later int NULL")
+    assert rig.differing() == []
+    rig.run("ALTER TABLE dbo.Orders ADD Filled int NOT NULL DEFAULT 7 WITH VALUES")
+    assert [each.name for each in rig.differing()] == ["Orders"]
+
+
 def test_commits_between_two_tables_of_a_window_belong_to_the_next_window(rig: TrackingRig) -> None:
     rig.sync()
     rig.run("UPDATE dbo.Orders SET Amount = 9 WHERE Id = 1", "UPDATE dbo.Lines SET V = N'x' WHERE B = 1")

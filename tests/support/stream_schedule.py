@@ -195,10 +195,11 @@ class StreamSchedule:
             self.server.client.run(f"DROP TABLE IF EXISTS {name}")
             self.execute(statement)
         self.execute(
+            # First, since the schedule before may have left one that does not know the encoding.
+            f"EXEC emulator.set_event_stream_generation @generation = {self.generation}",
             f"EXEC sys.sp_create_event_stream_group N'{self.hub}', N'AzureEventHubsApacheKafka',"
             f" N'{_NAMESPACE}.servicebus.windows.net/{self.hub}', N'c', @max_message_size_kb = 128,"
             f" @partition_key_scheme = N'{self.scheme}', @encoding = N'{self.encoding}'",
-            f"EXEC emulator.set_event_stream_generation @generation = {self.generation}",
         )
         for name in _TABLES:
             self.add(name)

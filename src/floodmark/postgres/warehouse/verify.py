@@ -96,7 +96,7 @@ class _Comparison:
         source_rows = session.copy(_SOURCE_ROWS, schema, rows)
         session.execute(f"ANALYZE {quote(_SOURCE_ROWS.name)}")
         living = self._living_rows(schema)
-        session.execute(_create_differences(table, living))
+        session.execute(_create_differences(table, living, self._columns_of_target()))
         if self.is_sample:
             session.execute(f"DELETE FROM {_DIFFERENCES} WHERE kind = 'extra'")  # noqa: S608
         [(target_rows,)] = session.fetch(f"SELECT count(*) FROM {living}")  # noqa: S608
@@ -150,6 +150,17 @@ class _Comparison:
         self.session.copy(_TARGET_ROWS, schema, _storable(batches, columns, range(len(columns))))
         self.session.execute(f"ANALYZE {quote(_TARGET_ROWS.name)}")
         return quote(_TARGET_ROWS.name)
+
+    def _columns_of_target(self) -> frozenset[str]:
+        """Return the columns of the target. It lacks new ones of the source until a window with a change adds them."""
+        if self.read_target is not None:
+            return frozenset(column.name for column in self.table.in_target.stored_columns)
+        name = _literal(quote_table(self.table.target))
+        rows = self.session.fetch(
+            f"SELECT attname::text FROM pg_attribute WHERE attrelid = {name}::regclass"  # noqa: S608
+            " AND attnum > 0 AND NOT attisdropped"
+        )
+        return frozenset(str(found) for (found,) in rows)
 
     def _count(self, condition: str) -> int:
         [(rows,)] = self.session.fetch(f"SELECT count(*) FROM {_DIFFERENCES} WHERE {condition}")  # noqa: S608
@@ -221,10 +232,10 @@ def _create_rows(name: TableName, table: TablePlan) -> str:
     return f"CREATE TEMPORARY TABLE {quote(name.name)} ({columns}) ON COMMIT DROP"
 
 
-def _create_differences(table: TablePlan, living: str) -> str:
+def _create_differences(table: TablePlan, living: str, found: frozenset[str]) -> str:
     """Return the statement for one row per key that is missing, extra or different. NULL equals NULL.
 
-    living: the rows of the target, for FROM.
+    living: the rows of the target, for FROM. found: its columns; others have NULL there in each row.
     """
     source = table.in_target
     names = [column.name for column in source.stored_columns]
@@ -235,7 +246,9 @@ def _create_differences(table: TablePlan, living: str) -> str:
     missing = f"t.{quote(source.key[0])} IS NULL"
     differs = {name: f"s.{quote(name)} IS DISTINCT FROM t.{quote(name)}" for name in values}
     columns = ", ".join(f"CASE WHEN {test} THEN {_literal(name)} END" for name, test in differs.items())
-    live = f"(SELECT {', '.join(quote(name) for name in names)} FROM {living}) AS t"  # noqa: S608
+    types = column_types(table)
+    own = [quote(name) if name in found else f"NULL::{types[name]} AS {quote(name)}" for name in names]
+    live = f"(SELECT {', '.join(own)} FROM {living}) AS t"  # noqa: S608
     return (
         f"CREATE TEMPORARY TABLE {_DIFFERENCES} ON COMMIT DROP AS SELECT jsonb_build_array({key}) AS key,"  # noqa: S608
         f" to_jsonb(s.*) AS row_data,"
