@@ -97,7 +97,7 @@ PROCEDURES: Final = word_set(
     sp_update_alert sp_update_category sp_update_job sp_update_jobschedule sp_update_jobstep sp_update_notification
     sp_update_operator sp_update_proxy sp_update_schedule sp_update_targetservergroup sp_updatestats
     sp_upgrade_log_shipping sp_user_counter1 sp_validatecache sp_validatelogins sp_validatemergesubscription
-    sp_validname sp_vupgrade_mergeobjects sp_wait_for_database_copy_sync sp_who sp_who2 sp_write_sysjobstep_log
+    sp_validname sp_vupgrade_mergeobjects sp_wait_for_database_copy_sync sp_who2 sp_write_sysjobstep_log
     sp_xml_preparedocument sp_xml_removedocument sp_xml_schema_rowset sp_xp_cmdshell_proxy_account
     sysmail_add_account_sp sysmail_add_principalprofile_sp sysmail_add_profile_sp sysmail_add_profileaccount_sp
     sysmail_configure_sp sysmail_delete_account_sp sysmail_delete_log_sp sysmail_delete_mailitems_sp

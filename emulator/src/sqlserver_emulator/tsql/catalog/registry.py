@@ -16,6 +16,7 @@ from sqlserver_emulator.tsql.catalog.privileges import SP_COLUMN_PRIVILEGES, SP_
 from sqlserver_emulator.tsql.catalog.procedures import SP_SPROC_COLUMNS, SP_SPROC_COLUMNS_100, SP_STORED_PROCEDURES
 from sqlserver_emulator.tsql.catalog.roles import SP_ADDROLE, SP_ADDROLEMEMBER, SP_DROPROLEMEMBER
 from sqlserver_emulator.tsql.catalog.session_context import SP_SET_SESSION_CONTEXT
+from sqlserver_emulator.tsql.catalog.sessions import SP_WHO
 from sqlserver_emulator.tsql.catalog.special_columns import SP_SPECIAL_COLUMNS_100
 from sqlserver_emulator.tsql.catalog.statistics import SP_STATISTICS, SP_STATISTICS_100
 from sqlserver_emulator.tsql.catalog.tables import SP_TABLES
@@ -48,6 +49,7 @@ LANGUAGE_PROCEDURES: Final[ProcedureRegistry] = {
         SP_TABLECOLLATIONS_100,
         SP_TABLE_PRIVILEGES,
         SP_TABLES,
+        SP_WHO,
         XP_MSVER,
     )
 }
