@@ -276,6 +276,13 @@ class Unsupported(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class ShowOptions(Statement):
+    """DBCC USEROPTIONS. ``is_quiet``: WITH NO_INFOMSGS."""
+
+    is_quiet: bool
+
+
+@dataclass(frozen=True, slots=True)
 class NoEffect(Statement):
     """UPDATE STATISTICS and CHECKPOINT: a client can see nothing of what they do."""
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlserver_emulator.code_units import first_units, unit_count
 from sqlserver_emulator.errors import SqlServerError
-from sqlserver_emulator.events import Command, DatabaseChanged, Event, Info
+from sqlserver_emulator.events import Column, Command, DatabaseChanged, Event, Info, ResultStart, Rows, StatementDone
 from sqlserver_emulator.syntax import statements as nodes
 from sqlserver_emulator.syntax.parsing.settings import SWITCHES
 from sqlserver_emulator.system_types import BY_NAME
@@ -17,7 +17,7 @@ from sqlserver_emulator.tsql.faults import FATAL_SEVERITY, BatchEnd, Origin
 from sqlserver_emulator.tsql.raiserror import format_message
 from sqlserver_emulator.tsql.runner import Runner
 from sqlserver_emulator.tsql.state.scope import Outcome, Scope, SessionState, Steps
-from sqlserver_emulator.types import INT, MAX_LENGTH, TsqlType
+from sqlserver_emulator.types import INT, MAX_LENGTH, SYSNAME, TsqlType
 
 _USER_ERROR: Final = 50000
 _LARGEST_INFO: Final = 10
@@ -25,8 +25,8 @@ _TRANSACTION_NAME: Final = TsqlType("nvarchar", 32)
 # How often WAITFOR TIME reads the clock: procedures of schema `emulator` may move it meanwhile.
 _POLL_SECONDS: Final = 0.5
 _CLOCK: Final = re.compile(r"^\s*(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.:](\d{1,3})\d*)?)?\s*$")
-
-
+_OPTION_COLUMNS: Final = (Column("Set Option", SYSNAME), Column("Value", SYSNAME))
+_HAS_ROW_VERSIONS: Final = "SELECT is_read_committed_snapshot_on FROM emulator.databases WHERE name = $1"
 _PRINTED: Final = TsqlType("nvarchar", MAX_LENGTH)
 _NATIONAL_UNITS: Final = 4000
 
@@ -43,6 +43,7 @@ class Verbs:
         runner.register(nodes.Use, self._use)
         runner.register(nodes.SetOption, self._set_option)
         runner.register(nodes.SetIsolation, self._set_isolation)
+        runner.register(nodes.ShowOptions, self._show_options)
         runner.register(nodes.WaitFor, self._wait)
         runner.register(nodes.BeginTransaction, self._begin)
         runner.register(nodes.CommitTransaction, self._commit)
@@ -158,6 +159,25 @@ class Verbs:
         self._state.system.set_row_count(0)
         yield from self._state.done(Command.SET)
         return Outcome.NEXT
+
+    def _show_options(self, statement: nodes.ShowOptions, scope: Scope) -> Steps:
+        state = self._state
+        rows = [*state.options.listed(), ("isolation level", self._shown_isolation())]
+        yield ResultStart(_OPTION_COLUMNS)
+        yield Rows(rows)
+        state.system.set_row_count(len(rows))
+        yield StatementDone(Command.SELECT, None if state.options.nocount else len(rows))
+        if not statement.is_quiet:
+            text = "DBCC execution completed. If DBCC printed error messages, contact your system administrator."
+            yield Info(2528, text, procedure=scope.procedure, line=statement.line)
+        return Outcome.NEXT
+
+    def _shown_isolation(self) -> str:
+        """Return the level; READ_COMMITTED_SNAPSHOT of the database is in its name (DBCC USEROPTIONS, Remarks)."""
+        level, engine = self._state.options.isolation.lower(), self._state.engine
+        if level == "read committed" and engine.fetch_all(_HAS_ROW_VERSIONS, [engine.database]) == [(True,)]:
+            return f"{level} snapshot"
+        return level
 
     def _wait(self, statement: nodes.WaitFor, scope: Scope) -> Steps:
         value = self._state.evaluate(statement.time, scope)

@@ -19,6 +19,7 @@ from sqlserver_emulator.syntax.statements import (
     Literal,
     Name,
     NoEffect,
+    ShowOptions,
     Sql,
     Statement,
     Unsupported,
@@ -33,12 +34,14 @@ _WITHOUT_EFFECT: Final = frozenset(
 
 
 def take_dbcc(cursor: Cursor) -> Statement:
-    """DBCC CHECKIDENT, or a refusal that names the command."""
+    """DBCC CHECKIDENT or USEROPTIONS, or a refusal that names the command."""
     line = cursor.line
     cursor.expect("DBCC")
     command = cursor.take().word
     if command == "CHECKIDENT":
         return Execute(line, Name("checkident", DBCC_SCHEMA), _take_checkident(cursor))
+    if command == "USEROPTIONS":
+        return ShowOptions(line, is_quiet=_take_is_quiet(cursor))
     if cursor.word == "(":
         cursor.at = skip_parentheses(cursor.tokens, cursor.at)
     if cursor.accept("WITH"):
@@ -55,10 +58,16 @@ def _take_checkident(cursor: Cursor) -> tuple[Argument, ...]:
         if mode == "RESEED" and cursor.accept(","):
             arguments.append(Argument("@value", _take_number(cursor)))
     cursor.expect(")")
-    if cursor.accept("WITH"):
-        cursor.expect("NO_INFOMSGS")
+    if _take_is_quiet(cursor):
         arguments.append(_named("@is_quiet", Literal(True, BIT)))
     return tuple(arguments)
+
+
+def _take_is_quiet(cursor: Cursor) -> bool:
+    if not cursor.accept("WITH"):
+        return False
+    cursor.expect("NO_INFOMSGS")
+    return True
 
 
 def _take_table(cursor: Cursor) -> Literal:

@@ -50,6 +50,16 @@ _OPTION_BITS: Final = {
 _DEFAULT_ON: Final = frozenset(
     {"ANSI_WARNINGS", "ANSI_PADDING", "ANSI_NULLS", "QUOTED_IDENTIFIER", "ANSI_NULL_DFLT_ON", "CONCAT_NULL_YIELDS_NULL"}
 )
+# The order of the documentation's example; options that it does not have set come behind these.
+_SHOWN_FIRST: Final = (
+    "QUOTED_IDENTIFIER",
+    "ARITHABORT",
+    "ANSI_NULL_DFLT_ON",
+    "ANSI_WARNINGS",
+    "ANSI_PADDING",
+    "ANSI_NULLS",
+    "CONCAT_NULL_YIELDS_NULL",
+)
 _DATE_FORMATS: Final = frozenset(("mdy", "dmy", "ymd", "ydm", "myd", "dym"))
 _US_ENGLISH: Final = frozenset({"us_english", "english"})
 
@@ -111,6 +121,18 @@ class Options:
             # Options that change no result are kept only, so that a scope's end can restore them.
             case _:
                 self.remembered[option] = value
+
+    def listed(self) -> list[tuple[str, str]]:
+        """Return names and values as DBCC USEROPTIONS has them, but for the isolation level."""
+        values = {
+            "textsize": self.textsize,
+            "language": "us_english",
+            "dateformat": self.date_format,
+            "datefirst": self.datefirst,
+            "lock_timeout": self.lock_timeout,
+        }
+        switches = [name for name in dict.fromkeys((*_SHOWN_FIRST, *_OPTION_BITS)) if name in self.switched_on]
+        return [*((name, str(value)) for name, value in values.items()), *((name.lower(), "SET") for name in switches)]
 
     def show(self, system: SystemVariables) -> None:
         """Set the @@ variables that show options."""
