@@ -33,6 +33,7 @@ LIBRARY = (
     "extended_properties.sql",
     "filegroups.sql",
     "change_tracking.sql",
+    "my_permissions.sql",
 )
 """T-SQL's functions as PostgreSQL functions, in this order."""
 

@@ -164,7 +164,7 @@ VIEWS: Final = word_set(
     dm_xtp_gc_stats dm_xtp_system_memory_consumers domain_constraints domains endpoint_webmethods endpoints
     event_notification_event_types events external_language_files external_languages external_libraries
     external_library_files filetable_system_defined_objects filetables fn_builtin_permissions
-    fn_check_object_signatures fn_dblog fn_get_audit_file fn_get_sql fn_helpcollations fn_my_permissions
+    fn_check_object_signatures fn_dblog fn_get_audit_file fn_get_sql fn_helpcollations
     fn_servershareddrives fn_trace_geteventinfo fn_trace_getfilterinfo fn_trace_getinfo fn_trace_gettable
     fn_virtualfilestats fn_virtualservernodes fn_xe_file_target_read_file fulltext_document_types
     fulltext_index_catalog_usages fulltext_index_fragments fulltext_languages fulltext_semantic_languages

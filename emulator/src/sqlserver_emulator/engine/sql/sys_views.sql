@@ -735,6 +735,24 @@ CREATE OR REPLACE FUNCTION emulator.register_columns(relations oid[]) RETURNS vo
     ON CONFLICT DO NOTHING
 $$;
 
+-- A table-valued function of sys, whose arguments are names: `selected` is a SELECT from a function of the database and them.
+CREATE OR REPLACE FUNCTION emulator.install_rows_function(wanted int, called text, parameters text[], selected text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    WITH added AS (
+        INSERT INTO emulator.objects (database_id, schema_id, name, type, is_ms_shipped, is_system)
+        SELECT wanted, s.schema_id, called, 'IF', true, true FROM emulator.schemas s
+        WHERE s.database_id = wanted AND s.name = 'sys' ON CONFLICT DO NOTHING RETURNING object_id)
+    INSERT INTO emulator.inline_functions (object_id, parameters, body)
+    SELECT object_id,
+        (SELECT jsonb_agg(jsonb_build_object('name', '@' || p, 'type', 'sysname', 'length', 128) ORDER BY n)
+         FROM unnest(install_rows_function.parameters) WITH ORDINALITY AS u (p, n)), ''
+    FROM added;
+    UPDATE emulator.inline_functions f SET body = format('%s(%s, %s)', selected, wanted,
+        (SELECT string_agg(format('$%s::text', n), ', ') FROM generate_series(1, cardinality(install_rows_function.parameters)) AS n))
+    FROM emulator.objects o WHERE o.object_id = f.object_id AND o.database_id = wanted AND o.name = called;
+END $$;
+
 CREATE OR REPLACE FUNCTION emulator.install_system_views(wanted int) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     home record;
@@ -774,18 +792,9 @@ BEGIN
         PERFORM emulator.register_columns(made);
         EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO PUBLIC', home.postgres_name);
     END LOOP;
-    WITH added AS (
-        INSERT INTO emulator.objects (database_id, schema_id, name, type, is_ms_shipped, is_system)
-        SELECT wanted, s.schema_id, 'fn_listextendedproperty', 'IF', true, true FROM emulator.schemas s
-        WHERE s.database_id = wanted AND s.name = 'sys' ON CONFLICT DO NOTHING RETURNING object_id)
-    INSERT INTO emulator.inline_functions (object_id, parameters, body)
-    SELECT object_id,
-        (SELECT jsonb_agg(jsonb_build_object('name', '@' || p, 'type', 'sysname', 'length', 128) ORDER BY n)
-         FROM unnest(ARRAY['name', 'level0type', 'level0name', 'level1type', 'level1name', 'level2type', 'level2name'])
-            WITH ORDINALITY AS u (p, n)),
- ''
-    FROM added;
-    UPDATE emulator.inline_functions f SET body = format('SELECT objtype, objname, name, value '
-        'FROM emulator.list_properties(%s, $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text)', wanted)
-    FROM emulator.objects o WHERE o.object_id = f.object_id AND o.database_id = wanted AND o.name = 'fn_listextendedproperty';
+    PERFORM emulator.install_rows_function(wanted, 'fn_listextendedproperty',
+        ARRAY['name', 'level0type', 'level0name', 'level1type', 'level1name', 'level2type', 'level2name'],
+        'SELECT objtype, objname, name, value FROM emulator.list_properties');
+    PERFORM emulator.install_rows_function(wanted, 'fn_my_permissions', ARRAY['securable', 'securable_class'],
+        'SELECT entity_name, subentity_name, permission_name FROM emulator.my_permissions');
 END $$;
