@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sql_client import SqlClient
 
 DEFAULTS = [
@@ -71,3 +73,14 @@ def test_completion_is_a_message_that_can_be_turned_off(client: SqlClient) -> No
     client.run("DBCC USEROPTIONS")
     assert len(messages) == 1
     assert client.error("DBCC USEROPTIONS WITH TABLERESULTS")[0] == 102
+
+
+@pytest.mark.parametrize("position", ["ON", "OFF"])
+def test_arithignore_is_shown_and_hides_no_error(client: SqlClient, position: str) -> None:
+    client.run(f"SET ARITHABORT OFF SET ARITHIGNORE {position}")
+    assert client.value("SELECT @@OPTIONS & 128") == (128 if position == "ON" else 0)
+    assert (("arithignore", "SET") in options(client)) == (position == "ON")
+    assert client.error("SELECT 1 / 0")[0] == 8134
+    assert client.error("SELECT CAST(256 AS tinyint)")[0] == 220
+    client.run("SET ARITHABORT ON")
+    assert client.error("SELECT 1 / 0")[0] == 8134

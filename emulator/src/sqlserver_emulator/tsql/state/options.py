@@ -2,6 +2,8 @@
 
 Options that say what every modern client says anyway (ANSI_NULLS ON…) are accepted in that position and refused
 by name in the other, because the emulator has one behaviour. Statistics and hints that change no result are remembered.
+ARITHIGNORE and ARITHABORT are shown and change nothing: with ANSI_WARNINGS ON a division by zero and an overflow are
+errors in each position (SET ARITHIGNORE (Transact-SQL), Remarks; SET ARITHABORT (Transact-SQL), Remarks).
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ _ONLY_POSITION: Final = {
     "ANSI_NULLS": True,
     "ANSI_PADDING": True,
     "ANSI_WARNINGS": True,
-    "ARITHIGNORE": False,
     "CONCAT_NULL_YIELDS_NULL": True,
     "FIPS_FLAGGER": False,
     "NOEXEC": False,
