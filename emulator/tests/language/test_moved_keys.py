@@ -126,8 +126,22 @@ def test_trigger_sees_all_rows_moved_and_fires_for_no_statement_that_is_undone(c
     assert client.rows("SELECT old, new FROM seen") == [(6, 9)]
 
 
-def test_index_that_ignores_duplicates_is_refused_by_name(client: SqlClient) -> None:
-    client.run("CREATE TABLE plain (id int)")
-    number, message = client.error("CREATE UNIQUE INDEX ix ON plain (id) WITH (IGNORE_DUP_KEY = ON)")
-    assert (number, "IGNORE_DUP_KEY" in message) == (49999, True)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE UNIQUE INDEX ignoring ON plain (id) WITH (IGNORE_DUP_KEY = ON)",
+        "CREATE UNIQUE INDEX ignoring ON plain (id) WITH IGNORE_DUP_KEY",
+        "ALTER TABLE plain ADD UNIQUE (id) WITH (IGNORE_DUP_KEY = ON)",
+        "CREATE TABLE #plain (id int PRIMARY KEY WITH (IGNORE_DUP_KEY = ON))",
+        "DECLARE @plain TABLE (id int, UNIQUE (id) WITH (IGNORE_DUP_KEY = ON))",
+        "ALTER INDEX ix ON plain SET (IGNORE_DUP_KEY = ON)",
+        "ALTER INDEX ALL ON plain REBUILD WITH (FILLFACTOR = 80, ignore_dup_key=on)",
+        "ALTER TABLE plain REBUILD WITH (IGNORE_DUP_KEY = ON)",
+    ],
+)
+def test_index_that_ignores_duplicates_is_refused_by_name(client: SqlClient, statement: str) -> None:
+    client.run("DROP TABLE IF EXISTS plain; CREATE TABLE plain (id int)")
     client.run("CREATE UNIQUE INDEX ix ON plain (id) WITH (IGNORE_DUP_KEY = OFF)")
+    client.run("ALTER INDEX ix ON plain SET (IGNORE_DUP_KEY = OFF); ALTER INDEX ix ON plain REBUILD")
+    number, message = client.error(statement)
+    assert (number, "IGNORE_DUP_KEY" in message) == (49999, True)

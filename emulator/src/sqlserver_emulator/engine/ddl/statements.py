@@ -14,6 +14,7 @@ from sqlserver_emulator.engine.ddl.reading.read_alter import Additions, read_alt
 from sqlserver_emulator.engine.ddl.reading.read_table import read_create_table
 from sqlserver_emulator.engine.ddl.reading.taking import (
     expect_end,
+    refuse_what_is_not_storage,
     skip_storage_options,
     take_column_names,
     take_expression,
@@ -130,7 +131,7 @@ def _drop_index(scope: DdlScope, cursor: Cursor) -> Command:
 
 
 def _alter_index(scope: DdlScope, cursor: Cursor) -> Command:
-    """REBUILD, REORGANIZE and SET change nothing a client can see; DISABLE would."""
+    """REBUILD, REORGANIZE and SET change nothing a client can see, but for one option; DISABLE would."""
     words = {token.word for token in cursor.tokens}
     if not words & {"REBUILD", "REORGANIZE", "SET"}:
         # DISABLE is refused in any case, but a tracked table's index gives change data capture's own error first.
@@ -139,6 +140,7 @@ def _alter_index(scope: DdlScope, cursor: Cursor) -> Command:
             cursor.expect("ON")
             indexes.before_disabling(scope, take_name(cursor), name)
         raise NotSupportedByEmulatorError("ALTER INDEX … DISABLE")
+    refuse_what_is_not_storage(cursor.between(cursor.at, len(cursor.tokens) - 1))
     return Command.NONE
 
 

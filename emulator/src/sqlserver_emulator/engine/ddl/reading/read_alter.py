@@ -13,7 +13,12 @@ from sqlserver_emulator.engine.ddl.reading.declarations import (
     KeyDeclaration,
 )
 from sqlserver_emulator.engine.ddl.reading.read_table import TableElementReader, TypeReader
-from sqlserver_emulator.engine.ddl.reading.taking import expect_end, skip_storage_options, take_mask
+from sqlserver_emulator.engine.ddl.reading.taking import (
+    expect_end,
+    refuse_what_is_not_storage,
+    skip_storage_options,
+    take_mask,
+)
 from sqlserver_emulator.errors import NotSupportedByEmulatorError
 from sqlserver_emulator.syntax.parsing.cursor import Cursor
 from sqlserver_emulator.types import TsqlType
@@ -110,6 +115,7 @@ def read_alter_table(cursor: Cursor, read_type: TypeReader) -> Change:
     elif cursor.accept("DROP"):
         change = _read_removals(cursor)
     elif cursor.word == "REBUILD" or (cursor.word == "SET" and "LOCK_ESCALATION" in _words(cursor)):
+        refuse_what_is_not_storage(cursor.between(cursor.at, len(cursor.tokens) - 1))
         cursor.at = len(cursor.tokens) - 1
         change = NoChange()
     elif cursor.word in ("CHECK", "NOCHECK"):

@@ -140,7 +140,7 @@ def skip_storage_options(cursor: Cursor) -> list[DataSpace]:
     while True:
         if cursor.word == "WITH" and cursor.word_after() == "(":
             cursor.take()
-            _refuse_what_is_not_storage(take_parenthesised(cursor))
+            refuse_what_is_not_storage(take_parenthesised(cursor))
         elif cursor.word == "WITH" and cursor.word_after() in _OLD_INDEX_OPTIONS:
             cursor.take()
             _skip_old_options(cursor)
@@ -172,8 +172,8 @@ def _skip_old_options(cursor: Cursor) -> None:
         cursor.take()
 
 
-def _refuse_what_is_not_storage(options: str) -> None:
-    """Options that make another kind of table or index than one that lies elsewhere."""
+def refuse_what_is_not_storage(options: str) -> None:
+    """Raise NotSupportedByEmulatorError for what makes another kind of table or index than one that lies elsewhere."""
     for option, what in _REFUSED_OPTIONS.items():
         if re.search(rf"\b{option}\s*=\s*ON\b", options, re.IGNORECASE):
             raise NotSupportedByEmulatorError(what)
