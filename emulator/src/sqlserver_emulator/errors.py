@@ -35,8 +35,23 @@ def not_tracked(table: str) -> SqlServerError:
     return SqlServerError(22105, f"Change tracking is not enabled on table '{table}'.")
 
 
-class TableDataError(SqlServerError):
-    """The rows of a table-valued parameter are none that its type can have. ``reason`` precedes it, as on a server."""
+class ReasonedError(SqlServerError):
+    """An error that a server sends behind another one, its ``reason``. A CATCH sees this one only."""
+
+    def __init__(self, reason: SqlServerError, number: int, message: str, *, state: int = 1) -> None:
+        super().__init__(number, message, state=state)
+        self.reason = reason
+
+
+class ConstraintError(ReasonedError):
+    """A constraint could not be made: what a server adds to the error that says why."""
+
+    def __init__(self, reason: SqlServerError) -> None:
+        super().__init__(reason, 1750, "Could not create constraint or index. See previous errors.", state=0)
+
+
+class TableDataError(ReasonedError):
+    """The rows of a table-valued parameter are none that its type can have."""
 
     def __init__(self, parameter: str, ordinal: int, reason: SqlServerError) -> None:
         named = f'table-valued parameter "{parameter}"' if parameter else f"the table-valued parameter {ordinal}"
@@ -45,8 +60,7 @@ class TableDataError(SqlServerError):
             f"The data for {named} doesn't conform to the table type of the parameter. "
             f"SQL Server error is: {number}, state: {state}"
         )
-        super().__init__(8061 if parameter else 8062, message)
-        self.reason = reason
+        super().__init__(reason, 8061 if parameter else 8062, message)
 
 
 _SHOWN_REASONS = {206: (200, 7)}

@@ -209,8 +209,6 @@ class TsqlSession:
         """Report an error from before the procedure ran (no such procedure, wrong arguments)."""
         was_inserting = False
         if isinstance(error, TableDataError):
-            error.reason.line = error.reason.line or 1
-            yield ErrorRaised(error.reason)
             was_inserting = error.reason.number != _CLASH
         try:
             yield from self._runner.fail(error, scope, 1, changes_rows=was_inserting)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final, cast
 
 from sqlserver_emulator.contract import Variable
-from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.errors import NotSupportedByEmulatorError, ReasonedError, SqlServerError
 from sqlserver_emulator.events import Command, ErrorRaised, Event, Info, StatementDone
 from sqlserver_emulator.syntax import statements as nodes
 from sqlserver_emulator.syntax.parsing.batch import parse_batch
@@ -185,6 +185,10 @@ class Runner:
             if state.tries > scope.tries:
                 raise ScopeError(error)
         scope.worst_severity = max(scope.worst_severity, error.severity)
+        # What is thrown again has had its reason.
+        if isinstance(error, ReasonedError) and origin is Origin.STATEMENT:
+            error.reason.line, error.reason.procedure = error.line, error.procedure
+            yield ErrorRaised(error.reason)
         yield ErrorRaised(error)
         # Message 3621 says that the statement alone has ended, so not where more than it ends.
         if changes_rows and weight is Weight.STATEMENT and not aborts and is_terminating(error):

@@ -19,8 +19,10 @@ from sqlserver_emulator.engine.ddl.tables import rows
 from sqlserver_emulator.engine.ddl.tables.blank_keys import guard_key
 from sqlserver_emulator.engine.names import postgres_name, qualified, quote
 from sqlserver_emulator.engine.translation import CatalogObject
-from sqlserver_emulator.errors import SqlServerError
+from sqlserver_emulator.errors import ConstraintError, SqlServerError
 
+# Reasons why a constraint cannot be made behind which a server says that it was not.
+_FOLLOWED = frozenset({1505, 1757, 1767, 1776, 1779, 8111})
 _ACTION_NUMBERS = {"NO ACTION": 0, "CASCADE": 1, "SET NULL": 2, "SET DEFAULT": 3}
 _KEY_OF_COLUMNS = """
 SELECT i.index_id FROM emulator.indexes i
@@ -39,13 +41,18 @@ WHERE i.object_id = $1::int ORDER BY ic.key_ordinal
 
 
 def add_constraint(scope: DdlScope, home: SchemaEntry, table: CatalogObject, constraint: Constraint) -> None:
-    """Add a key, CHECK or FOREIGN KEY constraint to a table that exists."""
-    if isinstance(constraint, KeyDeclaration):
-        _add_key(scope, home, table, constraint)
-    elif isinstance(constraint, CheckDeclaration):
-        _add_check(scope, home, table, constraint)
-    else:
-        _add_foreign_key(scope, home, table, constraint)
+    """Add a key, CHECK or FOREIGN KEY constraint to a table that exists. Raises ConstraintError."""
+    try:
+        if isinstance(constraint, KeyDeclaration):
+            _add_key(scope, home, table, constraint)
+        elif isinstance(constraint, CheckDeclaration):
+            _add_check(scope, home, table, constraint)
+        else:
+            _add_foreign_key(scope, home, table, constraint)
+    except SqlServerError as error:
+        if error.number in _FOLLOWED:
+            raise ConstraintError(error) from error
+        raise
 
 
 def _alter(scope: DdlScope, table: CatalogObject, clause: str) -> None:

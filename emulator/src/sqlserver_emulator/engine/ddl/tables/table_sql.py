@@ -18,7 +18,7 @@ from sqlserver_emulator.engine.ddl.tables.counters import counter_of
 from sqlserver_emulator.engine.ddl.tables.limits import check_limits
 from sqlserver_emulator.engine.names import LENGTH_SUFFIX, RANGE_SUFFIX, postgres_name, quote
 from sqlserver_emulator.engine.translation import CatalogColumn, CatalogObject
-from sqlserver_emulator.errors import NotSupportedByEmulatorError, SqlServerError
+from sqlserver_emulator.errors import ConstraintError, NotSupportedByEmulatorError, SqlServerError
 from sqlserver_emulator.system_types import BY_NAME
 from sqlserver_emulator.system_types.others import SQL_VARIANT, VARIANT_VALUES
 from sqlserver_emulator.system_types.record import BINARY
@@ -111,7 +111,7 @@ def _catalog_column(
     if declaration.identity or type_.name == "rowversion" or declaration.name.lower() in in_key:
         if declaration.nullable and declaration.name.lower() in in_key:
             message = f"Cannot define PRIMARY KEY constraint on nullable column in table '{table.name}'."
-            raise SqlServerError(8111, message)
+            raise ConstraintError(SqlServerError(8111, message))
         nullable = False
     return CatalogColumn(
         name=declaration.name,
