@@ -7,7 +7,6 @@ import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -64,12 +63,13 @@ def test_session_that_waits_for_a_lock_names_who_holds_it(client: SqlClient, con
     holder.run("BEGIN TRAN; UPDATE held SET a = 2")
     waiting = threading.Thread(target=waiter.run, args=("UPDATE held SET a = 3",))
     waiting.start()
-    row: tuple[Any, ...] = ()
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+    seen: tuple[str, ...] = ()
+    wanted = ("suspended", str(holder_id), "UPDATE")
+    deadline = time.monotonic() + 60
+    while seen != wanted and time.monotonic() < deadline:
         (row,) = client.rows(f"EXEC sp_who '{waiter_id}'")
-        if row[5].rstrip() != "0":
-            break
+        seen = (row[2].rstrip(), row[5].rstrip(), row[7].rstrip())
+        assert "AWAITING COMMAND" not in seen or seen == ("sleeping", "0", "AWAITING COMMAND")
     holder.run("ROLLBACK")
     waiting.join()
-    assert (row[2].rstrip(), row[5].rstrip(), row[7].rstrip()) == ("suspended", str(holder_id), "UPDATE")
+    assert seen == wanted

@@ -19,6 +19,7 @@ _COLUMNS: Final = [
 ]
 _IDLE: Final = "AWAITING COMMAND"
 # The caller's session runs the SELECT of the procedure, as on a server. Of others only PostgreSQL's words are known.
+# Locks are read later than states: what a session that was idle then waits for is not shown with it.
 _SESSIONS: Final = """
 SELECT s.session_id, 0, CASE WHEN b.session_id IS NULL THEN s.status ELSE 'suspended' END, s.login_name, s.host_name,
     coalesce(b.session_id, 0)::text, (SELECT d.name FROM emulator.databases d WHERE d.database_id = s.database_id),
@@ -27,7 +28,7 @@ SELECT s.session_id, 0, CASE WHEN b.session_id IS NULL THEN s.status ELSE 'suspe
     0, s.host_process_id = pg_backend_pid()
 FROM emulator_sys.dm_exec_sessions s JOIN pg_stat_activity a ON a.pid = s.host_process_id
 LEFT JOIN LATERAL (SELECT min(o.session_id) AS session_id FROM emulator.sessions o
-                   WHERE o.backend_pid = ANY (pg_blocking_pids(s.host_process_id))) b ON true
+                   WHERE o.backend_pid = ANY (pg_blocking_pids(s.host_process_id))) b ON s.status = 'running'
 ORDER BY s.session_id
 """
 _LOGIN: Final = "SELECT name FROM emulator.logins WHERE lower(name) = lower($1)"
