@@ -209,7 +209,7 @@ def test_merge_of_several_tables_is_one_transaction(shop: Shop) -> None:
     with pytest.raises(DataQualityError, match=r"dbo\.Items: rows .* broke rule positive \(Amount > 0\)\.") as found:
         shop.merge(plan)
     assert "key 1" not in str(found.value)
-    assert "such as key 1" in found.value.in_full
+    assert found.value.detail == f"such as at {lsn(10)}"
     assert shop.target() == {}
     assert shop.ledger.read_window(plan.window_id).state is WindowState.PLANNED
 
@@ -384,7 +384,7 @@ def test_window_that_finds_a_row_missing_whose_lob_it_does_not_bring_says_so(
     shop.run(first_load(), 10, [])
     shop.run(changes(10, 20), 20, [Row(1, UPDATE, 15, 11, keep=True), Row(2, INSERT, 16)])
     assert "1 rows are missing in shop.orders" in caplog.text
-    assert "Such as key 1." in caplog.text
+    assert "Such as at 0x" in caplog.text
     assert "floodmark reload shop dbo.Orders --where" in caplog.text
 
 
@@ -410,13 +410,12 @@ def test_rule_over_an_unknown_column_names_it(shop: Shop) -> None:
         shop.merge(plan)
 
 
-def test_value_on_which_a_rule_cannot_be_evaluated_is_in_the_log_only(shop: Shop) -> None:
+def test_value_on_which_a_rule_cannot_be_evaluated_is_in_no_log(shop: Shop) -> None:
     plan = shop.begin(first_load(rules=(Rule("r", "CAST(Notes AS INT) > 0", OnFailure.WARN),)), 10)
     shop.stage(plan, [Row(1, INSERT, 10, 5, notes="Smith")])
     with pytest.raises(ConfigError, match=r"one of its rules \(r\) cannot be evaluated on a value") as found:
         shop.merge(plan)
-    assert "Smith" not in str(found.value)
-    assert "Smith" in found.value.detail
+    assert "Smith" not in found.value.in_full
 
 
 def test_target_is_widened_and_given_new_columns(shop: Shop) -> None:

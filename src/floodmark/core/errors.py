@@ -36,8 +36,8 @@ FloodmarkError
     └── DuplicateKeyError      duplicate key in staging
 
 The message starts with the table (or the pipeline, where several tables are concerned), reports what happened, and ends
-with what to do. It never contains a password or a value of a row. A server's message that may contain one is the
-error's ``detail``, which only the log of the process that received it shows.
+with what to do. It never contains a password or a value of a row. A server's message that is not for others is the
+error's ``detail``, which only the log of the process that received it shows. It has no value of a row either.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def command_line(*words: object) -> str:
 class FloodmarkError(Exception):
     """An error with its subject, what happened, and what to do. It survives pickling between Spark processes.
 
-    ``subject`` is the table or pipeline, ``hint`` what to do. ``detail`` may contain values of rows: it is in no text
-    of the error except ``in_full``, and in no alert.
+    ``subject`` is the table or pipeline, ``hint`` what to do. ``detail``, such as the message of a server, is
+    in no text of the error except ``in_full``, and in no alert. It has no value of a row.
     """
 
     retryable: ClassVar[bool] = False

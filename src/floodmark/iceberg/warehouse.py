@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -64,6 +65,8 @@ from floodmark.sync.ports import CheckedRows, StagedNow, StagedRows, StagingSink
 _LOG = logging.getLogger(__name__)
 _PROPERTY = "spark.sql.iceberg.snapshot-property."
 _WINDOW, _ATTEMPT, _COUNTS = "floodmark.window", "floodmark.attempt", "floodmark.counts"
+_DATA_EXCEPTION = "SQLSTATE: 22"
+_CONDITION = re.compile(r"\[([A-Z][A-Z_]+(?:\.[A-Z_]+)*)\]")
 _STAGED_SETTINGS = {
     # pyarrow has written the files: their days are those of the Gregorian calendar.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
@@ -75,13 +78,19 @@ _STAGED_SETTINGS = {
 
 @contextmanager
 def spark_errors(subject: str) -> Iterator[None]:
-    """Raise errors of Spark as errors about ``subject``; their messages, which may have values, as the detail alone."""
+    """Raise errors of Spark as errors about ``subject``; their messages as the detail alone, without values of rows."""
     try:
         yield
     except AnalysisException as error:
         raise FloodmarkBugError(subject, "Spark refused a statement.", "See the log of the job.", str(error)) from None
     except (PySparkException, Py4JJavaError) as error:
-        raise WarehouseUnavailableError(subject, "Spark could not read or write the lake.", "", str(error)) from None
+        what = "Spark could not read or write the lake."
+        raise WarehouseUnavailableError(subject, what, "", spark_message(str(error))) from None
+
+
+def spark_message(message: str) -> str:
+    """Return a message of Spark; of a data exception, which quotes a value, the names of the error conditions alone."""
+    return ", ".join(dict.fromkeys(_CONDITION.findall(message))) if _DATA_EXCEPTION in message else message
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,7 @@ _LIMITS_HINT = (
 )
 _UNAVAILABLE = ("08", "40001", "40P01", "53200", "53300", "55P03", "57P", "58")
 _CANCELED = "57014"
+_QUOTES_VALUES = ("22", "P0")
 CANCELED_HINT = (
     "Floodmark's sessions have no statement_timeout: if it happens again, ask the DBA of "
     "the warehouse who ends long statements."
@@ -280,27 +281,38 @@ def by_sqlstate(state: str | None, message: str, subject: str) -> FloodmarkError
     """Return the error of ``core.errors`` for a SQLSTATE of any driver; None means that the connection is lost.
 
     ``message`` is shown and never parsed. Its lines after the first, such as the position of a COPY, may hold a row and
-    go to the log only. When a statement received data that it cannot process, which is a bug of Floodmark, the first
-    line may hold a value as well.
+    are not shown.
     """
-    words, detail = _one_line(message.strip().partition("\n")[0]), _one_line(message)
+    words = first_line(message)
     if state is None or state.startswith(_UNAVAILABLE):
+        detail = _one_line(message) if state is None else ""
         return WarehouseUnavailableError(subject, f"the warehouse is not available: {words}.", "", detail)
     if state == _CANCELED:
-        return WarehouseUnavailableError(
-            subject, f"the warehouse canceled a statement: {words}.", CANCELED_HINT, detail
-        )
+        return WarehouseUnavailableError(subject, f"the warehouse canceled a statement: {words}.", CANCELED_HINT)
     for prefix, hint in _HINTS.items():
         if state.startswith(prefix):
             kind = TargetRefusedError if state == _NO_RIGHT else WarehouseAdminError
-            return kind(subject, f"the warehouse refused ({state}): {words}.", hint, detail)
+            return kind(subject, f"the warehouse refused ({state}): {words}.", hint)
     if state.startswith("53"):
-        return WarehouseAdminError(subject, f"the warehouse is out of resources ({state}): {words}.", "", detail)
+        return WarehouseAdminError(subject, f"the warehouse is out of resources ({state}): {words}.")
     if state.startswith("54"):
-        return TargetRefusedError(
-            subject, f"a row or a table is larger than PostgreSQL allows: {words}.", _LIMITS_HINT, detail
-        )
-    return FloodmarkBugError(subject, f"the warehouse reported error {state}.", "The log has its message.", detail)
+        return TargetRefusedError(subject, f"a row or a table is larger than PostgreSQL allows: {words}.", _LIMITS_HINT)
+    return FloodmarkBugError(
+        subject, f"the warehouse reported error {state}.", "The log has its message.", without_values(state, message)
+    )
+
+
+def without_values(state: str, message: str) -> str:
+    """Return the first line of a message of the warehouse; where it may quote a value of a row, the error's name alone.
+
+    The message of a data exception has the value that it is about, and a function of a user may raise any words.
+    """
+    return psycopg.errors.lookup(state).__name__ if state.startswith(_QUOTES_VALUES) else first_line(message)
+
+
+def first_line(message: str) -> str:
+    """Return the first line of a message of the warehouse, without its last full stop."""
+    return _one_line(message.strip().partition("\n")[0])
 
 
 def _connect_error(error: psycopg.Error, subject: str) -> FloodmarkError:

@@ -376,7 +376,9 @@ def _count(check: Check, batch: Batch) -> str:
 def _unanswered(connection: Connection, batch: Batch, check: Check, error: DBAPIError) -> FloodmarkError:
     """Return the error about a check without an answer. Raises the one that concerns all tables."""
     source, state = str(batch.source), _sqlstate(error)
-    detail = " ".join(str(error.orig).partition("\n")[0].split())
+    # The message of a data exception quotes a value, and a function of a user may raise any words.
+    has_values = state.startswith(("22", "P0"))
+    detail = type(error.orig).__name__ if has_values else " ".join(str(error.orig).partition("\n")[0].split())
     if state == _NO_SUCH_TABLE and batch.staged and not _exists(connection, quote_table(batch.staged)):
         raise WatermarkConflictError(source, "another run has finished the window meanwhile.", "Run again.")
     if state == _LOCK_NOT_AVAILABLE:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 # ruff: noqa: S608  (names are quoted by core.naming, and Great Expectations takes no bound values)
 
+_DRIVER_ERROR = re.compile(r"\(psycopg\.(?:errors\.)?(\w+)\)")
 DATASOURCE = "warehouse"
 """The name of the warehouse in a context of Great Expectations."""
 
@@ -117,8 +118,14 @@ def _raised(info: Any) -> str:
     return next(filter(None, map(_raised, info.values())), "")
 
 
+def _without_values(words: str) -> str:
+    """Return the message of an exception; of an error of the warehouse, which may quote a value, its name alone."""
+    found = _DRIVER_ERROR.search(words)
+    return found[1] if found else words
+
+
 def _unanswered(batch: Batch, check: Check, words: str) -> FloodmarkError:
-    detail = " ".join(words.split())
+    detail = _without_values(" ".join(words.split()))
     if "OperationalError" in words:
         text = f"the warehouse did not answer expectation {check.name}."
         return TargetRefusedError(str(batch.source), text, "The next run checks the table again.", detail)

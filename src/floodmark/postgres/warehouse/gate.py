@@ -38,6 +38,7 @@ from floodmark.postgres.warehouse.merge import (
     in_bound,
     is_delete,
     leaves_out,
+    list_positions,
     same_key,
     staged,
     table,
@@ -51,7 +52,6 @@ _LOG = logging.getLogger(__name__)
 
 KEY_RULE = "key_is_not_null"
 TEXT_RULE = "text_can_be_stored"
-_EXAMPLES = 3
 
 
 def key_rules(planned: TablePlan) -> tuple[Rule, ...]:
@@ -321,15 +321,9 @@ def _count_broken(
 def _not_evaluated(planned: TablePlan, rules: Iterable[Rule], error: psycopg.Error) -> ConfigError:
     names = ", ".join(rule.name for rule in rules if rule.name not in (KEY_RULE, TEXT_RULE))
     what = f"one of its rules ({names}) cannot be evaluated"
-    words = (error.diag.message_primary or "").rstrip(".")
     if isinstance(error, psycopg.DataError):  # its message may quote the value that could not be converted
-        return ConfigError(
-            str(planned.source),
-            f"{what} on a value of the window ({type(error).__name__}).",
-            "The log of the task has the message.",
-            words,
-        )
-    return ConfigError(str(planned.source), f"{what}: {words}.")
+        return ConfigError(str(planned.source), f"{what} on a value of the window ({type(error).__name__}).")
+    return ConfigError(str(planned.source), f"{what}: {(error.diag.message_primary or '').rstrip('.')}.")
 
 
 def _quarantine(plan: WindowPlan, planned: TablePlan, merge: Merge, rule: Rule, broken: exp.Expression) -> exp.Insert:
@@ -378,15 +372,14 @@ def _is_same_change(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Express
 def _stopped(
     session: psycopg.Connection, planned: TablePlan, merge: Merge, rule: Rule, broken: exp.Expression
 ) -> DataQualityError:
-    examples = _join_target(merge, exp.select(tombstone_key(merge)).from_(table(merge.staging, "s")))
-    found = session.execute(examples.where(broken.copy()).limit(_EXAMPLES).sql(dialect="postgres")).fetchall()
-    keys = "; ".join(", ".join(str(part) for part in key) for (key,) in found)  # in the detail: they are values
+    rows = _join_target(merge, exp.select().from_(table(merge.staging, "s"))).where(broken.copy())
     return DataQualityError(
         str(planned.source),
         f"rows of the window broke rule {rule.name} ({rule.sql}).",
-        "Nothing of the table was merged; the log of the load names some keys. Correct the data at the source, or "
-        "change the rule (or its on_failure): the next run reads the rows again, and the correction with them.",
-        f"such as key {keys}",
+        "Nothing of the table was merged; the log of the load says where some were changed. Correct the data at the "
+        "source, or change the rule (or its on_failure): the next run reads the rows again, and the correction with "
+        "them.",
+        f"such as at {list_positions(session, rows)}",
     )
 
 

@@ -9,6 +9,7 @@ import psycopg
 from sqlglot import exp
 
 from floodmark.core.plan import LoadKind, WindowPlan, staging_table
+from floodmark.core.position import read_position
 from floodmark.core.schema import (
     CHANGED_COLUMN,
     COMMITTED_COLUMN,
@@ -43,6 +44,7 @@ from floodmark.postgres.warehouse.targets import MERGE_LOCK_SECONDS
 DELETE_OPERATION = 1
 TOMBSTONES = TableName(LEDGER_SCHEMA, "tombstones")
 _TARGET, _STAGED, _TOMBSTONE = "t", "s", "d"
+_EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,14 +338,30 @@ def count_merge(session: psycopg.Connection, merge: Merge) -> MergeCounts:
     return MergeCounts(*row) if row else MergeCounts(0, 0, 0, 0)
 
 
-def list_incomplete(session: psycopg.Connection, merge: Merge, limit: int) -> list[list[object]]:
-    """Return keys of rows that would be inserted without a LOB."""
+def list_positions(session: psycopg.Connection, rows: exp.Select) -> str:
+    """Return positions of some of the staged rows that a query finds: no log may name them by their keys."""
+    position = staged(POSITION_COLUMN)
+    some = rows.select(position, append=False).distinct().order_by(position.copy()).limit(_EXAMPLES)
+    found = session.execute(some.sql(dialect="postgres")).fetchall()
+    return ", ".join(str(read_position(value)) for (value,) in found)
+
+
+def find_doubled(merge: Merge) -> exp.Select:
+    """Return the query for the staged rows whose key another one has."""
+    other = exp.and_(
+        *(exp.EQ(this=staged(name), expression=exp.column(name, "other", quoted=True)) for name in merge.key),
+        exp.NEQ(this=exp.column("ctid", "s"), expression=exp.column("ctid", "other")),
+    )
+    return exp.select().from_(table(merge.staging, "s")).join(table(merge.staging, "other"), on=other)
+
+
+def find_incomplete(merge: Merge) -> exp.Select:
+    """Return the query for the staged rows that would be inserted without a LOB."""
     absent = target(POSITION_COLUMN).is_(exp.null())
     condition = exp.and_(exp.not_(is_delete()), absent, leaves_out(merge))
     if merge.has_tombstones:
         condition = exp.and_(condition, not_tombstoned())
-    rows = _joined(merge, exp.select(tombstone_key(merge))).where(condition).limit(limit)
-    return [key for (key,) in session.execute(rows.sql(dialect="postgres")).fetchall()]
+    return _joined(merge, exp.select()).where(condition)
 
 
 def build_count(merge: Merge) -> exp.Select:

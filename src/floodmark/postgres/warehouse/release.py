@@ -159,10 +159,9 @@ class _Release:
             raise OperatorError(
                 str(source),
                 f"a value in quarantine does not have the type of its column in {self.planned.target}.",
-                "Nothing was released. Correct the value in floodmark.quarantine (the log has the server's message), "
-                "or discard the row.",
-                error.diag.message_primary or "",
-            ) from error
+                "Nothing was released. Correct the value in floodmark.quarantine, or discard the row.",
+                type(error).__name__,
+            ) from None
 
     def _drop_incomplete(self) -> None:
         """Remove rows from staging whose changes left out a LOB that neither target nor quarantine has."""

@@ -27,6 +27,7 @@ from floodmark.core.errors import (
     WatermarkConflictError,
 )
 from floodmark.core.plan import TablePlan, ValueColumn, WindowPlan, value_columns
+from floodmark.core.position import read_position
 from floodmark.core.schema import (
     CHANGED_COLUMN,
     COMMAND_COLUMN,
@@ -99,14 +100,13 @@ class TextCheck:
 
     def _refused(self, batch: pa.RecordBatch, found: _Found) -> DataQualityError:
         what = sorted({f"{column} ({reason})" for reasons in found.values() for column, reason in reasons.items()})
-        key = list(self.table.in_target.key)
-        rows = batch.select(key).take(list(found)[:_EXAMPLES]).to_pylist() if key else []
+        at = pc.unique(batch.column(POSITION_COLUMN).take(list(found)))[:_EXAMPLES].to_pylist()
         return DataQualityError(
             str(self.table.source),
             f"texts cannot be stored in PostgreSQL: {', '.join(what)}.",
             "Correct the rows at the source, or choose another policy (unstorable in pipelines.yaml): the next run "
             "reads the rows again.",
-            "such as key " + "; ".join(", ".join(map(repr, row.values())) for row in rows) if rows else "",
+            f"such as at {', '.join(str(read_position(value)) for value in at)}",
         )
 
 
@@ -459,8 +459,7 @@ def _translate(error: adbc.Error, subject: str) -> FloodmarkError:
         return DataQualityError(
             subject,
             "a text value is not valid in the encoding of the warehouse (22021).",
-            "Correct the value at the source; the log of the load has the warehouse's message.",
-            " ".join(str(error).split()),
+            "Correct the value at the source.",
         )
     if error.sqlstate is None:
         reason = " ".join(str(error).split()).rstrip(".")

@@ -59,10 +59,12 @@ from floodmark.postgres.warehouse.merge import (
     MergeCounts,
     count_merge,
     execute_merge,
+    find_doubled,
+    find_incomplete,
     has_any_row,
     in_bound,
     insert_into_empty,
-    list_incomplete,
+    list_positions,
     merge_of,
     same_key,
     table,
@@ -99,11 +101,7 @@ _LOG = logging.getLogger(__name__)
 #
 # The statement itself is built by ``warehouse.merge``. Errors are recognised by SQLSTATE and by the names in the
 # catalogue: PostgreSQL shortens the name of a primary key when the table's name is long. No value of a row reaches a
-# message, and only values of its key reach the log.
-
-
-_NAMES_KEYS = (psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation, psycopg.errors.ExclusionViolation)
-"""The detail of these errors shows the columns concerned; that of the others shows the whole row."""
+# message or the log, so that a message of PostgreSQL about rows is not shown.
 
 
 def run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge, counted: MergeCounts) -> MergeCounts:
@@ -123,11 +121,11 @@ def run_merge(session: psycopg.Connection, planned: TablePlan, merge: Merge, cou
             is_counted = not (merge.is_log or merge.is_snapshot)
             return counted if is_counted else dataclasses.replace(counted, inserted=written, written=written)
     except psycopg.errors.CardinalityViolation as error:
-        raise _duplicate_key(planned, error) from error
+        raise _duplicate_key(session, planned, merge) from error
     except psycopg.errors.NotNullViolation as error:
         raise _null(planned, error) from error
     except psycopg.IntegrityError as error:
-        raise _refused(session, planned, error) from error
+        raise _refused(session, planned, merge, error) from error
 
 
 def drop_duplicates(session: psycopg.Connection, staging: TableName, key: tuple[str, ...]) -> int:
@@ -137,11 +135,13 @@ def drop_duplicates(session: psycopg.Connection, staging: TableName, key: tuple[
     return session.execute(statement.format(staging=quote_table(staging), key=names)).rowcount
 
 
-def _refused(session: psycopg.Connection, planned: TablePlan, error: psycopg.IntegrityError) -> FloodmarkError:
+def _refused(
+    session: psycopg.Connection, planned: TablePlan, merge: Merge, error: psycopg.IntegrityError
+) -> FloodmarkError:
     name = error.diag.constraint_name
     keys = [_primary_key(session, relation) for relation in list_relations([planned])]
     if isinstance(error, psycopg.errors.UniqueViolation) and name in keys:
-        return _duplicate_key(planned, error)
+        return _duplicate_key(session, planned, merge)
     place = (error.diag.context or "").partition("\n")[0]
     what, kind = (f"constraint {name}", "constraints") if name else ("a trigger", "triggers")
     code = f" ({place})" if not name and place.startswith("PL/pgSQL function") else ""
@@ -149,7 +149,6 @@ def _refused(session: psycopg.Connection, planned: TablePlan, error: psycopg.Int
         str(planned.source),
         f"{what} of {planned.target} rejected rows{code}.",
         f"Floodmark does not create such {kind}: drop it, or exclude such rows with a rule.",
-        _detail(error) if isinstance(error, _NAMES_KEYS) else _one_line(error.diag.message_primary or ""),
     )
 
 
@@ -173,16 +172,9 @@ def _primary_key(session: psycopg.Connection, target: TableName) -> str | None:
     return found[0] if found else None
 
 
-def _duplicate_key(planned: TablePlan, error: psycopg.Error) -> DuplicateKeyError:
-    return DuplicateKeyError(str(planned.source), "duplicate key in staging.", "", _detail(error))
-
-
-def _detail(error: psycopg.Error) -> str:
-    return _one_line(error.diag.message_detail or error.diag.message_primary or str(error))
-
-
-def _one_line(words: str) -> str:
-    return " ".join(words.split()).rstrip(".")
+def _duplicate_key(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> DuplicateKeyError:
+    at = list_positions(session, find_doubled(merge))
+    return DuplicateKeyError(str(planned.source), "duplicate key in staging.", "", f"such as at {at}")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -258,7 +250,6 @@ def _values(plan: WindowPlan, planned: TablePlan) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-_EXAMPLES = 3
 # Reset when the transaction ends. Memory enough to sort a million staged rows and to hash their keys. The default cost
 # of a random page is that of a disk that turns: PostgreSQL would read all of a large target for a few changes.
 _MERGE_SETTINGS = "SET LOCAL work_mem = '64MB'; SET LOCAL random_page_cost = 1.1"
@@ -483,7 +474,6 @@ def constraint_refused(planned: TablePlan, error: psycopg.Error) -> TargetRefuse
         "when all tables were merged.",
         "Floodmark does not create such constraints: drop it, or bring the rows that it needs. They may be in "
         "quarantine, or of a table that was left out.",
-        " ".join((diag.message_detail or diag.message_primary or "").split()),
     )
 
 
@@ -548,13 +538,13 @@ def _report_incomplete(
     The merge would write NULL for them, and NULL is a value to readers. Raises OperatorError in a replay, and for a
     table whose changes may leave out any column.
     """
-    keys = "; ".join(", ".join(map(str, key)) for key in list_incomplete(session, merge, _EXAMPLES))
+    at = list_positions(session, find_incomplete(merge))
     what = (
         f"{rows} rows are missing in {planned.target}, and their changes in {planned.interval} left out the value of "
         f"{' or '.join(merge.optional)}."
     )
     reload = f"{command_line('reload', plan.pipeline, planned.source)} --where ..."
-    _LOG.warning("%s: %s Such as key %s. Load them from the source: %s", planned.source, what, keys, reload)
+    _LOG.warning("%s: %s Such as at %s. Load them from the source: %s", planned.source, what, at, reload)
     if planned.feed.table.is_partial:
         raise OperatorError(
             str(planned.source),
@@ -565,7 +555,7 @@ def _report_incomplete(
         raise OperatorError(
             str(planned.source),
             what,
-            "Nothing was merged. Load those rows from the source (the log names some, "
+            "Nothing was merged. Load those rows from the source (the log says where some were changed, "
             f"{reload}), or start the replay at an earlier LSN.",
         )
 

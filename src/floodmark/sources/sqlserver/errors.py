@@ -31,7 +31,7 @@ _DATABASE_HINT = (
     "A database is away during a failover or a restore. If it remains so, check the"
     " database's name, that the login may open it, and that the connection leads to a readable copy."
 )
-_VALUE_HINT = "A computed column, or the condition of the load, fails on a value of a row; the log has the message."
+_VALUE_HINT = "A computed column, or the condition of the load, fails on a value of a row."
 _TRUST_HINT = "Set ca_file to the authority's certificate, or set trust_server_certificate to skip the check."
 _PERMISSION_HINT = (
     "Grant the login what floodmark doctor PIPELINE --grants LOGIN prints: SELECT on the table; SELECT on its change"
@@ -203,6 +203,8 @@ AT_CLIENT: Mapping[str, Outcome] = {"HYT00": _RETRY, "HYT01": _RETRY, "HY008": _
 """Errors that the driver raises itself while the connection remains open, by SQLSTATE."""
 
 
+_QUOTES_VALUES = frozenset({220, 232, 244, 245, 248, 1505, 2601, 2627, 2628})
+"""The errors whose messages have a value of a row, by the texts of ``sys.messages``."""
 _QUOTING = frozenset({22832, 22833})
 _QUOTED = re.compile(r"(\d+): ['\"]")
 """Matches the number of the quoted error in a message of any language."""
@@ -214,8 +216,8 @@ def by_number(subject: str, number: int, message: str) -> FloodmarkError:
     if number in _QUOTING and (behind := _QUOTED.search(message)):
         kind, hint = BY_NUMBER.get(int(behind[1]), (kind, hint))
     if kind in (FloodmarkBugError, DataQualityError):
-        # The message may quote a value, for example one that could not be converted: it goes to the log only.
-        return kind(subject, f"the source reported error {number}.", hint, message)
+        detail = "the message quotes a value and is not shown" if number in _QUOTES_VALUES else message
+        return kind(subject, f"the source reported error {number}.", hint, detail)
     return kind(subject, f"the source reported error {number}: {message}.", hint)
 
 

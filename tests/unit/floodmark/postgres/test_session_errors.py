@@ -38,7 +38,7 @@ def test_driver_error_becomes_the_error_of_who_must_act(
     found = translate(error("it went wrong"), "shop")
     assert type(found) is kind
     assert str(found).startswith("shop: ")
-    assert "it went wrong" in found.in_full
+    assert ("it went wrong" in found.in_full) is not issubclass(error, psycopg.DataError)
     assert words in str(found)
 
 
@@ -46,8 +46,9 @@ def test_driver_error_becomes_the_error_of_who_must_act(
 def test_rows_of_the_warehouse_are_in_no_message(state: str | None) -> None:
     first = "invalid input syntax: 4711" if state == "22P02" else "it went wrong"
     found = by_sqlstate(state, f"ERROR: {first}\nDETAIL: Key (Email)=(4711)\nCONTEXT: COPY t, line 1: 4711", "shop")
-    assert "4711" not in str(found)
-    assert "Key (Email)=(4711) CONTEXT: COPY t" in found.in_full
+    assert ("4711" in found.in_full) is (state is None)  # a driver has lost the connection: no server wrote this
+    if state == "22P02":
+        assert found.detail == "InvalidTextRepresentation"
 
 
 def test_warehouse_that_is_down_can_be_tried_again_and_its_password_is_not_said() -> None:

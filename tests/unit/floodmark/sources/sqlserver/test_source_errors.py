@@ -58,7 +58,7 @@ def test_values_of_rows_that_the_server_quotes_are_in_no_message(number: int) ->
     error = errors.by_number("dbo.Orders", number, "Conversion failed when converting the varchar value '4711'")
     assert "4711" not in str(error)
     assert str(number) in str(error)
-    assert "value '4711'" in error.in_full
+    assert ("4711" in error.in_full) is (number not in (245, 2628))
 
 
 @pytest.mark.parametrize(

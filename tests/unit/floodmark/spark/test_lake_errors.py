@@ -1,0 +1,18 @@
+"""The part of Spark's messages that the log of a load into a lake shows."""
+
+from __future__ import annotations
+
+from floodmark.iceberg.warehouse import spark_message
+
+
+def test_value_that_spark_quotes_is_in_no_log() -> None:
+    text = (
+        "org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed. SQLSTATE: 58030\n"
+        "Caused by: [CAST_INVALID_INPUT] The value '4711' of the type \"STRING\" cannot be cast. SQLSTATE: 22018"
+    )
+    assert spark_message(text) == "TASK_WRITE_FAILED, CAST_INVALID_INPUT"
+
+
+def test_message_about_no_value_is_shown_whole() -> None:
+    text = "[TASK_WRITE_FAILED] Task failed. SQLSTATE: 58030\nCaused by: java.io.IOException: No space left on device"
+    assert spark_message(text) == text
