@@ -126,7 +126,7 @@ def run_lake_upkeep(app: App) -> str:
         tables += 1
         _LOG.info("%s: %s.", target, done)
     app.alerts.end_alerts(LAKE_UPKEEP_FAILED, LAKE)
-    return f"{tables} tables"
+    return "1 table" if tables == 1 else f"{tables} tables"
 
 
 def find_snapshots(pipeline: Pipeline, position: str) -> Sequence[tuple[TableName, int | None, str]]:
