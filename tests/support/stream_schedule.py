@@ -509,7 +509,8 @@ class StreamSchedule:
         self.is_partial = False
         self.remove(ORDERS)
         self.add(ORDERS)
-        self.allowed[ORDERS].add(Verdict.NOT_PLANNABLE)
+        # Its events have another identifier now, and those with the one before may still come.
+        self.allowed[ORDERS].update((Verdict.NOT_PLANNABLE, Verdict.INSTANCE_REPLACED))
 
     # Runs
 
