@@ -17,8 +17,9 @@ from floodmark.core.errors import (
     WarehouseUnavailableError,
 )
 from floodmark.core.plan import TablePlan, staging_table
-from floodmark.core.schema import TableName, quote_table
+from floodmark.core.schema import SourceColumn, TableName, quote_table
 from floodmark.core.settings import Deletes, OnFailure, Rule
+from floodmark.core.snapshot import Feed
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse import targets, warehouse
@@ -118,6 +119,20 @@ def test_null_in_a_delete_is_not_the_last_value_of_a_column_without_null(shop: S
 def _wider() -> TablePlan:
     columns = (COLUMNS[0], replace(COLUMNS[1], precision=20), *COLUMNS[2:])
     return replace(changes(10, 20), feed=instance(columns))
+
+
+def test_longer_char_in_the_key_needs_all_rows(shop: Shop) -> None:
+    def padded(length: int) -> Feed:
+        return instance((*COLUMNS[:3], SourceColumn("Notes", "char", 4, length)), ("Notes",))
+
+    shop.run(replace(first_load(), feed=padded(4)), 10, [])
+    longer = replace(changes(10, 20), feed=padded(6))
+    words = r"dbo\.Orders: column Notes of the key is char\(6\) now, and was character varying\(4\): .*Reload"
+    with pytest.raises(TargetRefusedError, match=words):
+        shop.begin(longer, 20)
+    shop.warehouse.prepare_window(
+        replace(shop.ledger.read_window(2).plan, tables=(replace(first_load(), feed=padded(6)),))
+    )
 
 
 def test_view_on_a_column_that_must_be_widened_is_named(shop: Shop) -> None:

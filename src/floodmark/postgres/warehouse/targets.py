@@ -221,6 +221,7 @@ def ensure_target(
             _comment(session, table, [name])
             done.append(f"{table.target}: column {name} {type_name} added")
         elif not type_holds(found[name].type_name, type_name):
+            _refuse_padded_key(table, name, found[name].type_name)
             before_change(True)
             _widen(session, table, name, type_name)
             done.append(f"{table.target}: column {name} widened from {found[name].type_name} to {type_name}")
@@ -258,6 +259,22 @@ def _comment(session: psycopg.Connection, table: TablePlan, names: Iterable[str]
         if name in sources:
             text = sql.Literal(f"Source column: {sources[name]}").as_string(session)
             session.execute(f"COMMENT ON COLUMN {quote_table(table.target)}.{quote(name)} IS {text}")
+
+
+def _refuse_padded_key(table: TablePlan, name: str, before: str) -> None:
+    """Raise TargetRefusedError for a longer char(n) in the key, unless all rows are loaded.
+
+    The source has padded its rows without a change row for any, so that the next change of a row would have another
+    key. Only a key that is declared can come to this: no index lets a fixed length be changed.
+    """
+    is_padded = name in table.in_target.key and table.in_target.column(name).type_name in ("char", "nchar")
+    if is_padded and (table.kind is LoadKind.CHANGES or table.where):
+        raise TargetRefusedError(
+            str(table.source),
+            f"column {name} of the key is {table.in_target.column(name).declared_type} now, and was {before}: the "
+            "source pads its values with more blanks, so that all rows have other keys.",
+            f"Nothing was merged. Reload the table: {command_line('reload', 'PIPELINE', table.source)}",
+        )
 
 
 def _widen(session: psycopg.Connection, table: TablePlan, column: str, type_name: str) -> None:
