@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from socket import socket, socketpair
 
 import pytest
 
-from floodmark.spark.daemon import ending_with_spark
+from floodmark.spark.daemon import ending_with_spark, list_needless_archives
 
 _ON_EXECUTORS = (
     "adbc_driver_manager adbc_driver_postgresql compact_tracking floodmark numpy psutil psycopg psycopg_binary pyarrow"
@@ -24,6 +25,17 @@ class Others:
 sys.meta_path.insert(0, Others())
 import floodmark.spark.tasks
 """
+
+
+def test_archives_of_spark_are_needless_where_they_are_part_of_the_package_on_the_path(tmp_path: Path) -> None:
+    packages, other = tmp_path / "site-packages", tmp_path / "opt" / "spark"
+    (packages / "pyspark").mkdir(parents=True)
+    (packages / "pyspark" / "__init__.py").touch()
+    own = [str(packages / "pyspark" / each) for each in ("python/lib/pyspark.zip", "jars/spark-core.jar")]
+    # A Spark of its own may be of another version, and a zip of the user may have what no folder has.
+    kept = [str(other / "python/lib/pyspark.zip"), str(tmp_path / "job.zip"), str(packages), ""]
+    assert list_needless_archives([*own, *kept]) == own
+    assert list_needless_archives([*own, *kept[:2]]) == []
 
 
 def test_worker_whose_spark_is_gone_ends_without_a_stack_trace() -> None:
