@@ -149,7 +149,7 @@ class _Rendered:
 
     text: str
 
-    def sql(self, dialect: str) -> str:
+    def sql(self, dialect: str, *, copy: bool = True) -> str:
         return self.text
 
 
