@@ -9,7 +9,8 @@ from unittest.mock import Mock
 
 import sqlserver_emulator
 from documents.source_text import table
-from sqlserver_emulator.cdc.procedures.registry import PROCEDURES as CDC_PROCEDURES
+from sqlserver_emulator.cdc.postgres import SpareConnections
+from sqlserver_emulator.cdc.procedures.registry import procedures_of_capture
 from sqlserver_emulator.cli import build_parser
 from sqlserver_emulator.contract import ProcedureRegistry, SystemProcedure
 from sqlserver_emulator.control.procedures import control_procedures, describe_parameters
@@ -53,7 +54,7 @@ _FAMILIES = {
     "Change Tracking": tracking,
 }
 _PROCEDURES: dict[str, ProcedureRegistry] = {
-    "Change data capture and SQL Server Agent": CDC_PROCEDURES,
+    "Change data capture and SQL Server Agent": procedures_of_capture(SpareConnections("")),
     "Change event streaming": procedures_for(NoDestination()),
     "Objects, rights and locks": ENGINE_PROCEDURES,
     "Catalog": LANGUAGE_PROCEDURES,

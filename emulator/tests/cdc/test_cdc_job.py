@@ -92,6 +92,23 @@ def shop(engine: Engine) -> Iterator[Shop]:
     session.close()
 
 
+def test_scans_by_hand_use_one_connection_until_its_process_ends(shop: Shop) -> None:
+    def kept() -> int:
+        with shop.engine.scan_connections.lend() as connection:
+            return connection.info.backend_pid
+
+    shop.run("INSERT dbo.t VALUES (1, 'a')", "EXEC sys.sp_cdc_scan")
+    process = kept()
+    shop.run("INSERT dbo.t VALUES (2, 'b')", "EXEC emulator.run_capture")
+    assert kept() == process
+    # It marks no transactions as those of this database any more: a capture job would be refused otherwise.
+    Capture(shop.engine.conninfo, shop.database_id).close()
+    shop.sql.execute(f"SELECT pg_terminate_backend({process}, 10000)".encode())
+    shop.run("INSERT dbo.t VALUES (3, 'c')", "EXEC sys.sp_cdc_scan")
+    assert kept() != process
+    assert [row[1] for row in shop.changes()] == [1, 2, 3]
+
+
 def test_idle_row_marks_how_far_the_log_was_read_after_300_seconds(shop: Shop) -> None:
     """G47; docs/reference/sqlserver_cdc.md, "Time mapping"."""
     capture = shop.capture()

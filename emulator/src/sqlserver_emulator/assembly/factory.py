@@ -17,7 +17,8 @@ from sqlserver_emulator.assembly import cluster
 from sqlserver_emulator.assembly.secondary import Secondary
 from sqlserver_emulator.assembly.tracking_cleanup import TrackingCleanup
 from sqlserver_emulator.cdc.agent.supervisor import CaptureSupervisor
-from sqlserver_emulator.cdc.procedures.registry import PROCEDURES as CDC_PROCEDURES
+from sqlserver_emulator.cdc.postgres import SpareConnections
+from sqlserver_emulator.cdc.procedures.registry import procedures_of_capture
 from sqlserver_emulator.clock import EngineClock
 from sqlserver_emulator.contract import ProcedureRegistry
 from sqlserver_emulator.control.login_faults import refuse_login
@@ -108,6 +109,8 @@ class Engine:
             self._arrow = ArrowDatabase(self.conninfo)
             self._connections = ConnectionPool(self.conninfo)
             opened.callback(self._connections.close)
+            self.scan_connections = SpareConnections(self.conninfo)
+            opened.callback(self.scan_connections.close)
             self._owner = OwnerConnection(self.conninfo)
             opened.callback(self._owner.close)
             self.clock = EngineClock(self._owner.fetch)
@@ -132,7 +135,7 @@ class Engine:
                 streaming = procedures_for(hubs)
             self._procedures = {
                 **ENGINE_PROCEDURES,
-                **CDC_PROCEDURES,
+                **procedures_of_capture(self.scan_connections),
                 **streaming,
                 **control_procedures(self, self._owner.fetch),
             }

@@ -5,10 +5,13 @@ Statements use $1..$n like those of ``EngineSession.fetch_all``, so that code ca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from sqlserver_emulator.cdc.metadata import Run
 
@@ -31,6 +34,59 @@ def runner(connection: SqlConnection) -> Run:
         return cursor.fetchall() if cursor.description else []
 
     return run
+
+
+class SpareConnections:
+    """Connections for one scan by hand after the other. Thread-safe.
+
+    A new process of PostgreSQL has to read its catalog, which takes longer than the scan.
+    """
+
+    def __init__(self, conninfo: str) -> None:
+        self.conninfo = conninfo
+        self._lock = threading.Lock()
+        self._idle: list[SqlConnection] = []
+        self._is_closed = False
+
+    @contextmanager
+    def lend(self) -> Iterator[SqlConnection]:
+        """Yield a connection without autocommit, for a use that takes back what it sets in the session."""
+        connection = self._take()
+        try:
+            yield connection
+        finally:
+            self._give_back(connection)
+
+    def close(self) -> None:
+        """Close what is idle. Connections that are lent are closed when they come back."""
+        with self._lock:
+            self._is_closed, idle = True, self._idle
+            self._idle = []
+        for connection in idle:
+            connection.close()
+
+    def _take(self) -> SqlConnection:
+        while (known := self._pop()) is not None:
+            try:
+                known.execute("SELECT 1")
+                known.rollback()
+            except psycopg.OperationalError:
+                known.close()
+            else:
+                return known
+        return connect(self.conninfo, autocommit=False)
+
+    def _give_back(self, connection: SqlConnection) -> None:
+        with self._lock:
+            # Otherwise it is broken, or its use ended in the middle of a transaction.
+            if connection.info.transaction_status == TransactionStatus.IDLE and not self._is_closed:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _pop(self) -> SqlConnection | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
 
 
 def server_conninfo(run: Run) -> str:

@@ -14,7 +14,7 @@ from sqlserver_emulator.cdc.jobs import CLEANUP, DEFAULTS, MAX_RETENTION, find_j
 from sqlserver_emulator.cdc.log.reader import LogReaderError
 from sqlserver_emulator.cdc.lsn import LSN_BYTES
 from sqlserver_emulator.cdc.messages import cdc_error
-from sqlserver_emulator.cdc.postgres import connect, runner
+from sqlserver_emulator.cdc.postgres import SpareConnections, connect, runner
 from sqlserver_emulator.cdc.scan.capture import Capture
 from sqlserver_emulator.contract import Parameter, ProcedureCall, SystemProcedure
 from sqlserver_emulator.control.calls import (
@@ -45,6 +45,7 @@ class CaptureHost(Protocol):
     """The part of the engine that is used."""
 
     conninfo: str
+    scan_connections: SpareConnections
     faults: FaultBoard
     supervisor: CaptureSupervisor
 
@@ -110,7 +111,7 @@ class CaptureControl:
         # A job that runs does the scan itself: only one process can read a database's log.
         while not self._host.supervisor.send_settings(database.database_id, {"scan": True}):
             try:
-                capture_everything(self._host.conninfo, database.database_id)
+                capture_everything(self._host.scan_connections, database.database_id)
                 break
             except LogReaderError as error:
                 # Busy: the job is just starting or ending, so asking it again is right.
@@ -178,15 +179,16 @@ class CaptureControl:
         yield from ()
 
 
-def capture_everything(conninfo: str, database_id: int) -> None:
+def capture_everything(connections: SpareConnections, database_id: int) -> None:
     """One scan without the job. Raises LogReaderError, ``busy`` while the job reads the log."""
-    capture = Capture(conninfo, database_id)
-    try:
-        while not capture.scan(_SCAN_TRANSACTIONS).drained:
-            continue
-        capture.write_idle_row()
-    finally:
-        capture.close()
+    with connections.lend() as connection:
+        capture = Capture(connections.conninfo, database_id, connection=connection)
+        try:
+            while not capture.scan(_SCAN_TRANSACTIONS).drained:
+                continue
+            capture.write_idle_row()
+        finally:
+            capture.close()
 
 
 def _database(call: ProcedureCall) -> CdcDatabase:

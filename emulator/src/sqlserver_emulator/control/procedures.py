@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from sqlserver_emulator.cdc.agent.supervisor import CaptureSupervisor
+from sqlserver_emulator.cdc.postgres import SpareConnections
 from sqlserver_emulator.clock import EngineClock, Fetch
 from sqlserver_emulator.contract import REQUIRED, ProcedureCall, ProcedureRegistry, SystemProcedure
 from sqlserver_emulator.control.backup_procedures import backup_procedures
@@ -27,6 +28,7 @@ class ControlHost(SecondaryHost, Protocol):
     """The part of the engine that the controls use."""
 
     conninfo: str
+    scan_connections: SpareConnections
     clock: EngineClock
     faults: FaultBoard
     external_logins: ExternalLogins

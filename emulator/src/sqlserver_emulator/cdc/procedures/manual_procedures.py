@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import psycopg
 
@@ -24,8 +25,7 @@ from sqlserver_emulator.cdc.jobs import (
 )
 from sqlserver_emulator.cdc.log.reader import LogReaderError
 from sqlserver_emulator.cdc.messages import cdc_error, cdc_warning
-from sqlserver_emulator.cdc.metadata import Run
-from sqlserver_emulator.cdc.postgres import connect, runner, server_conninfo
+from sqlserver_emulator.cdc.postgres import SpareConnections, SqlConnection, connect, runner
 from sqlserver_emulator.cdc.procedures.results import int_argument, require_cdc, require_owner, required_text, sql_of
 from sqlserver_emulator.cdc.scan.capture import Capture
 from sqlserver_emulator.cdc.scan.scan_errors import scan_failures
@@ -42,7 +42,7 @@ _DELETE_FAILURES = frozenset({1205, 1222})
 _SETTINGS = ("maxtrans", "maxscans", "continuous", "pollinginterval")
 
 
-def _scan(call: ProcedureCall) -> Iterator[Event]:
+def _scan(connections: SpareConnections, call: ProcedureCall) -> Iterator[Event]:
     require_owner(call)
     database = require_cdc(call)
     values = {name: int_argument(call, f"@{name}") or 0 for name in _SETTINGS}
@@ -53,7 +53,11 @@ def _scan(call: ProcedureCall) -> Iterator[Event]:
     )
     check_scan_settings(settings)
     run = sql_of(call)
-    with contextlib.closing(_open_capture(call, database)) as capture, _reported_failures(run, database):
+    with (
+        connections.lend() as connection,
+        contextlib.closing(_open_capture(call, database, connections.conninfo, connection)) as capture,
+        _reported_failures(connections, database),
+    ):
         while True:
             for _ in range(settings.maxscans):
                 if capture.scan(settings.maxtrans).drained:
@@ -66,24 +70,24 @@ def _scan(call: ProcedureCall) -> Iterator[Event]:
 
 
 @contextlib.contextmanager
-def _reported_failures(run: Run, database: CdcDatabase) -> Iterator[None]:
+def _reported_failures(connections: SpareConnections, database: CdcDatabase) -> Iterator[None]:
     """Record failures of the log's reader in sys.dm_cdc_errors, and raise them as the caller's error."""
     try:
         yield
     except psycopg.Error as error:
         failures = scan_failures(error)
-        with connect(server_conninfo(run)) as connection:
+        with connect(connections.conninfo) as connection:
             record_errors(runner(connection), database.database_id, failures)
         raise failures[-1] from error
 
 
-def _open_capture(call: ProcedureCall, database: CdcDatabase) -> Capture:
+def _open_capture(call: ProcedureCall, database: CdcDatabase, conninfo: str, connection: SqlConnection) -> Capture:
     """Open the log; a job that was just stopped is given the time to end. Raises 22903 while another reader has it."""
     run = sql_of(call)
     deadline = time.monotonic() + _STOPPING_SECONDS
     while True:
         try:
-            return Capture(server_conninfo(run), database.database_id)
+            return Capture(conninfo, database.database_id, connection=connection)
         except LogReaderError as error:
             if not error.busy:
                 raise
@@ -133,25 +137,27 @@ def _cleanup(call: ProcedureCall) -> Iterator[Event]:
             yield cdc_warning(warning, name, "DELETE", error.number, error.message)
 
 
-MANUAL_PROCEDURES = (
-    SystemProcedure(
-        "sp_cdc_scan",
-        (
-            Parameter("@maxtrans", INT, DEFAULT_MAXTRANS),
-            Parameter("@maxscans", INT, DEFAULT_MAXSCANS),
-            Parameter("@continuous", TsqlType("tinyint"), 0),
-            Parameter("@pollinginterval", BIGINT, 0),
+def manual_procedures(connections: SpareConnections) -> tuple[SystemProcedure, ...]:
+    """Return both. ``connections``: for scans."""
+    return (
+        SystemProcedure(
+            "sp_cdc_scan",
+            (
+                Parameter("@maxtrans", INT, DEFAULT_MAXTRANS),
+                Parameter("@maxscans", INT, DEFAULT_MAXSCANS),
+                Parameter("@continuous", TsqlType("tinyint"), 0),
+                Parameter("@pollinginterval", BIGINT, 0),
+            ),
+            partial(_scan, connections),
         ),
-        _scan,
-    ),
-    SystemProcedure(
-        "sp_cdc_cleanup_change_table",
-        (
-            Parameter("@capture_instance", SYSNAME),
-            Parameter("@low_water_mark", LSN),
-            Parameter("@threshold", BIGINT, DEFAULT_THRESHOLD),
-            Parameter("@fCleanupFailed", BIT, False, output=True),
+        SystemProcedure(
+            "sp_cdc_cleanup_change_table",
+            (
+                Parameter("@capture_instance", SYSNAME),
+                Parameter("@low_water_mark", LSN),
+                Parameter("@threshold", BIGINT, DEFAULT_THRESHOLD),
+                Parameter("@fCleanupFailed", BIT, False, output=True),
+            ),
+            _cleanup,
         ),
-        _cleanup,
-    ),
-)
+    )

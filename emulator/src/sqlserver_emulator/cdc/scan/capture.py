@@ -21,7 +21,7 @@ from psycopg import InterfaceError, errors
 from sqlserver_emulator.cdc.instances import CdcDatabase, CdcDisabledError, read_database
 from sqlserver_emulator.cdc.log.reader import LogReader, LogReaderError
 from sqlserver_emulator.cdc.lsn import parse_position, position_text
-from sqlserver_emulator.cdc.postgres import connect, runner
+from sqlserver_emulator.cdc.postgres import SqlConnection, connect, runner
 from sqlserver_emulator.cdc.scan.scan_sessions import ScanSession, record_empty_scans, record_session
 from sqlserver_emulator.cdc.scan.timeline import datetime_seconds
 from sqlserver_emulator.cdc.scan.transactions import TransactionTaker
@@ -55,10 +55,22 @@ class ScanResult:
 class Capture:
     """Reads one database's log. ``is_stopped`` is asked between messages."""
 
-    def __init__(self, conninfo: str, database_id: int, *, is_stopped: Callable[[], bool] = lambda: False) -> None:
-        """Open the log. Raises CdcDisabledError; LogReaderError (``busy``) when another reader has the log."""
+    def __init__(
+        self,
+        conninfo: str,
+        database_id: int,
+        *,
+        connection: SqlConnection | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Open the log. Raises CdcDisabledError; LogReaderError (``busy``) when another reader has the log.
+
+        ``connection``: one that stays open, without autocommit; None: one of its own.
+        """
         self._is_stopped = is_stopped
-        self._connection = connect(conninfo, autocommit=False)
+        self._is_lent = connection is not None
+        self._has_origin = False
+        self._connection = connection or connect(conninfo, autocommit=False)
         self._run = runner(self._connection)
         try:
             self.database = self._read_database(database_id)
@@ -71,7 +83,7 @@ class Capture:
                 conninfo, slot=self.database.slot, publication=self.database.slot, after_position=stored
             )
         except BaseException:
-            self._connection.close()
+            self._leave_connection()
             raise
         self._taker = TransactionTaker(self._connection, self.database)
         self._stored = stored
@@ -84,7 +96,17 @@ class Capture:
         self._reader.close()
         with contextlib.suppress(errors.OperationalError, InterfaceError):
             self._wait_for_release(sender_pid)
-        self._connection.close()
+        self._leave_connection()
+
+    def _leave_connection(self) -> None:
+        if not self._is_lent:
+            self._connection.close()
+            return
+        with contextlib.suppress(errors.OperationalError, InterfaceError):
+            self._connection.rollback()
+            if self._has_origin:
+                self._run("SELECT pg_replication_origin_session_reset()", ())
+            self._connection.commit()
 
     def _wait_for_release(self, sender_pid: int) -> None:
         self._connection.rollback()
@@ -232,6 +254,7 @@ class Capture:
         )
         try:
             self._run("SELECT pg_replication_origin_session_setup($1::text)", (name,))
+            self._has_origin = True
         except errors.ObjectInUse as error:
             raise LogReaderError(str(error), busy=True) from None
         except errors.ConfigurationLimitExceeded:
