@@ -1,4 +1,4 @@
-"""Histories and logs of tables whose changes are streamed: what events bring to them, in whatever order they come."""
+"""Histories, logs and times of commits of streamed tables: what events bring, in whatever order they come."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from emulator_process import Emulator
 from floodmark.core.errors import ConfigError, TableNotPlannableError
-from floodmark.core.settings import OnFailure, OnGap, PipelineSettings, Rule, SecurityFiltered, Style
+from floodmark.core.settings import Deletes, OnFailure, OnGap, PipelineSettings, Rule, SecurityFiltered, Style
 from floodmark.core.snapshot import Verdict
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.release import PostgresQuarantine
@@ -75,6 +75,27 @@ def test_each_event_is_a_version_with_its_time(rig: StreamRig) -> None:
     rows = rig.query(times)
     assert [row[:2] for row in rows] == [*itertools.pairwise(ends), (ends[2], None)]
     assert {len(row[2]) for row in rows} == {14}
+    assert rig.differing() == []
+
+
+@pytest.mark.parametrize("deletes", list(Deletes))
+def test_each_row_has_the_time_of_the_event_that_its_position_names(rig: StreamRig, deletes: Deletes) -> None:
+    choose(rig, Style.CURRENT, commit_times=True, deletes=deletes)
+    rig.stream(*rig.change((1, "1.00", "one"), (2, "2.00", None), (3, "3.00", None)))
+    rig.sync()
+    late = rig.change((1, "1.50", "one"))
+    rig.stream(*rig.change((1, "1.75", None)), *rig.change(2), *rig.change((4, "4.00", "four")))
+    rig.sync()
+    rig.stream(*late)
+    rig.sync()
+    at = {number: rig.log.began_at + timedelta(milliseconds=number) for number in (1, 3, 4, 5)}
+    deleted = [(2, at[4])] if deletes is Deletes.SOFT else []
+    times = 'SELECT "Id", __committed_at FROM shop.orders ORDER BY 1'
+    assert rig.query(times) == [(1, at[3]), *deleted, (3, at[1]), (4, at[5])]
+    rig.client.run("DELETE dbo.Orders WHERE Id = 3")
+    rig.reload()
+    swept = [(3, at[5])] if deletes is Deletes.SOFT else []
+    assert rig.query(times) == [(1, at[5]), *deleted, *swept, (4, at[5])]
     assert rig.differing() == []
 
 

@@ -13,6 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -29,11 +30,13 @@ from floodmark.core.errors import (
     WindowExpiredError,
 )
 from floodmark.core.plan import WindowState
+from floodmark.core.position import POSITION_BYTES
 from floodmark.core.schema import TableName
 from floodmark.core.settings import Deletes, OnGap, PipelineSettings, Style, TableSettings
 from floodmark.core.snapshot import Verdict
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
+from floodmark.sources.event_stream.change import LOWEST
 from floodmark.sources.event_stream.envelope import parse_envelope
 from floodmark.sources.event_stream.epochs import PartitionMark
 from floodmark.sources.event_stream.transport import CaptureFolder, PartitionEnds
@@ -157,11 +160,11 @@ class StreamSchedule:
         on_gap, deletes = chance.choice(list(OnGap)), chance.choice(list(Deletes))
         deletes = deletes if self.style is Style.CURRENT else Deletes.SOFT
         of_lines = self.style if self.style is Style.LOG else Style.CURRENT
-        tables = (
-            TableSettings(ORDERS, TableName("shop", "orders"), on_gap=on_gap, deletes=deletes, style=self.style),
-            TableSettings(
-                LINES, TableName("shop", "lines"), on_gap=on_gap, deletes=deletes, key=("Id",), style=of_lines
-            ),
+        orders = TableSettings(ORDERS, TableName("shop", "orders"), style=self.style)
+        lines = TableSettings(LINES, TableName("shop", "lines"), key=("Id",), style=of_lines)
+        tables = tuple(
+            replace(each, on_gap=on_gap, deletes=deletes, commit_times=each.style is Style.CURRENT)
+            for each in (orders, lines)
         )
         self.rig = StreamRig(
             self.server.client,
@@ -729,6 +732,21 @@ class StreamSchedule:
         )
         assert found == [tuple(row) for row in source]
 
+    def require_times(self) -> None:
+        """Require that each row of a target has the time of the event that its position names.
+
+        A load before any event has the time of its plan, and one that finds no row sweeps without a time. LSNs may come
+        again in a later stream.
+        """
+        known: dict[bytes, set[datetime]] = defaultdict(set)
+        for _, each in self.sent:
+            found = parse_envelope(each.body)
+            known[found.logical_id.commit_lsn.value].add(found.time)
+        for target in (table.target for table in self.rig.settings.tables if table.commit_times):
+            for lsn, at, is_deleted in self.rig.query(f"SELECT __lsn, __committed_at, __deleted FROM {target}"):
+                times = known[lsn[:POSITION_BYTES]]
+                assert at in times or (at is None and is_deleted) or (at and lsn == LOWEST), (lsn.hex(), at, times)
+
     def settle(self) -> None:
         """Bring all to its end: every message comes, and runs and loads follow until nothing is left to do."""
         self.note("all is brought to its end")
@@ -751,5 +769,6 @@ class StreamSchedule:
             self.require_entries()
         else:
             assert self.rig.differing() == []
+            self.require_times()
         known = self.old.union(self.unreadable.values())
         assert {body for *_, body in self.rig.quarantined()} <= known

@@ -343,9 +343,8 @@ def _refuse_style(settings: TableSettings, feed: Feed) -> None:
             str(settings.source), f"style: {style.value}, but {why}.", "Correct the table in pipelines.yaml."
         )
     why = why_no_commit_times(settings)
-    if settings.commit_times and not why and feed.has_members:
-        known = "the changes of change data capture and of change tracking"
-        why = f"only {known} have times so far: use commit_times: false"
+    if settings.commit_times and not why and feed.member_column:
+        why = "the changes of devices have no times so far: use commit_times: false"
     if why:
         raise ConfigError(str(settings.source), f"commit_times: true, but {why}.", "Correct it in pipelines.yaml.")
 

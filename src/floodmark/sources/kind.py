@@ -57,7 +57,6 @@ def find_kind(name: str) -> type[SourceKind]:
 NO_INSTANCES = "a table has no capture instances"
 NO_JOB = "there is no capture job that could lag"
 NO_SNAPSHOT = "only changes that change data capture has recorded begin the reads of a snapshot so far"
-NO_TIMES = "only the changes of change data capture and of change tracking have times so far"
 NO_COLUMNS = {
     **dict.fromkeys(
         ("columns", "new_columns", "mask_key_conn_id"),

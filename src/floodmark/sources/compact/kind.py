@@ -16,7 +16,6 @@ from floodmark.sources.kind import (
     NO_INSTANCES,
     NO_JOB,
     NO_STREAM,
-    NO_TIMES,
     KindRules,
     LoadAdapters,
     SourceKind,
@@ -56,7 +55,7 @@ class CompactKind(SourceKind):
         },
         pipeline={
             "style": "the changes of devices do not become a log or a history so far",
-            "commit_times": NO_TIMES,
+            "commit_times": "the changes of devices have no times so far",
             "net": "each device always computes net changes",
             "partitions": "each device is read by itself",
             "lag_limit": NO_JOB,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from floodmark.airflow_connections import read_connection, read_extras, required_field
 from floodmark.core.errors import ConfigError
 from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
-from floodmark.sources.kind import NO_COLUMNS, NO_INSTANCES, NO_JOB, NO_SNAPSHOT, NO_TIMES, KindRules, LoadAdapters
+from floodmark.sources.kind import NO_COLUMNS, NO_INSTANCES, NO_JOB, NO_SNAPSHOT, KindRules, LoadAdapters
 from floodmark.sources.sqlserver.kind import SqlServerKind
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ class EventStreamKind(SqlServerKind):
             "retention": "there is no cleanup job; the stream has its own retention",
         },
         pipeline={
-            "commit_times": NO_TIMES,
             "net": "every event is a change, and Spark computes the net changes",
             "partitions": "the stream has its own partitions",
             "lag_limit": NO_JOB,

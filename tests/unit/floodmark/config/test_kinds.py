@@ -86,9 +86,9 @@ def test_snapshots_are_for_change_data_capture_alone(kind: str) -> None:
     assert "so far" in (rules.of_table() | rules.styles.get("snapshot", {}))["style"]
 
 
-@pytest.mark.parametrize("kind", sorted({*KINDS} - {"cdc", "change_tracking"}))
-def test_feeds_with_members_have_no_times_of_commits(kind: str) -> None:
-    assert "have times so far" in find_kind(kind).rules.of_table()["commit_times"]
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_devices_alone_have_no_times_of_commits(kind: str) -> None:
+    assert ("commit_times" in find_kind(kind).rules.of_table()) == (kind == "compact")
 
 
 def test_promise_about_spellings_is_for_change_tracking_alone(write: Write) -> None:
