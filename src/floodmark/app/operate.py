@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from floodmark.app.pipeline import read_mask_key
 from floodmark.app.run import load_planner
 from floodmark.app.upkeep import is_check_due, watch_drift
 from floodmark.config.loading import first_config, load_config
@@ -208,7 +209,8 @@ def forget_key(pipeline: Pipeline, table: str, key: Mapping[str, str], by: str, 
     source = pipeline.parse_table(table)
     with suppress(ConfigError):
         source = pipeline.find_table(table).source
-    found = pipeline.app.eraser.forget(pipeline.name, source, key, by, is_dry_run=is_dry_run)
+    eraser = pipeline.app.eraser
+    found = eraser.forget(pipeline.name, source, key, by, read_mask_key, is_dry_run=is_dry_run)
     if not is_dry_run:
         update_waiting(pipeline.settings, pipeline.ledger, pipeline.alerts)
     return found

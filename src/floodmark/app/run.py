@@ -205,7 +205,8 @@ def open_reload(pipeline: Pipeline, table: str, where: str | None) -> OpenResult
     table: schema.table of the source. where: a condition in T-SQL from the operator; it is checked here.
     """
     name = pipeline.parse_table(table)
-    condition = pipeline.source.parse_condition(where, name) if where else ""
+    hidden = [each.name for each in pipeline.find_table(table).columns if each.is_hidden] if where else ()
+    condition = pipeline.source.parse_condition(where, name, hidden) if where else ""
     return load_planner(pipeline).open_reload(name, condition)
 
 

@@ -58,6 +58,11 @@ _COMPARABLE = {
 fail at the first one that it cannot convert."""
 _TO_TEXT = frozenset({Mask.HASH, Mask.REDACT})
 _OLD_LOBS = frozenset({"text", "ntext", "image"})
+_KEYS = frozenset({
+    "char", "varchar", "nchar", "nvarchar", "sysname", "tinyint", "smallint", "int", "bigint", "decimal", "numeric",
+    "uniqueidentifier", "binary", "varbinary"
+})  # fmt: skip
+"""The types of a key that may be hashed: a value has one text, which no other scale or type of these changes."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -140,6 +145,11 @@ def casts_of(settings: TableOptions) -> dict[str, Cast]:
     return {column.name: column.cast for column in settings.columns if column.cast is not None}
 
 
+def hides_key(settings: TableOptions, table: SourceTable) -> bool:
+    """Return whether values of a table's key must be in no ledger, log or error."""
+    return not masks_of(settings).keys().isdisjoint(table.key)
+
+
 def has_hash(settings: TableOptions) -> bool:
     """Return whether a column of a table is masked by a hash, which needs a secret."""
     return any(column.mask is Mask.HASH for column in settings.columns)
@@ -153,8 +163,8 @@ def why_no_columns(settings: TableOptions) -> str:
     """Return why no table can have these settings of columns, as a clause; "" where one can."""
     folded = {name.casefold() for name in settings.key}
     for column in settings.columns:
-        if column.is_other and column.name.casefold() in folded:
-            return _is_key(column)
+        if column.name.casefold() in folded and (why := _why_not_in_key(column)):
+            return why
         if column.cast is not None and column.mask in _TO_TEXT:
             return f"mask: {column.mask.value} of {column.name} makes a text, which has no cast: remove one of the two"
         if column.target and (why := why_not_named(column.target)):
@@ -174,8 +184,8 @@ def why_not_of_table(settings: TableOptions, table: SourceTable, known: Collecti
     if missing := [each.name for each in settings.columns if each.name not in found and each.name not in known]:
         return f"there is no captured column {', '.join(missing)} in this spelling"
     for each in settings.columns:
-        if each.is_other and each.name in table.key:
-            return _is_key(each)
+        if each.name in table.key and (why := _why_not_in_key(each, found.get(each.name))):
+            return why
         kinds, words = _FOR.get(each.mask, (None, "")) if each.mask else (None, "")
         if kinds is not None and each.name in found and found[each.name].type_name not in kinds:
             its = found[each.name].declared_type
@@ -253,9 +263,18 @@ def _why_not_compared(column: SourceColumn | None, how: FilterColumn) -> str:
     return ""
 
 
-def _is_key(column: ColumnSettings) -> str:
-    what = "dropped" if column.is_dropped else "masked" if column.mask else "cast"
-    return f"{column.name} is part of the key, by which rows are merged, and cannot be {what}"
+def _why_not_in_key(column: ColumnSettings, source: SourceColumn | None = None) -> str:
+    """Return why a column of a key cannot have its settings, as a clause; "" where it can. Hashes keep keys apart."""
+    part = f"{column.name} is part of the key, by which rows are merged"
+    if column.mask is Mask.HASH:
+        if source is None or (source.type_name in _KEYS and not source.scale):
+            return ""
+        return f"{part}: there mask: hash is for texts, whole numbers, uniqueidentifier and bytes, and not for " + (
+            source.declared_type
+        )
+    if column.mask is not None:
+        return f"{part}, and mask: {describe_mask(column)} may give two keys one value: use mask: hash"
+    return f"{part}, and cannot be {'dropped' if column.is_dropped else 'cast'}" if column.is_other else ""
 
 
 def describe_column(column: ColumnSettings) -> str:

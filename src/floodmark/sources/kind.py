@@ -7,7 +7,7 @@ kind's module imports its adapters in the method that creates them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
@@ -246,8 +246,11 @@ class SourceKind(ABC):
         """
 
     @abstractmethod
-    def parse_condition(self, where: str, table: TableName) -> str:
-        """Return an operator's condition in T-SQL. Raises ConfigError if it is not one condition on the table."""
+    def parse_condition(self, where: str, table: TableName, hidden: Collection[str] = ()) -> str:
+        """Return an operator's condition in T-SQL. Raises ConfigError if it is not one condition on the table.
+
+        hidden: columns whose values must be in no ledger and no log.
+        """
 
     def _lacks(self, cause: str, hint: str = "") -> ConfigError:
         return ConfigError(f"connection {self.conn_id}", f"{cause}: the kind of the source is {self.name}.", hint)

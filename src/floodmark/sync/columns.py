@@ -14,6 +14,7 @@ from datetime import date, datetime
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 from functools import cached_property, partial
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +23,7 @@ from floodmark.core.columns import casts_of, has_hash, masks_of
 from floodmark.core.definition import fingerprint
 from floodmark.core.errors import ConfigError, DefinitionChangedError
 from floodmark.core.plan import TablePlan, value_columns
+from floodmark.core.schema import SourceColumn
 from floodmark.core.settings import Cast, ColumnSettings, Mask
 from floodmark.sync.arrow import rename_values
 from floodmark.sync.ports import RowShape
@@ -59,8 +61,8 @@ class ColumnMap:
         if planned and self.secret and planned != fingerprint(self.secret.decode()):
             raise DefinitionChangedError(
                 str(self.table.source),
-                f"the password of {self.table.settings.mask_key_conn_id}, the secret of mask: hash, was changed while "
-                "the window was loaded.",
+                f"the password of {self.table.settings.mask_key_conn_id}, the secret of mask: hash, was changed after "
+                "the window was planned.",
                 "Restore it, or rename or drop the target and reload the table.",
             )
         return self.secret
@@ -90,6 +92,10 @@ class ColumnMap:
             if name not in kept and place >= 0:
                 batch = batch.set_column(place, name, cast_values(batch.column(place), cast))
         return rename_values(batch, {name: to for name, to in self.table.target_names.items() if name not in kept})
+
+    def hash_key(self, name: str, text: str) -> str:
+        """Return what the target has in place of a value of the key. Raises ValueError for a text that is no value."""
+        return hash_value(self._known_secret, _parse_key(self.table.feed.table.column(name), text))
 
     def all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the batches of rows of the table itself as they are behind ``apply``."""
@@ -181,6 +187,22 @@ def _canonical(value: Any) -> str:
             return f"{value:f}"
         case _:
             return str(value)
+
+
+def _parse_key(column: SourceColumn, text: str) -> str | bytes | int:
+    """Return the value of a key that is written as a text, as the reader delivers it."""
+    match column.type_name:
+        case "char" | "nchar":
+            return text.ljust(column.max_length)
+        case "varchar" | "nvarchar" | "sysname":
+            return text
+        case "uniqueidentifier":
+            return str(UUID(text)).upper()
+        case "binary" | "varbinary":
+            octets = bytes.fromhex(text.removeprefix("0x"))
+            return octets.ljust(column.max_length, b"\0") if column.type_name == "binary" else octets
+        case _:
+            return int(text)
 
 
 def _last4(text: str) -> str:

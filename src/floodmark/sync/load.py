@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from floodmark.core.columns import hides_key
 from floodmark.core.errors import (
     CaptureStoppedError,
     ConfigError,
@@ -88,7 +89,8 @@ class ReadSlots:
 # The read of whole tables, in chunks that are kept after the load that staged them.
 #
 # The bounds of the chunks are read once per window and kept in the ledger. A load that continues after another was
-# killed reads only the chunks whose rows are not in staging.
+# killed reads only the chunks whose rows are not in staging. Where the key is masked, the ledger has no bounds, and the
+# load begins again (ADR 109).
 
 
 def has_first_load(plan: WindowPlan) -> bool:
@@ -134,10 +136,15 @@ def _stored_chunks(
     """Return the chunks of the ledger, after a comparison with staging."""
     source = plan.tables[index].source
     stored = ledger.list_chunks(plan.window_id, source)
-    if not stored:
+    hides_bounds = hides_key(plan.tables[index].settings, plan.tables[index].feed.table)
+    if hides_bounds and stored:
+        warehouse.clear_parts(plan, index, [each.chunk.number for each in stored])
+    if hides_bounds or not stored:
         with slots.taken(1):  # the whole key is read
             bounds = stager.read_chunk_bounds(plan, index)
-        stored = ledger.store_chunks(plan, source, plan_chunks(bounds))
+        stored = ledger.store_chunks(plan, source, plan_chunks(bounds), hides_bounds=hides_bounds)
+    if hides_bounds:
+        return list(stored)
     lost = select_lost(stored, warehouse.count_parts(plan, index))
     if lost:
         _LOG.warning("%s: %s chunks are no longer in staging as they were; they are read again.", source, len(lost))
@@ -457,7 +464,7 @@ def _double_key(plan: WindowPlan, index: int, key: tuple[object, ...], rows: int
         str(table.source),
         f"the declared key ({', '.join(table.feed.table.key)}) is not unique: {rows} rows have the same key.",
         "Declare columns that identify each row (key: [..] in pipelines.yaml).",
-        f"({', '.join(map(str, key))})",
+        "" if hides_key(table.settings, table.feed.table) else f"({', '.join(map(str, key))})",
     )
 
 

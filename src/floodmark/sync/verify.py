@@ -95,6 +95,7 @@ def verify_tables(
             open_reader,
             ledger.list_marks(settings.name),
             {table.source: state} if state and state.watermark else {},
+            columns,
             reader.shape,
             chosen.patience_seconds,
             progress,
@@ -209,8 +210,10 @@ class LiveChanges:
     marks: Mapping[TableName, Sequence[MemberMark]]
     states: Mapping[TableName, TableState]
     """The state of the table when its rows had not been read yet; none where it has no watermark."""
+    columns: ColumnMap
+    """The mapping of what was read last: keys are compared as the target has them."""
     shape: RowShape
-    """The columns of what was yielded last."""
+    """The columns of what was read last."""
     patience_seconds: float
     progress: Progress
     unproven: str = ""
@@ -225,7 +228,7 @@ class LiveChanges:
             if self._cannot_follow(snapshot):
                 return
             batches = self._read_next_window(snapshot)
-            yield self.shape, self._guarded(batches)
+            yield self.columns.shape(self.shape), self._guarded(batches)
             if self.unproven:
                 return
             if _has_all(snapshot, read_at):
@@ -287,8 +290,9 @@ class LiveChanges:
         # A stream is read from the marks of its partitions on.
         plan = replace(plan, marks=tuple(self.marks.get(settings.source, ())))
         reader = self.open_reader(plan, LogEntry(newest, snapshot.newest_at))
-        self.shape = reader.shape
-        return reader.read(Interval(state.watermark, newest))
+        self.columns, self.shape = replace(self.columns, table=plan), reader.shape
+        own = tuple(name for name, _ in reader.shape.own)
+        return (self.columns.apply(batch, own) for batch in reader.read(Interval(state.watermark, newest)))
 
 
 def _has_all(snapshot: SourceSnapshot, read_at: datetime) -> bool:

@@ -162,22 +162,29 @@ class LoadRecords:
         with open_transaction(self._at, str(source)) as session:
             return _list_chunks(session, window_id, source)
 
-    def store_chunks(self, plan: WindowPlan, source: TableName, chunks: Sequence[LoadChunk]) -> Sequence[StoredChunk]:
+    def store_chunks(
+        self, plan: WindowPlan, source: TableName, chunks: Sequence[LoadChunk], *, hides_bounds: bool = False
+    ) -> Sequence[StoredChunk]:
         """Store the chunks of a first load, once per window: existing chunks are kept and returned.
 
-        Refuses all attempts but the latest.
+        hides_bounds: store none, in place of those that any load of the table has stored. Refuses all attempts but the
+        latest.
         """
         with open_transaction(self._at, str(source)) as session:
             fence(session, plan)
-            if stored := _list_chunks(session, plan.window_id, source):
+            if hides_bounds:
+                named = {"pipeline": plan.pipeline, "window_id": plan.window_id, **source_parameters(source)}
+                query(session, "delete_load_chunks", **named)
+                query(session, "clear_bounds", **named)
+            elif stored := _list_chunks(session, plan.window_id, source):
                 return stored
             rows = [
                 {
                     "window_id": plan.window_id,
                     **source_parameters(source),
                     "chunk_no": chunk.number,
-                    "after_bound": _dump(bound_to_json(chunk.after)),
-                    "to_bound": _dump(bound_to_json(chunk.to)),
+                    "after_bound": None if hides_bounds else _dump(bound_to_json(chunk.after)),
+                    "to_bound": None if hides_bounds else _dump(bound_to_json(chunk.to)),
                 }
                 for chunk in chunks
             ]

@@ -4,6 +4,10 @@ SET repaired_at = now(), window_id = %(window_id)s
 WHERE pipeline = %(pipeline)s AND source_schema = %(source_schema)s AND source_name = %(source_name)s
   AND repaired_at IS NULL
 
+-- name: delete_load_chunks
+DELETE FROM floodmark.load_chunks
+WHERE window_id = %(window_id)s AND source_schema = %(source_schema)s AND source_name = %(source_name)s
+
 -- name: extend_window
 UPDATE floodmark.windows SET to_lsn = %(to_lsn)s, to_lsn_at = %(to_lsn_at)s, plan = %(plan)s WHERE window_id = %(window_id)s
 

@@ -10,7 +10,7 @@ Values are bound, and are in no message of an error.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from floodmark.core.columns import masks_of
 from floodmark.core.errors import ConfigError, OperatorError, TargetRefusedError, WindowBusyError, command_line
 from floodmark.core.plan import TablePlan, WindowPlan, finishing_command, release_lane, staging_table
 from floodmark.core.position import read_position
@@ -48,11 +49,19 @@ class PostgresEraser:
         self._at = connection
 
     def forget(
-        self, pipeline: str, source: TableName, key: Mapping[str, str], by: str, *, is_dry_run: bool = False
+        self,
+        pipeline: str,
+        source: TableName,
+        key: Mapping[str, str],
+        by: str,
+        read_secret: Callable[[str], str],
+        *,
+        is_dry_run: bool = False,
     ) -> Forgotten:
         """Delete all that the warehouse has of a key, and write a receipt without it. Return what was deleted.
 
-        key: texts by the names of the columns at the source. is_dry_run: take everything back at the end. Raises
+        key: texts by the names of the columns at the source. read_secret: reads that of a connection, for a key that is
+        masked. is_dry_run: take everything back at the end. Raises
         ConfigError for a key that the table cannot have, OperatorError for a table that no window has merged or whose
         next window reads older changes, WindowBusyError for a table with an unfinished window, TargetRefusedError for a
         constraint that Floodmark did not create.
@@ -66,7 +75,7 @@ class PostgresEraser:
             lock_targets(session, [planned.target])
             _refuse_windows(session, pipeline, source)
             with LockLimit(session, self._at, release_lane(source)) as limit, limit.table(planned):
-                deletion = _Deletion(session, plan, index, _bind_key(session, planned, key))
+                deletion = _Deletion(session, plan, index, _bind_key(session, planned, key, read_secret))
                 try:
                     with session.transaction():  # a savepoint
                         found = deletion.run(by)
@@ -124,7 +133,9 @@ class _Key:
     """The texts of the parameters."""
 
 
-def _bind_key(session: psycopg.Connection, planned: TablePlan, key: Mapping[str, str]) -> _Key:
+def _bind_key(
+    session: psycopg.Connection, planned: TablePlan, key: Mapping[str, str], read_secret: Callable[[str], str]
+) -> _Key:
     """Return the key, whose values are proven to have the types of the target. Raises ConfigError, without a value."""
     subject, names = str(planned.source), planned.feed.table.key
     if not names:
@@ -139,6 +150,7 @@ def _bind_key(session: psycopg.Connection, planned: TablePlan, key: Mapping[str,
             f"its key is {', '.join(names)}, and the values are of {', '.join(sorted(key)) or 'no column'}.",
             "Give one value for each column of the key, by its name at the source.",
         )
+    key = _masked(planned, key, read_secret)
     found = read_columns(session, [planned.target]).get(planned.target, {})
     types = {**column_types(planned), **{name: column.type_name for name, column in found.items()}}
     parts, values = [], {}
@@ -152,6 +164,24 @@ def _bind_key(session: psycopg.Connection, planned: TablePlan, key: Mapping[str,
         except psycopg.DataError:  # its message has the value
             raise ConfigError(subject, f"the value of {name} is no {kind}, the type that the target has.") from None
     return _Key(tuple(parts), values)
+
+
+def _masked(planned: TablePlan, key: Mapping[str, str], read_secret: Callable[[str], str]) -> dict[str, str]:
+    """Return the key with hashes in place of the values that the target does not have."""
+    # pyarrow and numpy take half a second to import, and only a masked key needs the mapping.
+    from floodmark.sync.columns import ColumnMap, find_mask_key  # noqa: PLC0415
+
+    hidden, conn_id = masks_of(planned.settings).keys() & key.keys(), planned.settings.mask_key_conn_id
+    if not hidden or conn_id is None:
+        return dict(key)
+    columns, masked = ColumnMap(planned, find_mask_key(planned, {conn_id: read_secret(conn_id)})), dict(key)
+    for name in hidden:
+        try:
+            masked[name] = columns.hash_key(name, key[name])
+        except ValueError:  # its message has the value
+            kind = planned.feed.table.column(name).declared_type
+            raise ConfigError(str(planned.source), f"the value of {name} is no {kind}, as the source has it.") from None
+    return masked
 
 
 def without_length(type_name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
@@ -156,7 +156,7 @@ class CompactKind(SourceKind):
     ) -> str:
         raise self._lacks("a file has no logins", "Let Floodmark's user read and write the files and their folder.")
 
-    def parse_condition(self, where: str, table: TableName) -> str:
+    def parse_condition(self, where: str, table: TableName, hidden: Collection[str] = ()) -> str:
         raise self._lacks("rows of a table cannot be chosen by a condition")
 
 

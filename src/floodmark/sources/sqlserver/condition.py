@@ -5,6 +5,8 @@ The statement contains the condition as generated from the parsed tree: nothing 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import sqlglot
 from sqlglot import exp, tokens
 from sqlglot.errors import SqlglotError
@@ -32,8 +34,12 @@ _REAL = "float(24)"
 _CONVERSIONS = frozenset({"CONVERT", "TRY_CONVERT"})
 
 
-def parse_condition(text: str, table: TableName) -> str:
-    """Return the condition for the server. Raises ConfigError about the table for anything but one condition."""
+def parse_condition(text: str, table: TableName, hidden: Collection[str] = ()) -> str:
+    """Return the condition for the server. Raises ConfigError about the table for anything but one condition.
+
+    hidden: columns whose values must be in no ledger and no log, where the condition will be.
+    """
+    folded = {name.casefold() for name in hidden}
     try:
         found = tokens.Tokenizer(dialect="tsql").tokenize(text)
         if any(token.token_type is tokens.TokenType.SEMICOLON for token in found):
@@ -49,6 +55,8 @@ def parse_condition(text: str, table: TableName) -> str:
                 raise _refused(table, why)
         if isinstance(node, exp.Column) and node.table:
             raise _refused(table, f"{node.sql(dialect='tsql')} has a table's name before the column's")
+        if isinstance(node, exp.Column) and node.name.casefold() in folded:
+            raise _refused(table, f"{node.name} is masked or left out, and the ledger and logs would have values of it")
         if isinstance(node, exp.Dot):
             # Functions of users have two-part names, and methods of types may be theirs. They would run with
             # Floodmark's login, for an operator who may not run them.

@@ -18,7 +18,7 @@ from floodmark.core.schema import Dataset, table_dataset
 from floodmark.sources.kind import SourceKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from floodmark.core.doctor import Finding
     from floodmark.core.plan import TablePlan
@@ -108,10 +108,10 @@ class SqlServerKind(SourceKind):
         at = self.database()
         return lambda table: (table_dataset("mssql", at.host, at.port or at.instance, at.database, table.source),)
 
-    def parse_condition(self, where: str, table: TableName) -> str:
+    def parse_condition(self, where: str, table: TableName, hidden: Collection[str] = ()) -> str:
         from floodmark.sources.sqlserver.condition import parse_condition
 
-        return parse_condition(where, table)
+        return parse_condition(where, table, hidden)
 
 
 def _connect_timeout(extras: dict[str, Any]) -> int:

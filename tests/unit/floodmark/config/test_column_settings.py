@@ -81,6 +81,10 @@ def test_column_is_read_and_written_in_one_form(write: Write, tmp_path: Path, wr
         ("columns: {Note: {as: __lsn}}", "as: __lsn of Note has a name that is reserved"),
         ("columns: {Note: {mask: hash}}", "mask: hash needs mask_key_conn_id"),
         ("{key: [note], columns: {Note: drop}}", "Note is part of the key"),
+        (
+            "columns: {Note: {mask: last4}}\n        key: [note]",
+            "mask: last4 may give two keys one value: use mask: hash",
+        ),
         ("new_columns: never", "new_columns"),
         ("where: UPPER(Note) = 'X'", "where: a filter cannot have UPPER(Note): it has comparisons"),
         ("where: ''", "where: not one condition in T-SQL"),
