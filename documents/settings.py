@@ -36,6 +36,7 @@ _FORMS = {
     "RuleSql": "a condition in PostgreSQL's SQL",
     "ColumnName": "the name of a column, as the source spells it",
     "TableColumns": "a mapping from a column: `drop`, `keep`, or a mapping with `as`, `mask` or both",
+    "TableDerived": "a mapping from a column: an expression in PostgreSQL's SQL",
     "TableFilter": "a condition in T-SQL",
     "AssetUri": "the URI of an asset, such as `s3://bucket/done`",
     "TagName": "a text",

@@ -20,6 +20,7 @@ from pydantic import (
     Discriminator,
     Field,
     NonNegativeInt,
+    PlainSerializer,
     PositiveInt,
     Tag,
     TypeAdapter,
@@ -55,17 +56,19 @@ from floodmark.config.sections import (
     TargetPattern,
     TargetTableName,
     WrittenPattern,
+    check_rule,
     drift_policies,
     read_suites,
 )
 from floodmark.core.capture import HeartbeatSettings
-from floodmark.core.columns import why_no_columns, why_no_filter
+from floodmark.core.columns import why_no_columns, why_no_derived, why_no_filter
 from floodmark.core.errors import ConfigError
 from floodmark.core.naming import why_no_versions
 from floodmark.core.patterns import ANY, PatternEntry, Patterns, TablePattern, fill_target, is_pattern
 from floodmark.core.schema import TableName
 from floodmark.core.settings import (
     DEFAULT_MAX_READS,
+    DerivedColumn,
     Expectation,
     FirstLoad,
     OnFailure,
@@ -284,6 +287,23 @@ class ExpectationConfig(Expectation):
     severity: Literal["critical", "warning"] = "critical"
 
 
+def _read_derived(value: object, info: ValidationInfo) -> object:
+    """Return derived columns as a list, from a mapping by their names. Raises ValueError, naming the column."""
+    if not isinstance(value, dict):
+        return value
+    for name, text in value.items():
+        try:
+            check_rule(str(text), info, "an expression")
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    return [{"name": str(name), "sql": str(text)} for name, text in value.items()]
+
+
+TableDerived = Annotated[
+    tuple[DerivedColumn, ...],
+    BeforeValidator(_read_derived),
+    PlainSerializer(lambda columns: {each.name: each.sql for each in columns}, when_used="json"),
+]
 FarDay = Annotated[date, Field(ge=date(2100, 1, 1))]
 KeptTime = Annotated[Duration, Field(ge=timedelta(days=30))]
 LobBatch = Annotated[ByteSize, Field(ge=1_000_000, le=1_000_000_000)]
@@ -308,6 +328,7 @@ class TableConfig(_Defaults, TableOptions):
     rules: tuple[RuleConfig, ...] = ()
     expectations: Annotated[tuple[ExpectationConfig, ...], BeforeValidator(read_suites)] = ()
     columns: TableColumns = ()
+    derived: TableDerived = ()
     mask_key_conn_id: ConnectionId | None = None
     where: TableFilter = None
     keep_versions: Days | None = None
@@ -317,6 +338,8 @@ class TableConfig(_Defaults, TableOptions):
     def _check_columns(self) -> Self:
         if why := why_no_columns(self):
             raise ValueError(f"columns: {why}")
+        if why := why_no_derived(self):
+            raise ValueError(f"derived: {why}")
         if why := why_no_filter(self):
             raise ValueError(f"where: {why}")
         if why := why_no_options(self):
@@ -363,9 +386,9 @@ class PatternConfig(TableConfig):
             raise ValueError("a capture instance belongs to one table: write an entry for that table")
         return value
 
-    @field_validator("columns")
+    @field_validator("columns", "derived")
     @classmethod
-    def _check_no_columns(cls, value: TableColumns) -> TableColumns:
+    def _check_no_columns(cls, value: Any) -> Any:
         if value:
             raise ValueError("the columns belong to one table: write an entry for that table")
         return value

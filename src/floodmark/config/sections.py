@@ -101,12 +101,13 @@ def _check_positive(value: timedelta) -> timedelta:
     return value
 
 
-def _check_rule(value: str, info: ValidationInfo) -> str:
+def check_rule(value: str, info: ValidationInfo, what: str = "a condition") -> str:
+    """Return SQL over the columns of a target. Raises ValueError where it is not what it is to be. what: that."""
     if (info.context or {}).get(PARSE_RULES, True):
         # Imported here: a DAG file is parsed repeatedly and leaves rules to the run.
         from floodmark.sync.rules import parse_rule  # noqa: PLC0415
 
-        parse_rule(value)
+        parse_rule(value, what)
     return value
 
 
@@ -244,7 +245,7 @@ Days = Annotated[
     Field(gt=0, le=100_000),
     PlainSerializer(lambda value: f"{value}d", when_used="json"),
 ]
-RuleSql = Annotated[str, AfterValidator(_check_rule)]
+RuleSql = Annotated[str, AfterValidator(check_rule)]
 RuleName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
 AssetUri = Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*:.+$", max_length=1500)]
 TagName = Annotated[str, Field(min_length=1, max_length=100)]

@@ -174,6 +174,18 @@ def why_no_columns(settings: TableOptions) -> str:
     return ""
 
 
+def why_no_derived(settings: TableOptions) -> str:
+    """Return why no table can have these derived columns, as a clause; "" where one can."""
+    taken = {each.target.casefold() for each in settings.columns if each.target}
+    for derived in settings.derived:
+        if why := why_not_named(derived.name):
+            return f"{derived.name} {why}"
+        if derived.name.casefold() in taken:
+            return f"{derived.name} is the name of two columns"
+        taken.add(derived.name.casefold())
+    return ""
+
+
 def why_not_of_table(settings: TableOptions, table: SourceTable, known: Collection[str]) -> str:
     """Return why a table cannot have its settings of columns, as a clause; "" where it can.
 

@@ -199,6 +199,15 @@ class ColumnSettings:
         return self.is_hidden or self.cast is not None
 
 
+@dataclass(frozen=True, slots=True)
+class DerivedColumn:
+    """A column of the target that the warehouse computes from the others of a row."""
+
+    name: str
+    sql: str
+    """An expression in PostgreSQL's SQL over the columns of the target."""
+
+
 class ComparedWith(Enum):
     """The kind of literal that a filter compares a column with."""
 
@@ -461,6 +470,8 @@ class TableOptions(TableDefaults):
     """The columns that get a name, are masked, or are left out, and those that are known to be neither."""
     new_columns: NewColumns | None = None
     """What is done with a new column; None: it follows, and waits where another column is masked or left out."""
+    derived: tuple[DerivedColumn, ...] = ()
+    """The columns of the target that the warehouse computes."""
     mask_key_conn_id: str | None = None
     """The Airflow connection whose password is the secret of ``mask: hash``."""
     where: Filter | None = None

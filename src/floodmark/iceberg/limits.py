@@ -22,6 +22,7 @@ def find_refused(table: TableOptions) -> Iterator[str]:
     settings = (
         (table.style is not Style.CURRENT, f"style: {table.style.value}"),
         (table.where is not None, "where"),
+        (bool(table.derived), "derived"),
         (table.live_view, "live_view"),
         (table.unstorable is UnstorablePolicy.REPLACE, f"unstorable: {table.unstorable.value}"),
         (bool(table.expectations), "expectations"),

@@ -19,6 +19,7 @@ from floodmark.core.planning import classify_tables, known_positions, not_planna
 from floodmark.core.schema import TableName
 from floodmark.core.settings import (
     ColumnSettings,
+    DerivedColumn,
     DriftPolicies,
     Expectation,
     Filter,
@@ -114,6 +115,7 @@ EFFECTS: Mapping[str, str] = {
     "security_filtered": "It says whether the table is loaded although a policy filters its rows.",
     "columns": "The next window does not apply them to a loaded table, which is left out until it is reloaded.",
     "new_columns": "It applies to columns that are added from the next run on.",
+    "derived": "The next window adds the column, or makes it again, in all rows of the target.",
     "mask_key_conn_id": "Only a reload into a new target applies it, since hashes by two secrets are not comparable.",
     "where": "The next window does not apply it to a loaded table, which is left out until it is reloaded.",
     "keep_versions": "Runs delete the versions that ended before. A longer time brings none of them back.",
@@ -229,6 +231,8 @@ def _text(value: object) -> str:
             text = f"{value.type} {value.kwargs} ({value.rows}, {value.severity})"
         case ColumnSettings():
             text = f"{value.name} {describe_column(value)}"
+        case DerivedColumn():
+            text = f"{value.name} ({value.sql})"
         case Filter():
             text = value.sql
         case DriftPolicies():

@@ -14,35 +14,40 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 DIALECT = "postgres"
+EXPRESSION = "an expression"
+"""The words for what a derived column has in place of a condition."""
 
 
-def parse_rule(sql: str) -> exp.Expression:
-    """Return the condition. Raises ValueError with the reason where it is not a rule."""
+def parse_rule(sql: str, what: str = "a condition") -> exp.Expression:
+    """Return the condition, or the expression of a derived column. Raises ValueError with the reason where it is none.
+
+    what: the words for it.
+    """
     try:
         statements = sqlglot.parse(f"SELECT 1 WHERE {sql}", dialect=DIALECT)
     except SqlglotError as error:
-        raise ValueError(f"not a condition: {_first_line(error)}") from None
+        raise ValueError(f"not {what}: {_first_line(error)}") from None
     select = statements[0]
     extra = {name for name, value in select.args.items() if value} - {"kind", "expressions", "where"} if select else ()
     if len(statements) != 1 or not isinstance(select, exp.Select) or extra:
-        raise ValueError("not one condition")
+        raise ValueError(f"not one {what.partition(' ')[2]}")
     condition: exp.Expression = select.args["where"].this
     if condition.find(exp.Query):
-        raise ValueError("a rule is evaluated for one row; it cannot contain a subquery")
+        raise ValueError("it is evaluated for one row, and cannot contain a subquery")
     if condition.find(exp.Star, exp.AggFunc, exp.Window, exp.Placeholder, exp.Parameter):
-        raise ValueError("a rule is evaluated for one row; it cannot contain *, aggregates, windows or parameters")
+        raise ValueError("it is evaluated for one row, and cannot contain *, aggregates, windows or parameters")
     return condition
 
 
-def bind_rule(sql: str, columns: Iterable[str]) -> exp.Expression:
-    """Return the condition with its columns spelt, and quoted, as the target has them.
+def bind_rule(sql: str, columns: Iterable[str], what: str = "a condition") -> exp.Expression:
+    """Return the condition, or what it is, with its columns spelt, and quoted, as the target has them.
 
     Raises ValueError as ``parse_rule`` does, and for an unknown column.
     """
     # A target may have two columns whose names differ in case alone: then a rule means the one that it spells.
     names = list(columns)
     spelling = {name.lower(): name for name in names} | {name: name for name in names}
-    condition = parse_rule(sql)
+    condition = parse_rule(sql, what)
     for column in list(condition.find_all(exp.Column)):
         found = spelling.get(column.name) or spelling.get(column.name.lower())
         if found is None or column.table:

@@ -62,6 +62,21 @@ WHERE schemaname = %(schema)s
       )
   )
 
+-- name: list_derived
+-- The columns of some names, with whether the warehouse computes them, and their comments. Parameters: target, names.
+SELECT a.attname, a.attgenerated <> '', coalesce(col_description(a.attrelid, a.attnum), '')
+FROM pg_catalog.pg_attribute AS a
+WHERE a.attrelid = %(target)s::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attname = ANY (%(names)s)
+
+-- name: list_users_of_column
+-- What depends on a column, but its own expression. Parameters: target, column.
+SELECT DISTINCT pg_describe_object(d.classid, d.objid, d.objsubid)
+FROM pg_catalog.pg_attribute AS a
+JOIN pg_catalog.pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = a.attrelid
+    AND d.refobjsubid = a.attnum AND d.classid <> 'pg_attrdef'::regclass
+WHERE a.attrelid = %(target)s::regclass AND a.attname = %(column)s AND NOT a.attisdropped
+ORDER BY 1
+
 -- name: list_views_of_column
 -- The views, materialized or not, that use a column of a table. Parameters: schema, name, column.
 SELECT DISTINCT view_space.nspname || '.' || view.relname
@@ -82,7 +97,8 @@ SELECT n.nspname,
     a.attname,
     format_type(a.atttypid, a.atttypmod),
     NOT a.attnotnull OR a.atthasdef OR a.attidentity <> '' OR a.attgenerated <> '',
-    a.attnum = ANY (coalesce(k.indkey::smallint[], '{}'))
+    a.attnum = ANY (coalesce(k.indkey::smallint[], '{}')),
+    a.attgenerated <> ''
 FROM unnest(%(schemas)s::text[], %(names)s::text[]) AS wanted (schema_name, table_name)
 JOIN pg_catalog.pg_namespace AS n ON n.nspname = wanted.schema_name
 JOIN pg_catalog.pg_class AS c ON c.relnamespace = n.oid AND c.relname = wanted.table_name

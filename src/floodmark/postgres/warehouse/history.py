@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 def merge_history(session: psycopg.Connection, planned: TablePlan, merge: Merge, counted: MergeCounts) -> MergeCounts:
     """Merge the staged rows into the target and its ended versions. Return their counts. Raises psycopg.Error."""
     found = read_columns(session, list_relations([planned]))
-    names = _Names(planned, merge, tuple(shared_columns(planned, found)))
+    columns = shared_columns(planned, found).items()
+    names = _Names(planned, merge, tuple(name for name, column in columns if not column.is_generated))
     values: dict[str, object] = {
         "window_id": merge.window_id,
         "load_lsn": merge.rows_at,

@@ -59,6 +59,7 @@ from floodmark.postgres.session import (
     translated,
 )
 from floodmark.postgres.sql import read_sql
+from floodmark.postgres.warehouse.derived import DerivedColumns
 
 if TYPE_CHECKING:
     from floodmark.postgres.session import WarehouseConnection
@@ -178,6 +179,8 @@ class TargetColumn:
     """The column may be left out of an INSERT."""
     in_key: bool
     """The column is part of the primary key."""
+    is_generated: bool = False
+    """The warehouse computes the column, and no statement writes it."""
 
 
 def ensure_target(
@@ -192,7 +195,7 @@ def ensure_target(
     the columns, with whether one gets another type. Raises TargetLostError where a load of the whole table has to make
     it again.
     """
-    wanted = column_types(table)
+    wanted, derived = column_types(table), DerivedColumns.of(session, table, found)
     if not found:
         if table.where or (table.kind is LoadKind.CHANGES and table.watermark is not None):
             raise TargetLostError(
@@ -207,7 +210,7 @@ def ensure_target(
             ends = f"({quote(NEXT_LOAD_COLUMN)}, {quote(NEXT_POSITION_COLUMN)})"
             session.execute(f"CREATE INDEX ON {quote_table(table.target)} {ends}")
         _comment(session, table, wanted)
-        return [f"{table.target} created with {len(wanted)} columns"]
+        return [f"{table.target} created with {len(wanted)} columns", *derived.ensure(before_change)]
     refuse_old_values(session, table)
     if table.renames_columns:
         before_change(False)
@@ -223,9 +226,10 @@ def ensure_target(
         elif not type_holds(found[name].type_name, type_name):
             _refuse_padded_key(table, name, found[name].type_name)
             before_change(True)
+            derived.drop()
             _widen(session, table, name, type_name)
             done.append(f"{table.target}: column {name} widened from {found[name].type_name} to {type_name}")
-    return done
+    return [*done, *derived.ensure(before_change)]
 
 
 def _rename(
@@ -355,8 +359,8 @@ def read_columns(
     """Return the columns of those targets that exist."""
     wanted = {"schemas": [target.schema for target in targets], "names": [target.name for target in targets]}
     found: dict[TableName, dict[str, TargetColumn]] = {}
-    for schema, table, name, type_name, filled, in_key in session.execute(read_sql("read_columns"), wanted).fetchall():
-        found.setdefault(TableName(schema, table), {})[name] = TargetColumn(type_name, filled, in_key)
+    for schema, table, name, *column in session.execute(read_sql("read_columns"), wanted).fetchall():
+        found.setdefault(TableName(schema, table), {})[name] = TargetColumn(*column)
     return found
 
 

@@ -34,6 +34,7 @@ WRITTEN = {
     "drift": {"column_added": "hold"},
     "columns": {"Amount": {"as": "amount", "mask": "null", "cast": "text"}},
     "new_columns": "follow",
+    "derived": {"doubled": '"Amount" * 2'},
     "mask_key_conn_id": "mask_key",
     "where": "[Amount] > 0",
     "keep_versions": "7y",
