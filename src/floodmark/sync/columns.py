@@ -13,13 +13,15 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 from functools import cached_property, partial
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from floodmark.core.columns import casts_of, has_hash, masks_of
+from floodmark.core.columns import HASH_DIGITS, casts_of, has_hash, masks_of
 from floodmark.core.definition import fingerprint
 from floodmark.core.errors import ConfigError, DefinitionChangedError
 from floodmark.core.plan import TablePlan, value_columns
@@ -32,6 +34,8 @@ MaskKeys = Mapping[str, str]
 """The secrets of ``Mask.HASH``, by their connections."""
 _LAST = 4
 _DAY = len("2026-01-31")
+_BLOCK = 64
+"""The bytes that SHA-256 takes at once: HMAC's key (RFC 2104)."""
 _REDACTED = "***"
 _EXACT = Context(prec=80)
 """A decimal of the warehouse has 38 digits, more than Python's default context."""
@@ -127,7 +131,7 @@ def mask_values(values: pa.Array, column: ColumnSettings, secret: bytes) -> pa.A
     if column.mask is Mask.REDACT:
         return _by_value(values, lambda _: _REDACTED, pa.string())
     if column.mask is Mask.HASH:
-        return _by_value(values, partial(hash_value, secret), pa.string())
+        return _hashes(values, secret)
     if column.mask is Mask.LAST4:
         return _by_value(values, _last4, values.type)
     if column.mask is Mask.YEAR:
@@ -172,7 +176,28 @@ def hash_value(secret: bytes, value: Any) -> str:
     The text of other values: digits with all decimal places of the type, 1 or 0, ISO 8601 with microseconds, and
     hexadecimal digits.
     """
-    return hmac.digest(secret, _canonical(value).encode("utf-16-le", "surrogatepass"), "sha256").hex()
+    return hmac.digest(secret, _hashed_bytes(value), "sha256").hex()
+
+
+def _hashes(values: pa.Array, secret: bytes) -> pa.Array:
+    """Return ``hash_value`` of each value, in half of the time: the secret is hashed once."""
+    encoded = values.dictionary_encode()
+    block = (secret if len(secret) <= _BLOCK else sha256(secret).digest()).ljust(_BLOCK, b"\0")
+    inner, outer = (sha256(bytes(octet ^ pad for octet in block)) for pad in (0x36, 0x5C))
+    digests = []
+    for value in _to_python(encoded.dictionary):
+        inside, outside = inner.copy(), outer.copy()
+        inside.update(_hashed_bytes(value))
+        outside.update(inside.digest())
+        digests.append(outside.digest())
+    ends = np.arange(len(digests) + 1, dtype=np.int64) * HASH_DIGITS
+    digits = pa.py_buffer(b"".join(digests).hex().encode())
+    hashes = pa.Array.from_buffers(pa.large_string(), len(digests), [None, pa.py_buffer(ends), digits])
+    return hashes.cast(pa.string()).take(encoded.indices)
+
+
+def _hashed_bytes(value: Any) -> bytes:
+    return _canonical(value).encode("utf-16-le", "surrogatepass")
 
 
 def _canonical(value: Any) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from floodmark.core.settings import ColumnSettings, Mask
-from floodmark.sync.columns import mask_values
+from floodmark.sync.columns import hash_value, mask_values
 
 SECRET = b"a secret"
 LONG = "1234567890" * 3 + "1234"
@@ -26,6 +26,15 @@ def masked(values: list[Any], kind: pa.DataType, mask: Mask, digits: int = 0) ->
 
 def hashed(text: str) -> str:
     return hmac.digest(SECRET, text.encode("utf-16-le", "surrogatepass"), "sha256").hex()
+
+
+@pytest.mark.parametrize("length", [1, 63, 64, 65, 200])
+def test_hashes_of_a_column_are_those_of_single_values_with_any_secret(length: int) -> None:
+    secret, texts = bytes(range(1, length + 1)), ["one", "", None, "ä" * 100, "one"]
+    found = mask_values(pa.array(texts), ColumnSettings("Any", mask=Mask.HASH), secret).to_pylist()
+    assert found == [None if text is None else hash_value(secret, text) for text in texts]
+    empty = mask_values(pa.array([None], pa.string()), ColumnSettings("Any", mask=Mask.HASH), secret)
+    assert (empty.type, empty.to_pylist()) == (pa.string(), [None])
 
 
 @pytest.mark.parametrize(
