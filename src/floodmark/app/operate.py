@@ -177,6 +177,7 @@ def release_rows(pipeline: Pipeline, table: str, by: str) -> Release:
 
     Raises ConfigError for an unknown table, and the errors of ``PostgresQuarantine.release``.
     """
+    pipeline.app.require_postgres("the release from quarantine")
     settings = pipeline.find_table(table)
     found = pipeline.app.quarantine.release(pipeline.name, settings, by)
     update_waiting(pipeline.settings, pipeline.ledger, pipeline.alerts)

@@ -248,7 +248,7 @@ class App:
     def quarantine(self) -> PostgresQuarantine:
         from floodmark.postgres.warehouse.release import PostgresQuarantine
 
-        return PostgresQuarantine(self.warehouse_connection)
+        return PostgresQuarantine(self.ledger_connection if self.is_lake else self.warehouse_connection)
 
     @cached_property
     def eraser(self) -> PostgresEraser:

@@ -29,6 +29,8 @@ PUBLISHED, UNPUBLISHED, KEPT = "lake", "next", "upkeep"
 """The names of the catalog: what readers see, what is merged and checked, and what is made smaller (``upkeep``)."""
 CATALOG_SCHEMA = "floodmark_lake"
 """The schema of the ledger's database with the tables of Iceberg's catalog, which Iceberg creates itself."""
+HELD_ROWS = f"{CATALOG_SCHEMA}.lake_quarantine"
+"""The rows that come to quarantine, or settle others there, when their window is published."""
 _DIGITS = 16
 _NO_SNAPSHOT = -1
 """The number that some writers give to the newest snapshot of a table without one."""
@@ -121,6 +123,22 @@ CREATE TABLE IF NOT EXISTS {CATALOG_SCHEMA}.lake_tables (
 COMMENT ON TABLE {CATALOG_SCHEMA}.lake_tables IS 'The last window of each table of the lake: the location of its
 metadata that the window began with (base), the one that its checks have read (checked), and the one that was last
 published.';
+CREATE TABLE IF NOT EXISTS {HELD_ROWS} (
+  target_schema text NOT NULL,
+  target_name text NOT NULL,
+  window_id bigint NOT NULL,
+  rule text,
+  key jsonb NOT NULL,
+  lsn bytea NOT NULL,
+  row_data jsonb
+);
+CREATE INDEX IF NOT EXISTS lake_quarantine_by_window ON {HELD_ROWS} (window_id);
+COMMENT ON TABLE {HELD_ROWS} IS 'Rows of windows that are not published, by the rule that each breaks. A row without a
+rule is merged, and settles those of its key.';
+"""
+_FORGET_HELD = f"""
+DELETE FROM {HELD_ROWS}
+WHERE (target_schema, target_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
 """
 _UNFINISHED = f"SELECT window_id FROM {LEDGER_SCHEMA}.windows WHERE state <> %(state)s"
 _LOCATIONS = f"""
@@ -297,6 +315,7 @@ class LakeCatalog:
             session.execute(_FORGET_OTHER_LEDGER, named)
             if session.execute(_BEGIN, named).rowcount != len(plan.tables):
                 raise overtaken(plan)
+            session.execute(_FORGET_HELD, named)
 
     def refuse_overtaken(self, plan: WindowPlan) -> None:
         """Raise WatermarkConflictError where a later attempt at the tables has begun."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from floodmark.core.errors import ConfigError, TargetRefusedError
 from floodmark.core.plan import TablePlan, WindowPlan, is_replay_lane
 from floodmark.core.schema import COMMITTED_COLUMN
-from floodmark.core.settings import OnFailure, Style, TableOptions, UnstorablePolicy
+from floodmark.core.settings import Style, TableOptions, UnstorablePolicy
 
 LAKE_SOURCE = "cdc"
 """The only kind of source that a lake takes so far."""
@@ -28,9 +28,6 @@ def find_refused(table: TableOptions) -> Iterator[str]:
         (bool(table.expectations), "expectations"),
     )
     yield from (words for is_refused, words in settings if is_refused)
-    for rule in table.rules:
-        if rule.on_failure is OnFailure.QUARANTINE:
-            yield f"rule {rule.name} with on_failure: quarantine"
     for part in (table.target.schema, table.target.name):
         if not _PLAIN_NAME.fullmatch(part.replace("*", "x")):
             yield f"target {table.target}: its names may have letters, digits and _"

@@ -156,6 +156,14 @@ class LakeStaging:
         attempt = _LOADS if table.kind is LoadKind.FIRST_LOAD else str(plan.attempt)
         return self._window(plan.window_id) / attempt / f"{table.target.schema}.{table.target.name}"
 
+    def gate(self, plan: WindowPlan, index: int) -> Path:
+        """Return an empty folder for what the rules leave of the rows of a table."""
+        table = plan.tables[index]
+        folder = self._window(plan.window_id) / str(plan.attempt) / f"{table.target.schema}.{table.target.name}.gate"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        return folder
+
     def count_parts(self, plan: WindowPlan, index: int) -> Mapping[int, int]:
         """Return the number of rows of each part that has some."""
         found: Counter[int] = Counter()
@@ -184,7 +192,7 @@ class LakeStaging:
         """Record the files that were merged, for the checks."""
         folder = self.folder(plan, index)
         partial = folder / f".{_MERGED}"
-        partial.write_text(json.dumps([path.name for path in files]), "utf-8")
+        partial.write_text(json.dumps([str(path) for path in files]), "utf-8")
         partial.replace(folder / _MERGED)
 
     def find_merged(self, plan: WindowPlan, index: int) -> list[Path] | None:
@@ -194,7 +202,7 @@ class LakeStaging:
             names = json.loads((folder / _MERGED).read_text("utf-8"))
         except FileNotFoundError:
             return None
-        files = [folder / name for name in names]
+        files = [Path(name) for name in names]
         return files if all(path.is_file() for path in files) else None
 
     def drop(self, window_id: int) -> None:

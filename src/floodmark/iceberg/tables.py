@@ -25,6 +25,8 @@ from floodmark.core.types import Kind, WarehouseType
 from floodmark.iceberg.lake import UNPUBLISHED
 from floodmark.postgres.warehouse.merge import DELETE_OPERATION, Merge, same_key, table, target
 
+ASIDE_COLUMN = "__aside"
+"""A column of a view of staged rows: true for those that broke a rule."""
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _DIGITS = 8
 _OWN_FOLDER = re.compile(rf".+-[0-9a-f]{{{_DIGITS}}}")
@@ -153,6 +155,16 @@ def add_sweep(statement: exp.Merge, merge: Merge, *, keeps_unread: bool, last_co
         found.append((above, exp.Update(expressions=[_assign(POSITION_COLUMN, at)])))
     whens = [exp.When(matched=False, source=True, condition=condition, then=then) for condition, then in found]
     statement.set("whens", exp.Whens(expressions=[*statement.args["whens"].expressions, *whens]))
+    return statement
+
+
+def pass_over_aside(statement: exp.Merge) -> exp.Merge:
+    """Return the merge without the rows that broke a rule. Those of the target with their keys are not swept."""
+    is_read = exp.not_(exp.column(ASIDE_COLUMN, "s", quoted=True))
+    for when in statement.args["whens"].expressions:
+        if not when.args.get("source"):
+            found = when.args.get("condition")
+            when.set("condition", exp.and_(found, is_read.copy()) if found else is_read.copy())
     return statement
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, functions
 
 from floodmark.core.errors import (
     ConfigError,
@@ -41,8 +41,10 @@ from floodmark.iceberg.lake import (
     refuse_lost,
 )
 from floodmark.iceberg.limits import refuse_unsupported
+from floodmark.iceberg.quarantine import GatedRows, LakeGate, publish_held
 from floodmark.iceberg.staging import LakeStaging, count_rows
 from floodmark.iceberg.tables import (
+    ASIDE_COLUMN,
     add_columns,
     add_sweep,
     build_last_commit,
@@ -51,6 +53,7 @@ from floodmark.iceberg.tables import (
     create_table,
     in_spark,
     lake_columns,
+    pass_over_aside,
     spark_name,
     unpublished,
 )
@@ -100,7 +103,11 @@ class StagedTable:
     index: int
     planned: TablePlan
     merge: Merge
-    files: Sequence[Path]
+    rows: GatedRows
+    newest: Mapping[str, str]
+    """The summary of the newest snapshot of the table; {} for a table without rows."""
+    merged: TableCounts | None = None
+    """The counts, where this attempt has merged the table already."""
 
 
 class IcebergWarehouse:
@@ -120,6 +127,7 @@ class IcebergWarehouse:
         open_spark: returns the same session each time, of a local Spark that was started with the jars of a lake.
         """
         self.catalog = LakeCatalog(ledger)
+        self._ledger = ledger
         self._folder = folder
         self._settings = catalog_settings(ledger, folder) | _STAGED_SETTINGS
         self._open_spark = open_spark
@@ -195,9 +203,8 @@ class IcebergWarehouse:
         planned, session = plan.tables[index], self.session()
         files = self._staging.find_files(plan, index, None)
         view = _open_view(session, plan, index, files)
-        keys = _quoted(planned.in_target.key)
         with spark_errors(str(planned.source)):
-            twice = session.sql(f"SELECT {keys} FROM {view} GROUP BY {keys} HAVING count(*) > 1").collect()
+            twice = session.sql(_select_double_keys(planned, view)).collect()
         left = {tuple(row): False for row in twice}
         return sum(_without_repeated(path, planned.in_target.key, left) for path in files) if left else 0
 
@@ -223,7 +230,7 @@ class IcebergWarehouse:
         for index, planned in enumerate(plan.tables):
             files = self._staging.find_merged(plan, index)
             rows = counts[planned.source]
-            is_there = files is not None and count_rows(files) == rows.staged_rows
+            is_there = files is not None and count_rows(files) == rows.staged_rows - rows.quarantined_rows
             if files and is_there:
                 _open_view(session, plan, index, files)
             staged = staging_table(plan, index) if files and is_there else None
@@ -256,12 +263,21 @@ class IcebergWarehouse:
         """Let readers see the window, in the transaction of the ledger that moves the watermarks."""
         assert transaction is not None, "a lake is published in the ledger's transaction"  # noqa: S101  (``traits``)
         self.catalog.publish(plan, transaction)
+        publish_held(transaction, plan)
 
     def _examine(
         self, session: SparkSession, plan: WindowPlan, index: int, staged: Mapping[TableName, StagedRows] | None
     ) -> StagedTable:
-        """Return the staged rows of a table. Raises the error about rows that are missing, or have a key twice."""
+        """Return the staged rows of a table, without those that break a rule.
+
+        Raises the error about rows that are missing, have a key twice, or break a rule that stops the run.
+        """
         planned = plan.tables[index]
+        merge = replace(merge_of(plan, index, has_tombstones=False), sorted_by_key=False)
+        with spark_errors(str(planned.source)):
+            newest = _read_summary(session, planned.target)
+        if (newest.get(_WINDOW), newest.get(_ATTEMPT)) == (str(plan.window_id), str(plan.attempt)):
+            return StagedTable(index, planned, merge, GatedRows(()), newest, TableCounts(**json.loads(newest[_COUNTS])))
         reported = (staged or {}).get(planned.source)
         files = self._staging.find_files(plan, index, reported)
         found = count_rows(files)
@@ -271,32 +287,39 @@ class IcebergWarehouse:
                 f"{reported.staged_rows} rows were staged, but {found} are in staging now.",
                 "Something else has changed the staging folder of the lake; the window is loaded again.",
             )
-        merge = replace(merge_of(plan, index, has_tombstones=False), sorted_by_key=False)
+        rows = GatedRows(files)
         if files:
             view = _open_view(session, plan, index, files)
             with spark_errors(str(planned.source)):
-                _refuse_bad_keys(session, planned, view)
-        return StagedTable(index, planned, merge, files)
+                _refuse_double_keys(session, planned, view)
+                gate = LakeGate(session, self._ledger, plan, planned, merge, self._staging.gate(plan, index))
+                rows = gate.apply(files)
+                if rows.files:
+                    _refuse_null_keys(session, planned, view)
+        return StagedTable(index, planned, merge, rows, newest)
 
     def _merge(self, session: SparkSession, plan: WindowPlan, table: StagedTable) -> TableCounts:
-        planned = table.planned
+        if table.merged is not None:
+            return table.merged
+        planned, rows = table.planned, table.rows
         with spark_errors(str(planned.source)):
-            newest = _read_summary(session, planned.target)
-            if (newest.get(_WINDOW), newest.get(_ATTEMPT)) == (str(plan.window_id), str(plan.attempt)):
-                return TableCounts(**json.loads(newest[_COUNTS]))
-            self._staging.record_merged(plan, table.index, table.files)
-            loads_again = planned.kind is LoadKind.FIRST_LOAD and not planned.where and bool(newest)
-            if not (table.files or loads_again):
-                return TableCounts()
+            self._staging.record_merged(plan, table.index, rows.files)
+            loads_again = planned.kind is LoadKind.FIRST_LOAD and not planned.where and bool(table.newest)
+            if not (rows.files or loads_again):
+                aside = rows.quarantined
+                return TableCounts(staged_rows=aside, quarantined_rows=aside, warned_rows=rows.warned)
             if loads_again:
                 _report_again(planned)
-                if not table.files:
+                if not rows.files:
                     _open_empty_view(session, plan, table.index)
             merge = replace(table.merge, overwrites=loads_again)
-            counts = _count(session, planned, merge)
+            counts = _count(session, planned, merge, rows)
             # Nothing is there to be merged with.
-            statement = build_merge(merge) if newest else build_insert(merge)
+            statement = build_merge(merge) if table.newest else build_insert(merge)
             if loads_again:
+                if rows.aside:
+                    _open_with_aside(session, merge, rows)
+                    statement = pass_over_aside(statement)
                 swept = 0 if planned.keeps_unread else int(session.sql(in_spark(build_swept(merge))).collect()[0][0])
                 counts = replace(counts, swept_rows=swept)
                 last = (
@@ -392,23 +415,42 @@ def _open_view(session: SparkSession, plan: WindowPlan, index: int, files: Seque
     return spark_name(name)
 
 
+def _open_with_aside(session: SparkSession, merge: Merge, rows: GatedRows) -> None:
+    """Let the view have rows that broke a rule too: a load of the whole table has read them, so none is swept."""
+    view = session.read.parquet(*map(str, rows.aside)).withColumn(ASIDE_COLUMN, functions.lit(True))
+    if rows.files:
+        kept = session.read.parquet(*map(str, rows.files)).withColumn(ASIDE_COLUMN, functions.lit(False))
+        view = view.unionByName(kept, allowMissingColumns=True)
+    view.createOrReplaceTempView(merge.staging.name)
+
+
 def _quoted(names: Sequence[str]) -> str:
     return ", ".join(map(spark_name, names))
 
 
-def _refuse_bad_keys(session: SparkSession, planned: TablePlan, view: str) -> None:
-    """Raise the error about a key that several rows have, or that is NULL: no primary key would refuse them."""
+def _refuse_double_keys(session: SparkSession, planned: TablePlan, view: str) -> None:
+    """Raise the error about a key that several rows have: no primary key would refuse them."""
+    if session.sql(_select_double_keys(planned, view) + " LIMIT 1").collect():
+        raise DuplicateKeyError(str(planned.source), "duplicate key in staging.")
+
+
+def _select_double_keys(planned: TablePlan, view: str) -> str:
+    """Return the query for the keys that several rows have. NULL is no key."""
+    keys = planned.in_target.key
+    known = " AND ".join(f"{spark_name(name)} IS NOT NULL" for name in keys)
+    return f"SELECT {_quoted(keys)} FROM {view} WHERE {known} GROUP BY {_quoted(keys)} HAVING count(*) > 1"
+
+
+def _refuse_null_keys(session: SparkSession, planned: TablePlan, view: str) -> None:
+    """Raise the error about NULL in a column of the key that is NOT NULL at the source."""
     key = planned.in_target.key
     nulls = " OR ".join(f"{spark_name(name)} IS NULL" for name in key)
     if session.sql(f"SELECT 1 FROM {view} WHERE {nulls} LIMIT 1").collect():
         raise TargetRefusedError(
             str(planned.source),
-            f"rows of the window have NULL in their key ({', '.join(key)}).",
-            "A lake has no quarantine so far: declare a key without NULL, or correct the rows at the source.",
+            f"rows of the window have NULL in their key ({', '.join(key)}), which is NOT NULL at the source.",
+            f"Nothing was merged. Reload the table: {command_line('reload', 'PIPELINE', planned.source)}.",
         )
-    keys = _quoted(key)
-    if session.sql(f"SELECT 1 FROM {view} GROUP BY {keys} HAVING count(*) > 1 LIMIT 1").collect():
-        raise DuplicateKeyError(str(planned.source), "duplicate key in staging.")
 
 
 def _read_summary(session: SparkSession, target: TableName) -> Mapping[str, str]:
@@ -418,8 +460,8 @@ def _read_summary(session: SparkSession, target: TableName) -> Mapping[str, str]
     return rows[0][0] if rows else {}
 
 
-def _count(session: SparkSession, planned: TablePlan, merge: Merge) -> TableCounts:
-    """Return the effect that a merge will have."""
+def _count(session: SparkSession, planned: TablePlan, merge: Merge, rows: GatedRows) -> TableCounts:
+    """Return the effect that a merge will have, and that of the rules."""
     [row] = session.sql(in_spark(build_count(merge))).collect()
     counted = MergeCounts(*(int(value) for value in row))
     if counted.incomplete:
@@ -431,11 +473,13 @@ def _count(session: SparkSession, planned: TablePlan, merge: Merge) -> TableCoun
             " or ".join(merge.optional),
         )
     return TableCounts(
-        staged_rows=counted.staged,
+        staged_rows=counted.staged + rows.quarantined,
         inserted_rows=counted.inserted,
         updated_rows=counted.updated,
         deleted_rows=counted.deleted,
         unchanged_rows=counted.staged - counted.inserted - counted.updated - counted.deleted,
+        quarantined_rows=rows.quarantined,
+        warned_rows=rows.warned,
     )
 
 

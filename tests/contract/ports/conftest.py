@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import psycopg
 import pytest
-from psycopg.rows import dict_row
-from warehouse_rig import ReadRows, WarehouseRig
+from warehouse_rig import WarehouseRig, rows_of
 
-from floodmark.core.schema import TableName, quote_table
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
@@ -37,17 +34,3 @@ def rig(request: pytest.FixtureRequest, database: WarehouseConnection, ledger: P
 def any_ledger(ledger: PostgresLedger) -> PostgresLedger:
     """A ledger of each kind, with its tables made."""
     return ledger
-
-
-def rows_of(database: WarehouseConnection) -> ReadRows:
-    """Return what reads the living rows of a table of PostgreSQL."""
-
-    def read(name: TableName) -> list[dict[str, object]]:
-        with psycopg.connect(database.conninfo(), row_factory=dict_row) as session:
-            found = session.execute("SELECT to_regclass(%s) IS NOT NULL AS found", [quote_table(name)]).fetchone()
-            if found is None or not found["found"]:
-                return []
-            rows = session.execute(f"SELECT * FROM {quote_table(name)}").fetchall()
-        return [row for row in rows if not row.get("__deleted")]
-
-    return read

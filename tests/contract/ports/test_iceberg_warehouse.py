@@ -16,18 +16,19 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 from warehouse_contract import ONE, WarehouseContract, one
-from warehouse_rig import WarehouseRig
+from warehouse_rig import WarehouseRig, rows_of
 from warehouse_shop import COLUMNS, DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load, instance, staged_batch
 
 from floodmark.core.errors import (
     ConfigError,
+    DataQualityError,
     TargetLostError,
     TargetRefusedError,
     WarehouseUnavailableError,
     WatermarkConflictError,
 )
 from floodmark.core.plan import TableCounts, TablePlan, WindowPlan, WindowState
-from floodmark.core.schema import MappedColumn, TableName
+from floodmark.core.schema import MappedColumn, SourceColumn, TableName
 from floodmark.core.settings import Deletes, OnFailure, Rule, Style
 from floodmark.iceberg.checks import IcebergQuality
 from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeFolder, local_path
@@ -37,6 +38,7 @@ from floodmark.iceberg.upkeep import LakeUpkeep
 from floodmark.iceberg.warehouse import IcebergWarehouse
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection, open_transaction
+from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.spark.launch.jars import lake_environment
 from floodmark_laptop.processes import free_port
 from lsns import lsn
@@ -56,6 +58,12 @@ class LakeRig(WarehouseRig):
     """A lake. Its checks are part of a window: only what they have read is published."""
 
     at: Any = None
+
+    def beside(self) -> WarehouseRig:
+        """Return a warehouse in PostgreSQL, for the same windows."""
+        name = f"{self.pipeline}_in_postgres"
+        target = TableName(self.target.schema, name)
+        return WarehouseRig(self.ledger, PostgresWarehouse(self.at), rows_of(self.at), name, target)
 
     def check(self, plan: WindowPlan) -> None:
         found = IcebergQuality(self.lake, lambda: None).check_window(plan, self.ledger.read_counts(plan.window_id))
@@ -193,7 +201,14 @@ def test_refused_window_leaves_no_trace_in_the_next(rig: LakeRig) -> None:
     rule = Rule("small", '"Amount" < 100', OnFailure.STOP)
     plan = rig.open(changes(10, 20, rules=(rule,)), to=20)
     rig.stage(plan, [Row(1, UPDATE, 15, 500), Row(2, INSERT, 16, 5)])
+    with pytest.raises(DataQualityError, match="broke rule small") as refused:
+        rig.merge(plan)
+    assert "500" not in str(refused.value)
+    assert rig.locations() == before
+    plan = rig.prepare(plan.window_id)
+    rig.stage(plan, [Row(1, UPDATE, 15, 50), Row(2, INSERT, 16, 5)])
     counts = rig.merge(plan)
+    rig.sql("UPDATE {} SET Amount = 500 WHERE Id = 1", UNPUBLISHED)
     found = IcebergQuality(rig.lake, lambda: None).check_window(plan, counts)
     assert "small" in str(found[ORDERS])
     assert "500" not in str(found[ORDERS])
@@ -210,8 +225,10 @@ def test_refused_window_leaves_no_trace_in_the_next(rig: LakeRig) -> None:
 def test_first_load_that_a_check_refused_is_made_again(rig: LakeRig) -> None:
     rule = Rule("small", '"Amount" < 100', OnFailure.STOP)
     plan = rig.open(first_load(rules=(rule,)), to=10)
-    rig.stage(plan, [Row(1, INSERT, 10, 500), Row(2, INSERT, 10, 5)])
-    assert list(IcebergQuality(rig.lake, lambda: None).check_window(plan, rig.merge(plan))) == [ORDERS]
+    rig.stage(plan, [Row(1, INSERT, 10, 50), Row(2, INSERT, 10, 5)])
+    counts = rig.merge(plan)
+    rig.sql("UPDATE {} SET Amount = 500 WHERE Id = 1", UNPUBLISHED)
+    assert list(IcebergQuality(rig.lake, lambda: None).check_window(plan, counts)) == [ORDERS]
     rig.ledger.drop_merged(plan.window_id)
     rig.run(first_load(rules=(rule,)), 20, one())
     assert rig.visible() == ONE
@@ -420,7 +437,7 @@ def test_mask_that_is_new_refuses_a_table_with_rows(rig: LakeRig) -> None:
     ("table", "words"),
     [
         (with_settings(first_load(), style=Style.LOG), "style: log"),
-        (first_load(rules=(Rule("r", '"Id" > 0', OnFailure.QUARANTINE),)), "rule r with on_failure: quarantine"),
+        (with_settings(first_load(), style=Style.HISTORY), "style: history"),
     ],
 )
 def test_setting_that_a_lake_lacks_is_refused_by_name(rig: LakeRig, table: Any, words: str) -> None:
@@ -532,3 +549,124 @@ def test_upkeep_removes_no_file_from_a_folder_that_others_may_have(rig: LakeRig)
     [(_, done)] = LakeUpkeep(rig.lake, lambda: None).keep_tables([rig.target], timedelta(0))
     assert done.endswith("the name of its folder may be that of several tables")
     assert rig.visible() == ONE
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Quarantine: what the same windows leave there, and in the target, is that of PostgreSQL.
+
+
+SMALL = Rule("small", '"Amount" < 100', OnFailure.QUARANTINE)
+GOOD = Rule("good", "\"Notes\" <> 'bad'", OnFailure.QUARANTINE)
+CHEAP = Rule("cheap", '"Amount" < 50', OnFailure.WARN)
+
+
+def quarantined(rig: WarehouseRig) -> list[tuple[Any, ...]]:
+    """Return the rows in quarantine, without the numbers of their windows."""
+    with open_transaction(rig.ledger._at) as session:
+        return session.execute(
+            "SELECT rule, key, lsn, row_data, outcome, settled_by FROM floodmark.quarantine "
+            "WHERE pipeline = %s ORDER BY key, lsn, rule",
+            [rig.pipeline],
+        ).fetchall()
+
+
+def test_rows_that_break_a_rule_go_where_postgresql_has_them(rig: LakeRig) -> None:
+    beside, deletes, rules = rig.beside(), Deletes.SOFT, (SMALL, GOOD, CHEAP)
+
+    def run(table: TablePlan, to: int, *rows: Row, lane: str = "") -> None:
+        counts = [each.run(table, to, rows, lane) for each in (rig, beside)]
+        assert counts[0] == counts[1]
+        assert rig.visible() == beside.visible()
+        assert quarantined(rig) == quarantined(beside)
+
+    def window(after: int, *rows: Row) -> None:
+        run(changes(after, after + 10, deletes, rules), after + 10, *rows)
+
+    run(
+        first_load(deletes, rules),
+        10,
+        *(Row(1, INSERT, 10, 5, notes="n"), Row(2, INSERT, 10, 500, notes="n"), Row(3, INSERT, 10, 60, notes="n")),
+    )
+    assert [row[:2] for row in quarantined(rig)] == [("small", [2])]
+    # The target keeps the row of before. One row breaks two rules, and a delete none.
+    window(10, Row(1, UPDATE, 11, 500, notes="m"), Row(4, INSERT, 12, 500, notes="bad"), Row(9, DELETE, 13, 500))
+    assert rig.visible()[1] == (Decimal("5.00"), None, "n")
+    # Each leaves out the text of the change before, which is in quarantine. One key never was in the target.
+    window(20, Row(1, UPDATE, 21, 7, keep=True), Row(4, UPDATE, 22, 6, keep=True), Row(2, DELETE, 23))
+    assert rig.visible()[1] == (Decimal("7.00"), None, "m")
+    window(30, Row(4, UPDATE, 31, 6, notes="good"), Row(5, INSERT, 32, 900))
+    assert [row[4] for row in quarantined(rig) if row[1] == [4]] == ["overtaken"] * 3
+    # All rows of the window, then none of them again.
+    window(40, Row(1, UPDATE, 41, 800, notes="o"))
+    for at, to in ((50, 60), (60, 60)):
+        load = replace(first_load(deletes, rules), is_reload=True, watermark=lsn(at))
+        run(load, to, Row(1, INSERT, to, 800, notes="o"), Row(6, INSERT, to, 7, notes="p"), lane="load dbo.Orders")
+        assert sorted(rig.visible()) == [1, 6]
+    some = replace(load, is_reload=False, where="Id = 1")
+    run(some, 60, Row(1, INSERT, 60, 8, notes="q"), lane="load dbo.Orders")
+    assert {row[4] for row in quarantined(rig)} == {"overtaken", "released"}
+    run(load, 60, Row(6, INSERT, 60, 700), lane="load dbo.Orders")
+    assert sorted(rig.visible()) == [6]
+
+
+def test_quarantine_has_the_rows_of_published_windows_alone(rig: LakeRig) -> None:
+    rig.run(first_load(rules=(SMALL,)), 10, one())
+    plan = rig.open(changes(10, 20, rules=(SMALL,)), to=20)
+    rig.stage(plan, [Row(1, UPDATE, 15, 500), Row(2, INSERT, 16, 5)])
+    counts = rig.warehouse.merge_window(plan)
+    assert rig.warehouse.merge_window(plan) == counts
+    assert quarantined(rig) == []
+    # The load was killed, and the next one reads other rows.
+    plan = rig.prepare(plan.window_id)
+    staged = rig.stage(plan, [Row(2, INSERT, 16, 500), Row(3, INSERT, 17, 5, notes="n")])
+    rig.merge(plan, staged.rows)
+    rig.check(plan)
+    assert quarantined(rig) == []
+    rig.publish(plan)
+    assert [row[:2] for row in quarantined(rig)] == [("small", [2])]
+    rig.publish(plan)
+    assert (len(quarantined(rig)), sorted(rig.visible())) == (1, [1, 3])
+    rig.ledger.advance(plan.window_id)
+    given_up = rig.open(changes(20, 30, rules=(SMALL,)), to=30)
+    rig.stage(given_up, [Row(4, INSERT, 25, 500)])
+    rig.merge(given_up)
+    rig.ledger.drop_merged(given_up.window_id)
+    rig.run(changes(20, 40, rules=(SMALL,)), 40, [Row(4, INSERT, 35, 5, notes="n")])
+    assert len(quarantined(rig)) == 1
+    with open_transaction(rig.at) as session:
+        [(held,)] = session.execute(
+            "SELECT count(*) FROM floodmark_lake.lake_quarantine WHERE target_name = %s", [rig.target.name]
+        ).fetchall()
+    assert held == 0
+
+
+def test_rows_without_a_key_go_to_quarantine_and_their_deletes_nowhere(rig: LakeRig) -> None:
+    feed = instance((SourceColumn("Id", "int", 1), *COLUMNS[1:]))
+    rows = [replace(row, id=None) for row in (Row(0, INSERT, 10, 5), Row(0, INSERT, 10, 5))]  # type: ignore[arg-type]
+    beside = rig.beside()
+    for each in (rig, beside):
+        counts = each.run(replace(first_load(), feed=feed), 10, [*one(), *rows])
+        assert (counts.staged_rows, counts.inserted_rows, counts.quarantined_rows) == (3, 1, 2)
+        gone = [replace(Row(0, DELETE, 15), id=None), Row(1, UPDATE, 16, 6, notes="n")]  # type: ignore[arg-type]
+        assert each.run(replace(changes(10, 20), feed=feed), 20, gone).staged_rows == 1
+    assert quarantined(rig) == quarantined(beside)
+    assert rig.visible() == beside.visible()
+
+
+@pytest.mark.parametrize(
+    ("sql", "notes", "words"),
+    [
+        ('100 / "Amount" > 1', "n", r"one of its rules \(r\) cannot be evaluated by Spark on a value of the window"),
+        ("date_trunk(\"Notes\") > ''", "n", r"one of its rules \(r\) cannot be evaluated by Spark\."),
+        ('"Amount" > 0', "\0", "cannot hold one of its values: such as a text with the character NUL"),
+    ],
+)
+def test_row_that_a_rule_or_quarantine_cannot_take_refuses_the_table(
+    rig: LakeRig, sql: str, notes: str, words: str
+) -> None:
+    plan = rig.open(first_load(rules=(Rule("r", sql, OnFailure.QUARANTINE),)), to=10)
+    rig.stage(plan, [Row(1, INSERT, 10, 0, notes=notes)])
+    with pytest.raises((ConfigError, DataQualityError), match=words) as refused:
+        rig.merge(plan)
+    assert refused.value.subject == str(ORDERS)
+    assert rig.visible() == {}

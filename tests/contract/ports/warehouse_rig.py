@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import psycopg
 import pyarrow as pa
+from psycopg.rows import dict_row
 from warehouse_shop import ORDERS, PIPELINE, TARGET, Row, staged_batch
 
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, plan_chunks
-from floodmark.core.schema import TableName
+from floodmark.core.schema import TableName, quote_table
 from floodmark.postgres.ledger.ledger import PostgresLedger
+from floodmark.postgres.session import WarehouseConnection
 from floodmark.sync.ports import StagedPart, StagedRows, Warehouse
 from lsns import lsn
 from table_plans import with_settings
@@ -119,3 +122,17 @@ class WarehouseRig:
     def rows(self, name: TableName) -> dict[int, tuple[Any, ...]]:
         """Return the living rows of a table by key: (amount, discount, notes)."""
         return {row["Id"]: (row["Amount"], row["Disc%"], row["Notes"]) for row in self.read(name)}
+
+
+def rows_of(database: WarehouseConnection) -> ReadRows:
+    """Return what reads the living rows of a table of PostgreSQL."""
+
+    def read(name: TableName) -> list[dict[str, object]]:
+        with psycopg.connect(database.conninfo(), row_factory=dict_row) as session:
+            found = session.execute("SELECT to_regclass(%s) IS NOT NULL AS found", [quote_table(name)]).fetchone()
+            if found is None or not found["found"]:
+                return []
+            rows = session.execute(f"SELECT * FROM {quote_table(name)}").fetchall()
+        return [row for row in rows if not row.get("__deleted")]
+
+    return read

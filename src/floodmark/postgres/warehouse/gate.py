@@ -56,12 +56,13 @@ TEXT_RULE = "text_can_be_stored"
 
 def key_rules(planned: TablePlan) -> tuple[Rule, ...]:
     """Return the rule for a key that can be NULL: nothing can be merged by NULL, so such rows go to quarantine."""
-    nullable = _nullable_key(planned)
+    nullable = nullable_key(planned)
     condition = " AND ".join(f"{quote(name)} IS NOT NULL" for name in nullable)
     return (Rule(KEY_RULE, condition, OnFailure.QUARANTINE),) if nullable else ()
 
 
-def _nullable_key(planned: TablePlan) -> list[str]:
+def nullable_key(planned: TablePlan) -> list[str]:
+    """Return the columns of the key that can be NULL, where rows are merged by it."""
     table = planned.in_target
     if planned.is_log or planned.is_snapshot:
         return []
@@ -91,7 +92,7 @@ def _drop_keyless_deletes(session: psycopg.Connection, planned: TablePlan, merge
     """
     if merge.is_log:
         return 0
-    unknown = [f"{quote(name)} IS NULL" for name in _nullable_key(planned)]
+    unknown = [f"{quote(name)} IS NULL" for name in nullable_key(planned)]
     unknown += [f"{quote(UNSTORABLE_COLUMN)} IS NOT NULL"] if text_rules(planned) else []
     if not unknown:
         return 0
@@ -119,7 +120,7 @@ def _drop_filtered_deletes(session: psycopg.Connection, planned: TablePlan, merg
     if planned.settings.where is None or not planned.feed.delivers_net:
         return 0
     deletes = exp.select("*").from_(table(merge.staging, "s")).where(is_delete()).subquery("s")
-    _settle(session, merge, deletes, _settled_by_a_window(planned))
+    _settle(session, merge, deletes, settled_by_a_window(planned))
     known = exp.Exists(this=exp.select("1").from_(table(merge.target, "t")).where(same_key(merge)))
     dropped = exp.delete(table(merge.staging, "s")).where(exp.and_(is_delete(), exp.not_(known)))
     return session.execute(dropped.sql(dialect="postgres")).rowcount
@@ -175,11 +176,12 @@ def apply_rules(session: psycopg.Connection, plan: WindowPlan, planned: TablePla
     """
     if not planned.settings.rules:
         return GateCounts()
-    broken = {rule: _broken(planned, merge, rule) for rule in planned.settings.rules}
+    broken = broken_rows(planned, merge)
     counts = _count_broken(session, planned, merge, broken)
     for rule, rows in counts.items():
         if rows and rule.on_failure is OnFailure.STOP:
-            raise _stopped(session, planned, merge, rule, broken[rule])
+            rows = join_target(merge, exp.select().from_(table(merge.staging, "s"))).where(broken[rule].copy())
+            raise stopped(planned, rule, list_positions(session, rows))
     quarantining = [rule for rule, rows in counts.items() if rows and rule.on_failure is OnFailure.QUARANTINE]
     for rule in quarantining:
         if planned.kind is LoadKind.FIRST_LOAD:
@@ -188,11 +190,11 @@ def apply_rules(session: psycopg.Connection, plan: WindowPlan, planned: TablePla
         try:
             session.execute(_quarantine(plan, planned, merge, rule, broken[rule]).sql(dialect="postgres"))
         except psycopg.errors.ProgramLimitExceeded as error:
-            raise _too_large(planned, rule) from error
+            raise too_large(planned, rule) from error
     quarantined = 0
     if quarantining:
         rows_in = exp.select(exp.column("ctid", "s")).from_(table(merge.staging, "s"))
-        rows_in = _join_target(merge, rows_in).where(exp.or_(*(broken[rule] for rule in quarantining)))
+        rows_in = join_target(merge, rows_in).where(exp.or_(*(broken[rule] for rule in quarantining)))
         removed = exp.delete(table(merge.staging, "g")).where(exp.column("ctid", "g").isin(rows_in))
         quarantined = session.execute(removed.sql(dialect="postgres")).rowcount
     warned = sum(rows for rule, rows in counts.items() if rule.on_failure is OnFailure.WARN)
@@ -259,14 +261,15 @@ def settle_quarantine(session: psycopg.Connection, plan: WindowPlan, planned: Ta
     ).fetchone()
     if not found or not found[0]:
         return
-    named = _settled_by_a_window(planned)
+    named = settled_by_a_window(planned)
     if planned.kind is LoadKind.FIRST_LOAD and not planned.where and not planned.keeps_unread:
         # The load has read every row: one that still breaks a rule is in quarantine under this window.
         session.execute(read_sql("settle_older"), named | {"load_window_id": plan.window_id})
     settle_merged(session, merge, named)
 
 
-def _settled_by_a_window(planned: TablePlan) -> dict[str, Any]:
+def settled_by_a_window(planned: TablePlan) -> dict[str, Any]:
+    """Return the parameters of the statements that settle rows of a table."""
     return {"target_schema": planned.target.schema, "target_name": planned.target.name, "by": _BY_A_WINDOW}
 
 
@@ -278,6 +281,11 @@ def settle_merged(session: psycopg.Connection, merge: Merge, named: Mapping[str,
 def _settle(session: psycopg.Connection, merge: Merge, rows: exp.Expression, named: Mapping[str, Any]) -> None:
     statement = read_sql("settle_released").format(staging=in_bound(rows), key=in_bound(tombstone_key(merge)))
     session.execute(statement, named)
+
+
+def broken_rows(planned: TablePlan, merge: Merge) -> dict[Rule, exp.Expression]:
+    """Return the condition of each rule of a table that a staged row breaks it. Raises ConfigError for a wrong rule."""
+    return {rule: _broken(planned, merge, rule) for rule in planned.settings.rules}
 
 
 def _broken(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Expression:
@@ -300,19 +308,28 @@ def _broken(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Expression:
     return exp.and_(exp.not_(is_old), exp.Is(this=exp.paren(condition), expression=exp.false()))
 
 
-def _join_target(merge: Merge, rows: exp.Select) -> exp.Select:
+def join_target(merge: Merge, rows: exp.Select) -> exp.Select:
+    """Return staged rows with those of the target that have their keys."""
     return rows.join(table(merge.target, "t"), on=same_key(merge), join_type="left")
+
+
+def build_broken_count(merge: Merge, broken: Mapping[Rule, exp.Expression]) -> exp.Select:
+    """Return the query for the number of staged rows that break each rule."""
+    counts = [exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=b.copy())) for b in broken.values()]
+    rows = exp.select(*counts).from_(table(merge.staging, "s"))
+    return join_target(merge, rows) if reads_target(merge, broken) else rows
+
+
+def reads_target(merge: Merge, broken: Mapping[Rule, exp.Expression]) -> bool:
+    """Return whether a rule has a column whose value may be that of the target."""
+    return any(name in merge.optional for condition in broken.values() for name in columns_of(condition))
 
 
 def _count_broken(
     session: psycopg.Connection, planned: TablePlan, merge: Merge, broken: dict[Rule, exp.Expression]
 ) -> dict[Rule, int]:
-    counts = [exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=b.copy())) for b in broken.values()]
-    rows = exp.select(*counts).from_(table(merge.staging, "s"))
-    if any(name in merge.optional for b in broken.values() for name in columns_of(b)):
-        rows = _join_target(merge, rows)
     try:
-        found = session.execute(rows.sql(dialect="postgres")).fetchone()
+        found = session.execute(build_broken_count(merge, broken).sql(dialect="postgres")).fetchone()
     except (psycopg.ProgrammingError, psycopg.DataError) as error:
         raise _not_evaluated(planned, broken, error) from error
     return dict(zip(broken, found or (), strict=True))
@@ -341,7 +358,7 @@ def _quarantine(plan: WindowPlan, planned: TablePlan, merge: Merge, rule: Rule, 
         "lsn": staged(POSITION_COLUMN),
         "row_data": exp.Sub(this=row, expression=exp.Literal.string(PART_COLUMN)),
     }
-    rows = _join_target(merge, exp.select(*values.values()).from_(table(merge.staging, "s"))).where(broken.copy())
+    rows = join_target(merge, exp.select(*values.values()).from_(table(merge.staging, "s"))).where(broken.copy())
     rows = rows.where(exp.not_(exp.Exists(this=_select_earlier(planned, merge, rule))))
     return exp.insert(rows, exp.table_("quarantine", "floodmark"), columns=list(values))
 
@@ -369,21 +386,20 @@ def _is_same_change(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Express
     return exp.and_(same, *(exp.EQ(this=exp.column(name, "q"), expression=value) for name, value in equal.items()))
 
 
-def _stopped(
-    session: psycopg.Connection, planned: TablePlan, merge: Merge, rule: Rule, broken: exp.Expression
-) -> DataQualityError:
-    rows = _join_target(merge, exp.select().from_(table(merge.staging, "s"))).where(broken.copy())
+def stopped(planned: TablePlan, rule: Rule, at: str) -> DataQualityError:
+    """Return the error about a rule that stops the run. at: positions of some rows that break it."""
     return DataQualityError(
         str(planned.source),
         f"rows of the window broke rule {rule.name} ({rule.sql}).",
         "Nothing of the table was merged; the log of the load says where some were changed. Correct the data at the "
         "source, or change the rule (or its on_failure): the next run reads the rows again, and the correction with "
         "them.",
-        f"such as at {list_positions(session, rows)}",
+        f"such as at {at}",
     )
 
 
-def _too_large(planned: TablePlan, rule: Rule) -> DataQualityError:
+def too_large(planned: TablePlan, rule: Rule) -> DataQualityError:
+    """Return the error about a row that quarantine cannot hold."""
     instead = "set unstorable: replace" if rule.name == TEXT_RULE else "let the rule warn (on_failure: warn)"
     return DataQualityError(
         str(planned.source),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
@@ -45,7 +46,8 @@ from floodmark.postgres.warehouse.targets import MERGE_LOCK_SECONDS
 DELETE_OPERATION = 1
 TOMBSTONES = TableName(LEDGER_SCHEMA, "tombstones")
 _TARGET, _STAGED, _TOMBSTONE = "t", "s", "d"
-_EXAMPLES = 3
+EXAMPLES = 3
+"""The number of rows whose positions an error has."""
 # By default sqlglot copies each operand: a third of the time of a small merge. A tree may have a part twice, where no
 # one changes it.
 _and, _or, _not = (partial(build, copy=False) for build in (exp.and_, exp.or_, exp.not_))
@@ -345,9 +347,14 @@ def count_merge(session: psycopg.Connection, merge: Merge) -> MergeCounts:
 def list_positions(session: psycopg.Connection, rows: exp.Select) -> str:
     """Return positions of some of the staged rows that a query finds: no log may name them by their keys."""
     position = staged(POSITION_COLUMN)
-    some = rows.select(position, append=False).distinct().order_by(position.copy()).limit(_EXAMPLES)
+    some = rows.select(position, append=False).distinct().order_by(position.copy()).limit(EXAMPLES)
     found = session.execute(some.sql(dialect="postgres")).fetchall()
-    return ", ".join(str(read_position(value)) for (value,) in found)
+    return name_positions(value for (value,) in found)
+
+
+def name_positions(found: Iterable[bytes]) -> str:
+    """Return stored positions as an error has them."""
+    return ", ".join(str(read_position(value)) for value in found)
 
 
 def find_doubled(merge: Merge) -> exp.Select:
