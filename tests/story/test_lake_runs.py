@@ -42,6 +42,7 @@ pipelines:
         target: shop.customers
         naming: snake_case
         commit_times: true
+        where: "Name <> 'Hidden' OR Name IS NULL"
         columns: {Since: {cast: date}}
 """
 TABLES = {"Orders": "orders", "Customers": "customers"}
@@ -113,14 +114,14 @@ class Lake:
         return found
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Return the rows of the source, in order, by table, with the casts of the pipeline."""
-        columns = {"Orders": "*", "Customers": "Id, Name, CAST(Since AS date) AS Since"}
+        """Return the rows of the source, in order, by table, with the casts and the filter of the pipeline."""
+        rows = {
+            "Orders": "* FROM dbo.Orders",
+            "Customers": "Id, Name, CAST(Since AS date) AS Since FROM dbo.Customers WHERE Name <> 'Hidden' OR Name IS NULL",
+        }
         return {
-            table: [
-                tuple(row.values())
-                for row in self.source.query(f"SELECT {columns[table]} FROM dbo.{table} ORDER BY Id")
-            ]
-            for table in TABLES
+            table: [tuple(row.values()) for row in self.source.query(f"SELECT {found} ORDER BY Id")]
+            for table, found in rows.items()
         }
 
     def commit_times(self, deleted: str = "false") -> dict[int, datetime | None]:
@@ -166,6 +167,7 @@ def lake(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Lake]:
             " 0, -9223372036854775808, 0.1)",
             "INSERT INTO dbo.Customers VALUES (1, N'Ada', '2026-01-31 23:59:59.999'), (2, N'Bo', NULL)",
             "INSERT INTO dbo.Customers (Id) VALUES (3)",
+            "INSERT INTO dbo.Customers VALUES (5, N'Eve', NULL), (6, N'Hidden', NULL), (7, N'Hidden', NULL)",
         )
         source.enable("Orders", "Customers")
         yield Lake(source, server, folder, environment)
@@ -243,4 +245,8 @@ def change(source: CdcDatabase) -> None:
         "INSERT INTO dbo.Orders (Id, Amount) VALUES (1, 11)",
         "DELETE FROM dbo.Customers WHERE Id = 2",
         "INSERT INTO dbo.Customers VALUES (4, N'New', '2026-02-01 00:00')",
+        # One leaves the filter, one enters it, and one never passes.
+        "UPDATE dbo.Customers SET Name = N'Hidden' WHERE Id = 5",
+        "UPDATE dbo.Customers SET Name = N'Fay' WHERE Id = 6",
+        "UPDATE dbo.Customers SET Since = '2026-03-01' WHERE Id = 7",
     )

@@ -21,7 +21,6 @@ def find_refused(table: TableOptions) -> Iterator[str]:
     """Yield the settings of a table that a lake refuses, as they are written in the configuration."""
     settings = (
         (table.style is not Style.CURRENT, f"style: {table.style.value}"),
-        (table.where is not None, "where"),
         (bool(table.derived), "derived"),
         (table.live_view, "live_view"),
         (table.unstorable is UnstorablePolicy.REPLACE, f"unstorable: {table.unstorable.value}"),

@@ -642,12 +642,12 @@ def test_quarantine_has_the_rows_of_published_windows_alone(rig: LakeRig) -> Non
 
 def test_rows_without_a_key_go_to_quarantine_and_their_deletes_nowhere(rig: LakeRig) -> None:
     feed = instance((SourceColumn("Id", "int", 1), *COLUMNS[1:]))
-    rows = [replace(row, id=None) for row in (Row(0, INSERT, 10, 5), Row(0, INSERT, 10, 5))]  # type: ignore[arg-type]
+    rows = [replace(row, id=None) for row in (Row(0, INSERT, 10, 5), Row(0, INSERT, 10, 5))]
     beside = rig.beside()
     for each in (rig, beside):
         counts = each.run(replace(first_load(), feed=feed), 10, [*one(), *rows])
         assert (counts.staged_rows, counts.inserted_rows, counts.quarantined_rows) == (3, 1, 2)
-        gone = [replace(Row(0, DELETE, 15), id=None), Row(1, UPDATE, 16, 6, notes="n")]  # type: ignore[arg-type]
+        gone = [replace(Row(0, DELETE, 15), id=None), Row(1, UPDATE, 16, 6, notes="n")]
         assert each.run(replace(changes(10, 20), feed=feed), 20, gone).staged_rows == 1
     assert quarantined(rig) == quarantined(beside)
     assert rig.visible() == beside.visible()

@@ -30,6 +30,7 @@ def test_lake_takes_current_rows_with_rules(tmp_path: Path) -> None:
     load(tmp_path, ", rules: [{name: r, sql: 'Id > 0', on_failure: warn}]", source='"dbo.*"', target='"shop.*"')
     load(tmp_path, ", deletes: hard, naming: snake_case, columns: {Amount: {mask: redact}}, on_gap: repair")
     load(tmp_path, ", new_columns: drop, first_load: {when_added: in_parallel}")
+    load(tmp_path, ", where: Id > 0")
     load(tmp_path, ", commit_times: true, columns: {At: {cast: date}}")
 
 
@@ -48,7 +49,6 @@ def test_lake_takes_no_source_of_another_kind(tmp_path: Path) -> None:
     [
         (", style: log", "style: log"),
         (", style: history", "style: history"),
-        (", where: Id > 0", "where"),
         (", live_view: true", "live_view"),
         (", unstorable: replace", "unstorable: replace"),
         (", expectations: [{type: expect_column_values_to_not_be_null, kwargs: {column: Id}}]", "expectations"),
