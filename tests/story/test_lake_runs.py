@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 _LIMIT_SECONDS = 300
 _FAILED, _WRONG = 1, 2
+AT_LEAST = datetime.min.replace(tzinfo=UTC)
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}
 warehouse: {kind: iceberg, conn_id: lake}
@@ -43,6 +45,8 @@ pipelines:
         naming: snake_case
         commit_times: true
         where: "Name <> 'Hidden' OR Name IS NULL"
+        rules: [{name: name_is_short, sql: 'length(name) < 20'}]
+      - {source: dbo.Prices, target: shop.prices_log, style: log, before_images: true}
         columns: {Since: {cast: date}}
 """
 TABLES = {"Orders": "orders", "Customers": "customers"}
@@ -114,15 +118,23 @@ class Lake:
         return found
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Return the rows of the source, in order, by table, with the casts and the filter of the pipeline."""
+        """Return the rows of the source, in order, by table, with casts, filter and rules of the pipeline."""
         rows = {
             "Orders": "* FROM dbo.Orders",
-            "Customers": "Id, Name, CAST(Since AS date) AS Since FROM dbo.Customers WHERE Name <> 'Hidden' OR Name IS NULL",
+            "Customers": "Id, Name, CAST(Since AS date) AS Since FROM dbo.Customers "
+            "WHERE Name <> 'Hidden' AND LEN(Name) < 20 OR Name IS NULL",
         }
         return {
             table: [tuple(row.values()) for row in self.source.query(f"SELECT {found} ORDER BY Id")]
             for table, found in rows.items()
         }
+
+    def prices(self) -> list[tuple[int, int, int]]:
+        """Return the entries of the log, in its order: operation, key, price."""
+        with self.catalog() as catalog:
+            rows = catalog.load_table("shop.prices_log").scan().to_arrow().to_pylist()
+        order = ("__load", "__lsn", "__command_id", "__seq", "__op")
+        return [(row["__op"], row["Id"], row["Price"]) for row in sorted(rows, key=itemgetter(*order))]
 
     def commit_times(self, deleted: str = "false") -> dict[int, datetime | None]:
         """Return the times of the commits that the rows of Customers have, by their keys."""
@@ -162,6 +174,8 @@ def lake(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Lake]:
         source.run(
             ORDERS,
             "CREATE TABLE dbo.Customers (Id int PRIMARY KEY, Name nvarchar(50), Since datetime2(3))",
+            "CREATE TABLE dbo.Prices (Id int PRIMARY KEY, Price int)",
+            "INSERT INTO dbo.Prices VALUES (1, 10)",
             "INSERT INTO dbo.Orders (Id, Amount, Flag, Big) SELECT value, value, 1, 1 FROM GENERATE_SERIES(1, 50)",
             "INSERT INTO dbo.Orders VALUES (60, -0.0, '0001-01-01 00:00:00.000001', '9999-12-31', N'Zürich 😀', 0x00FF,"
             " 0, -9223372036854775808, 0.1)",
@@ -169,7 +183,7 @@ def lake(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Lake]:
             "INSERT INTO dbo.Customers (Id) VALUES (3)",
             "INSERT INTO dbo.Customers VALUES (5, N'Eve', NULL), (6, N'Hidden', NULL), (7, N'Hidden', NULL)",
         )
-        source.enable("Orders", "Customers")
+        source.enable("Orders", "Customers", "Prices")
         yield Lake(source, server, folder, environment)
 
 
@@ -178,22 +192,23 @@ def test_lake_equals_the_source_after_each_run_and_shows_nothing_unchecked(lake:
     before = lake.published()
     assert before == lake.rows()
     loaded = lake.commit_times()
-
     change(lake.source)
     lake.source.run("UPDATE dbo.Orders SET Amount = -1 WHERE Id = 7")
     refused = lake.run(status=_FAILED)
     assert "amount_is_not_negative" in refused
     assert lake.published() == before | {"Customers": lake.rows()["Customers"]}
+    assert lake.prices() == [(0, 1, 10), (3, 1, 10), (4, 1, 11), (2, 2, 20), (1, 1, 11)]
+    assert "name_is_short" in lake.command("quarantine", "list", "shop")
     times = lake.commit_times()
     assert {key: times[key] for key in (1, 3)} == {key: loaded[key] for key in (1, 3)}
-    newest = max(filter(None, loaded.values()), default=datetime.min.replace(tzinfo=UTC))
-    assert (times[4] or newest) > newest
+    assert (times[4] or AT_LEAST) > max(filter(None, loaded.values()), default=AT_LEAST)
 
     lake.source.run(
         "UPDATE dbo.Orders SET Amount = 1 WHERE Id = 7",
         "INSERT INTO dbo.Orders (Id, Amount) VALUES (100, 5)",
         "DELETE FROM dbo.Orders WHERE Id IN (8, 9)",
         "INSERT INTO dbo.Customers VALUES (10, N'Di', NULL)",
+        "UPDATE dbo.Customers SET Name = N'A short name' WHERE Id = 8",
     )
     before = lake.published()
     lake.source.scan()
@@ -204,6 +219,7 @@ def test_lake_equals_the_source_after_each_run_and_shows_nothing_unchecked(lake:
     lake.run()
     assert lake.published() == lake.rows()
     assert lake.server.password not in refused + killed.output
+    assert "no row in quarantine" in lake.command("quarantine", "list", "shop")
 
     verified = lake.command("verify", "shop")
     assert re.search(r"dbo\.Customers +equal", verified)
@@ -226,7 +242,7 @@ def test_lake_equals_the_source_after_each_run_and_shows_nothing_unchecked(lake:
     assert lake.command("lake", "as-of", "shop", "soon", status=_WRONG).count("soon is no position") == 1
     kept = lake.command("lake", "upkeep", "--keep-days", "0", "--rewrite")
     named = [line.partition(": was ")[0] for line in kept.splitlines() if ": was " in line]
-    assert named == ["shop.orders", "shop.customers"]
+    assert named == ["shop.orders", "shop.customers", "shop.prices_log"]
     assert "1 file, " in kept
     listed = lake.command("lake", "list", "--wide")
     assert "shop.orders" in listed
@@ -249,4 +265,8 @@ def change(source: CdcDatabase) -> None:
         "UPDATE dbo.Customers SET Name = N'Hidden' WHERE Id = 5",
         "UPDATE dbo.Customers SET Name = N'Fay' WHERE Id = 6",
         "UPDATE dbo.Customers SET Since = '2026-03-01' WHERE Id = 7",
+        "INSERT INTO dbo.Customers VALUES (8, N'A name that is not short', NULL)",
+        "UPDATE dbo.Prices SET Price = 11 WHERE Id = 1",
+        "INSERT INTO dbo.Prices VALUES (2, 20)",
+        "DELETE FROM dbo.Prices WHERE Id = 1",
     )

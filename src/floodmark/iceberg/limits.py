@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from floodmark.core.errors import ConfigError, TargetRefusedError
 from floodmark.core.plan import TablePlan, WindowPlan, is_replay_lane
-from floodmark.core.schema import COMMITTED_COLUMN
+from floodmark.core.schema import COMMITTED_COLUMN, LOG_COLUMNS
 from floodmark.core.settings import Style, TableOptions, UnstorablePolicy
 
 LAKE_SOURCE = "cdc"
@@ -20,7 +20,7 @@ _PAGE = 'See docs/lakehouse.md, "What is refused".'
 def find_refused(table: TableOptions) -> Iterator[str]:
     """Yield the settings of a table that a lake refuses, as they are written in the configuration."""
     settings = (
-        (table.style is not Style.CURRENT, f"style: {table.style.value}"),
+        (table.style not in {Style.CURRENT, Style.LOG}, f"style: {table.style.value}"),
         (bool(table.derived), "derived"),
         (table.live_view, "live_view"),
         (table.unstorable is UnstorablePolicy.REPLACE, f"unstorable: {table.unstorable.value}"),
@@ -45,12 +45,13 @@ def refuse_unsupported(plan: WindowPlan) -> None:
 def _refuse_plan(table: TablePlan) -> None:
     if table.feed.has_members or table.feed.table.is_partial:
         raise ConfigError(str(table.source), "a lake takes the changes of CDC alone so far.", _PAGE)
-    if table.has_commit_times and COMMITTED_COLUMN in (column.name for column in table.in_target.stored_columns):
-        raise TargetRefusedError(
-            str(table.source),
-            f"column {COMMITTED_COLUMN} has the name of the column that commit_times: true adds.",
-            "Give it another name (columns, as).",
-        )
+    own = LOG_COLUMNS if table.is_log else (COMMITTED_COLUMN,) if table.has_commit_times else ()
+    for column in table.in_target.stored_columns:
+        if column.name in own:
+            why = "that is reserved in a log" if table.is_log else "of the column that commit_times: true adds"
+            raise TargetRefusedError(
+                str(table.source), f"column {column.name} has the name {why}.", "Give it another name (columns, as)."
+            )
     folded = Counter(column.name.casefold() for column in table.in_target.stored_columns)
     if twice := [column.name for column in table.in_target.stored_columns if folded[column.name.casefold()] > 1]:
         raise TargetRefusedError(

@@ -23,7 +23,7 @@ from sqlglot import exp
 
 from floodmark.core.errors import ConfigError, DataQualityError
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan
-from floodmark.core.schema import OPERATION_COLUMN, POSITION_COLUMN, UNSTORABLE_COLUMN, keep_column, quote
+from floodmark.core.schema import LOAD_COLUMN, OPERATION_COLUMN, POSITION_COLUMN, UNSTORABLE_COLUMN, keep_column, quote
 from floodmark.core.settings import OnFailure, Rule
 from floodmark.iceberg.lake import HELD_ROWS
 from floodmark.iceberg.staging import count_rows, parquet_schema
@@ -218,7 +218,7 @@ class LakeGate:
         return True
 
     def _settled(self) -> str:
-        keys = ", ".join(f"s.{spark_name(name)}" for name in (*self.merge.key, POSITION_COLUMN))
+        keys = ", ".join(f"s.{spark_name(name)}" for name in dict.fromkeys([*self.merge.key, POSITION_COLUMN]))
         return (
             f"SELECT DISTINCT {keys} FROM {self._view} AS s JOIN {self._waiting} AS q ON {self._has_key('q')} "
             f"AND q.{POSITION_COLUMN} <= s.{POSITION_COLUMN} WHERE q.{_IS_OPEN}"
@@ -267,7 +267,7 @@ def _reads_all(planned: TablePlan) -> bool:
 
 def _types(planned: TablePlan) -> dict[str, str]:
     """Return the columns of staged rows with the types of PostgreSQL's warehouse."""
-    own = (POSITION_COLUMN, OPERATION_COLUMN, *staged_columns(planned))
+    own = (POSITION_COLUMN, OPERATION_COLUMN, *staged_columns(planned), *([LOAD_COLUMN] if planned.is_log else []))
     kept = (name for name in parquet_schema(planned).names if name not in {*column_types(planned), *own})
     return (
         column_types(planned)
@@ -291,7 +291,8 @@ def _read_waiting(session: psycopg.Connection, planned: TablePlan, merge: Merge)
     ).fetchall()
     if not found:
         return None
-    names = [*merge.key, *merge.optional, *map(keep_column, merge.optional), POSITION_COLUMN]
+    # The key of a log has the position.
+    names = list(dict.fromkeys([*merge.key, *merge.optional, *map(keep_column, merge.optional), POSITION_COLUMN]))
     types = _types(planned)
     _create_rows(session, {name: types[name] for name in names})
     position = "jsonb_build_object('__lsn', lsn::bytea)"
@@ -301,7 +302,7 @@ def _read_waiting(session: psycopg.Connection, planned: TablePlan, merge: Merge)
         named,
     ).fetchall()
     session.execute(f"DROP TABLE {_ROWS}")
-    schema = parquet_schema(planned)
+    schema = parquet_schema(planned).append(pa.field(LOAD_COLUMN, pa.int64()))
     values = list(zip(*rows, strict=True))
     columns = {name: _arrow(values[place], schema.field(name).type) for place, name in enumerate(names)}
     return pa.table(columns | {_IS_OPEN: pa.array(values[-1], pa.bool_())})
@@ -389,7 +390,7 @@ def publish_held(session: psycopg.Connection, plan: WindowPlan) -> None:
         target = {"target_schema": planned.target.schema, "target_name": planned.target.name}
         named: dict[str, Any] = settled_by_a_window(planned) | source_parameters(planned.source)
         named |= {"pipeline": plan.pipeline, "window_id": plan.window_id, "load_window_id": plan.window_id}
-        if _reads_all(planned):
+        if _reads_all(planned) and not planned.is_log:
             session.execute(read_sql("lower_quarantine"), target | {"to_lsn": plan.rows_at(planned)})
         if tuple(target.values()) in rows:
             if planned.kind is LoadKind.FIRST_LOAD:

@@ -23,12 +23,15 @@ import pyarrow.parquet as pq
 from floodmark.core.errors import DataQualityError, WatermarkConflictError
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, value_columns
 from floodmark.core.schema import (
+    CHANGED_COLUMN,
+    COMMAND_COLUMN,
     COMMITTED_COLUMN,
     OPERATION_COLUMN,
     POSITION_COLUMN,
+    SEQUENCE_COLUMN,
     keep_column,
-    optional_columns,
 )
+from floodmark.postgres.warehouse.staging import kept_columns, staged_columns
 from floodmark.sync.arrow import arrow_type
 from floodmark.sync.ports import StagedPart, StagedRows
 
@@ -36,16 +39,22 @@ _ATTEMPT = "attempt"
 _MERGED = "merged.json"
 _LOADS = "load"
 _LONGEST_READ_SECONDS = 86_400.0
+_OWN_TYPES = {
+    COMMAND_COLUMN: pa.int32(),
+    SEQUENCE_COLUMN: pa.binary(),
+    CHANGED_COLUMN: pa.list_(pa.string()),
+    COMMITTED_COLUMN: pa.timestamp("us", tz="UTC"),
+}
 _NAME = re.compile(r"(\d+)(?:-[0-9a-f]+)?\.parquet")
 
 
 def parquet_schema(table: TablePlan) -> pa.Schema:
-    """Return the schema of staged files: the stored values, position, operation, time of the commit, keep flags."""
+    """Return the schema of staged files: the stored values, position, operation, columns of the style, keep flags."""
     source = table.in_target
     values = [(column.name, arrow_type(column.type)) for column in value_columns(source, table.settings.temporal)]
     own = [(POSITION_COLUMN, pa.binary()), (OPERATION_COLUMN, pa.int16())]
-    own += [(COMMITTED_COLUMN, pa.timestamp("us", tz="UTC"))] if table.has_commit_times else []
-    return pa.schema([*values, *own, *((keep_column(name), pa.bool_()) for name in optional_columns(source))])
+    own += [(name, _OWN_TYPES[name]) for name in staged_columns(table)]
+    return pa.schema([*values, *own, *((keep_column(name), pa.bool_()) for name in kept_columns(table))])
 
 
 @dataclass(frozen=True)

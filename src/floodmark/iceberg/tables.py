@@ -11,11 +11,15 @@ from sqlglot import exp
 
 from floodmark.core.plan import TablePlan, value_columns
 from floodmark.core.schema import (
+    CHANGED_COLUMN,
+    COMMAND_COLUMN,
     COMMITTED_COLUMN,
     DELETED_COLUMN,
+    LOAD_COLUMN,
     LOADED_AT_COLUMN,
     OPERATION_COLUMN,
     POSITION_COLUMN,
+    SEQUENCE_COLUMN,
     STAGING_SCHEMA,
     WINDOW_COLUMN,
     TableName,
@@ -23,7 +27,8 @@ from floodmark.core.schema import (
 from floodmark.core.settings import Deletes
 from floodmark.core.types import Kind, WarehouseType
 from floodmark.iceberg.lake import UNPUBLISHED
-from floodmark.postgres.warehouse.merge import DELETE_OPERATION, Merge, same_key, table, target
+from floodmark.postgres.warehouse.merge import DELETE_OPERATION, Merge, build_insert, same_key, table, target
+from floodmark.postgres.warehouse.targets import floodmark_columns
 
 ASIDE_COLUMN = "__aside"
 """A column of a view of staged rows: true for those that broke a rule."""
@@ -46,7 +51,12 @@ _SPARK_TYPES = {
     Kind.BYTES: "binary",
 }
 _OWN_TYPES = {
+    LOAD_COLUMN: "bigint",
     POSITION_COLUMN: "binary",
+    COMMAND_COLUMN: "int",
+    SEQUENCE_COLUMN: "binary",
+    CHANGED_COLUMN: "array<string>",
+    COMMITTED_COLUMN: "timestamp",
     OPERATION_COLUMN: "int",
     WINDOW_COLUMN: "bigint",
     LOADED_AT_COLUMN: "timestamp",
@@ -71,8 +81,8 @@ def lake_type(of: WarehouseType) -> str:
 def lake_columns(table: TablePlan) -> Mapping[str, str]:
     """Return the columns of a target with Spark's names of their types, in order."""
     values = value_columns(table.in_target, table.settings.temporal)
-    times = {COMMITTED_COLUMN: "timestamp"} if table.has_commit_times else {}
-    return {column.name: lake_type(column.type) for column in values} | _OWN_TYPES | times
+    own = {name: _OWN_TYPES[name] for name in floodmark_columns(table)}
+    return {column.name: lake_type(column.type) for column in values} | own
 
 
 def spark_name(*parts: str) -> str:
@@ -124,6 +134,25 @@ def build_swept(merge: Merge) -> exp.Select:
     is_read = exp.select(exp.Literal.number(1)).from_(table(merge.staging, "s")).where(same_key(merge))
     living = exp.and_(exp.not_(target(DELETED_COLUMN)), exp.not_(exp.Exists(this=is_read)))
     return exp.select(exp.Count(this=exp.Star())).from_(table(merge.target, "t")).where(living)
+
+
+def build_known(merge: Merge, load: int, first: bytes, last: bytes) -> exp.Select:
+    """Return the query for the rows of a log that staged ones may be, by which Iceberg leaves files out.
+
+    load, first, last: the load that the staged rows have, and the ends of their positions.
+    """
+    at, ends = target(POSITION_COLUMN), [exp.HexString(this=end.hex()) for end in (first, last)]
+    is_of_load = exp.EQ(this=target(LOAD_COLUMN), expression=exp.Literal.number(load))
+    return exp.select("1").from_(table(merge.target, "t")).where(is_of_load, at >= ends[0], at.copy() <= ends[1])
+
+
+def build_append(merge: Merge, known: exp.Select | None) -> exp.Insert:
+    """Return the statement that adds the staged rows of a log, without those that ``known`` has."""
+    insert = build_insert(merge)
+    if known is not None:
+        is_known = exp.Exists(this=known.where(same_key(merge)))
+        insert.set("expression", insert.expression.where(exp.not_(is_known)))
+    return insert
 
 
 def build_last_commit(merge: Merge) -> exp.Select:

@@ -29,7 +29,15 @@ from floodmark.core.errors import (
     command_line,
 )
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, staging_table, value_columns
-from floodmark.core.schema import COMMITTED_COLUMN, DELETED_COLUMN, TableName, keep_column, optional_columns
+from floodmark.core.schema import (
+    COMMITTED_COLUMN,
+    DELETED_COLUMN,
+    LOAD_COLUMN,
+    POSITION_COLUMN,
+    TableName,
+    keep_column,
+    optional_columns,
+)
 from floodmark.iceberg.lake import (
     PUBLISHED,
     UNPUBLISHED,
@@ -38,6 +46,7 @@ from floodmark.iceberg.lake import (
     LakeFolder,
     catalog_settings,
     read_metadata,
+    read_table,
     refuse_lost,
 )
 from floodmark.iceberg.limits import refuse_unsupported
@@ -47,6 +56,8 @@ from floodmark.iceberg.tables import (
     ASIDE_COLUMN,
     add_columns,
     add_sweep,
+    build_append,
+    build_known,
     build_last_commit,
     build_swept,
     can_hold,
@@ -57,8 +68,9 @@ from floodmark.iceberg.tables import (
     spark_name,
     unpublished,
 )
-from floodmark.postgres.session import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection, open_transaction
 from floodmark.postgres.warehouse.merge import Merge, MergeCounts, build_count, build_insert, build_merge, merge_of
+from floodmark.postgres.warehouse.staging import read_load_ids
 from floodmark.sync.arrow import arrow_type
 from floodmark.sync.load import TABLES_AT_ONCE
 from floodmark.sync.ports import CheckedRows, StagedNow, StagedRows, StagingSink, WarehouseTraits
@@ -178,7 +190,10 @@ class IcebergWarehouse:
                 session.sql(create_table(table, self._folder.tables))
             _LOG.info("%s: created the table %s of the lake.", table.source, table.target)
         self.catalog.begin(plan)
+        published = self.catalog.list_published(targets)
         for table in plan.tables:
+            if table.is_log and published.get(table.target) is None:
+                _refuse_foreign_log(table, known.get((PUBLISHED, table.target)))
             with spark_errors(str(table.source)):
                 _evolve(session, table)
         self._staging.prepare(plan, self.catalog.list_unfinished())
@@ -202,7 +217,7 @@ class IcebergWarehouse:
         """Keep the first of the rows with a key. Only files with such a key are written again."""
         planned, session = plan.tables[index], self.session()
         files = self._staging.find_files(plan, index, None)
-        view = _open_view(session, plan, index, files)
+        view = self._open_view(session, plan, index, files)
         with spark_errors(str(planned.source)):
             twice = session.sql(_select_double_keys(planned, view)).collect()
         left = {tuple(row): False for row in twice}
@@ -232,7 +247,7 @@ class IcebergWarehouse:
             rows = counts[planned.source]
             is_there = files is not None and count_rows(files) == rows.staged_rows - rows.quarantined_rows
             if files and is_there:
-                _open_view(session, plan, index, files)
+                self._open_view(session, plan, index, files)
             staged = staging_table(plan, index) if files and is_there else None
             opened.append(CheckedRows(planned.target, staged, has_tombstones=False))
         return opened
@@ -265,6 +280,18 @@ class IcebergWarehouse:
         self.catalog.publish(plan, transaction)
         publish_held(transaction, plan)
 
+    def _open_view(self, session: SparkSession, plan: WindowPlan, index: int, files: Sequence[Path]) -> str:
+        """Let a view of the session have staged rows, those of a log with the number of its load. Return its name."""
+        planned, name = plan.tables[index], staging_table(plan, index).name
+        with spark_errors(str(planned.source)):
+            rows = session.read.parquet(*map(str, files))
+            if planned.is_log:
+                with open_transaction(self._ledger, str(planned.source)) as transaction:
+                    load = read_load_ids(transaction, plan).get(planned.source, 0)
+                rows = rows.withColumn(LOAD_COLUMN, functions.lit(load).cast("bigint"))
+            rows.createOrReplaceTempView(name)
+        return spark_name(name)
+
     def _examine(
         self, session: SparkSession, plan: WindowPlan, index: int, staged: Mapping[TableName, StagedRows] | None
     ) -> StagedTable:
@@ -289,7 +316,7 @@ class IcebergWarehouse:
             )
         rows = GatedRows(files)
         if files:
-            view = _open_view(session, plan, index, files)
+            view = self._open_view(session, plan, index, files)
             with spark_errors(str(planned.source)):
                 _refuse_double_keys(session, planned, view)
                 gate = LakeGate(session, self._ledger, plan, planned, merge, self._staging.gate(plan, index))
@@ -304,7 +331,9 @@ class IcebergWarehouse:
         planned, rows = table.planned, table.rows
         with spark_errors(str(planned.source)):
             self._staging.record_merged(plan, table.index, rows.files)
-            loads_again = planned.kind is LoadKind.FIRST_LOAD and not planned.where and bool(table.newest)
+            if planned.is_log and rows.files:
+                return _append(session, plan, table)
+            loads_again = _loads_again(planned) and bool(table.newest)
             if not (rows.files or loads_again):
                 aside = rows.quarantined
                 return TableCounts(staged_rows=aside, quarantined_rows=aside, warned_rows=rows.warned)
@@ -342,6 +371,12 @@ def _evolve(session: SparkSession, table: TablePlan) -> None:
     """
     name, wanted = unpublished(table.target), lake_columns(table)
     found = _read_types(session, name)
+    if table.is_log != (LOAD_COLUMN in found):
+        raise TargetRefusedError(
+            str(table.source),
+            f"the table {table.target} of the lake is {'not a log' if table.is_log else 'a log'}.",
+            f"Restore its style. Or: {_how_to_make_again(table)}",
+        )
     # A column may have to give up its name before another one gets it.
     while free := [each for each in table.columns if each.was in found and each.target not in found]:
         session.sql(f"ALTER TABLE {name} RENAME COLUMN {spark_name(free[0].was)} TO {spark_name(free[0].target)}")
@@ -381,16 +416,20 @@ def _read_types(session: SparkSession, name: str) -> Mapping[str, str]:
     return {field.name: field.dataType.simpleString() for field in session.table(name).schema}
 
 
+def _other_values(planned: TablePlan) -> TargetRefusedError:
+    return TargetRefusedError(
+        str(planned.source),
+        f"the table {planned.target} of the lake has rows with other values of {', '.join(planned.renewed)}: those "
+        "columns are masked otherwise now.",
+        f"Drop the table in both catalogs (DROP TABLE {PUBLISHED}.… and {UNPUBLISHED}.…) and its files, and reload "
+        "it, which creates it again.",
+    )
+
+
 def _report_again(planned: TablePlan) -> None:
     """Log that a first load finds rows. Raises TargetRefusedError where they are masked otherwise."""
     if planned.renewed:
-        raise TargetRefusedError(
-            str(planned.source),
-            f"the table {planned.target} of the lake has rows with other values of {', '.join(planned.renewed)}: those "
-            "columns are masked otherwise now.",
-            f"Drop the table in both catalogs (DROP TABLE {PUBLISHED}.… and {UNPUBLISHED}.…) and its files, and reload "
-            "it, which creates it again.",
-        )
+        raise _other_values(planned)
     if not planned.is_reload:
         _LOG.warning(
             "%s: the table %s of the lake has rows that no window of the ledger brought: the first load sweeps those "
@@ -400,19 +439,59 @@ def _report_again(planned: TablePlan) -> None:
         )
 
 
+def _loads_again(planned: TablePlan) -> bool:
+    """Return whether a load brings all rows of a table, so that the others are swept."""
+    return planned.kind is LoadKind.FIRST_LOAD and not planned.where and not planned.is_log
+
+
+def _refuse_foreign_log(planned: TablePlan, found: str | None) -> None:
+    """Raise TargetRefusedError for a log with rows that no window of this ledger has published.
+
+    found: where its metadata is.
+    """
+    lake_table = read_table(planned.target, found) if found else None
+    if lake_table is not None and lake_table.snapshot is not None:
+        raise TargetRefusedError(
+            str(planned.source),
+            f"the log {planned.target} of the lake has rows that no window of the ledger brought, so that the numbers "
+            "of its windows would not grow.",
+            _how_to_make_again(planned),
+        )
+
+
+def _append(session: SparkSession, plan: WindowPlan, table: StagedTable) -> TableCounts:
+    """Add the staged rows to a log, but for those that it has."""
+    planned, merge, rows = table.planned, table.merge, table.rows
+    if table.newest and planned.renewed:
+        raise _other_values(planned)
+    view = spark_name(merge.staging.name)
+    bounds = f"count(*), max({LOAD_COLUMN}), min({POSITION_COLUMN}), max({POSITION_COLUMN})"
+    [(added, load, first, last)] = session.sql(f"SELECT {bounds} FROM {view}").collect()
+    known = build_known(merge, int(load), bytes(first), bytes(last)) if table.newest else None
+    if known is not None and not session.sql(in_spark(known.limit(1))).collect():
+        known = None
+    statement = build_append(merge, known)
+    found = int(added)
+    if known is not None:
+        [(found,)] = session.sql(f"SELECT count(*) FROM ({in_spark(statement.expression)})").collect()
+    counts = TableCounts(
+        staged_rows=added + rows.quarantined,
+        inserted_rows=found,
+        unchanged_rows=added - found,
+        quarantined_rows=rows.quarantined,
+        warned_rows=rows.warned,
+    )
+    with _snapshot_properties(session, plan, counts):
+        session.sql(in_spark(statement))
+    return counts
+
+
 def _open_empty_view(session: SparkSession, plan: WindowPlan, index: int) -> None:
     """Make a view without rows, with the columns that a sweep needs."""
     table = plan.tables[index]
     columns = dict(lake_columns(table)) | {keep_column(name): "boolean" for name in optional_columns(table.in_target)}
     nothing = ", ".join(f"CAST(NULL AS {kind}) AS {spark_name(name)}" for name, kind in columns.items())
     session.sql(f"SELECT {nothing} WHERE false").createOrReplaceTempView(staging_table(plan, index).name)
-
-
-def _open_view(session: SparkSession, plan: WindowPlan, index: int, files: Sequence[Path]) -> str:
-    name = staging_table(plan, index).name
-    with spark_errors(str(plan.tables[index].source)):
-        session.read.parquet(*map(str, files)).createOrReplaceTempView(name)
-    return spark_name(name)
 
 
 def _open_with_aside(session: SparkSession, merge: Merge, rows: GatedRows) -> None:
@@ -436,14 +515,14 @@ def _refuse_double_keys(session: SparkSession, planned: TablePlan, view: str) ->
 
 def _select_double_keys(planned: TablePlan, view: str) -> str:
     """Return the query for the keys that several rows have. NULL is no key."""
-    keys = planned.in_target.key
+    keys = planned.row_key
     known = " AND ".join(f"{spark_name(name)} IS NOT NULL" for name in keys)
     return f"SELECT {_quoted(keys)} FROM {view} WHERE {known} GROUP BY {_quoted(keys)} HAVING count(*) > 1"
 
 
 def _refuse_null_keys(session: SparkSession, planned: TablePlan, view: str) -> None:
     """Raise the error about NULL in a column of the key that is NOT NULL at the source."""
-    key = planned.in_target.key
+    key = planned.row_key
     nulls = " OR ".join(f"{spark_name(name)} IS NULL" for name in key)
     if session.sql(f"SELECT 1 FROM {view} WHERE {nulls} LIMIT 1").collect():
         raise TargetRefusedError(

@@ -8,11 +8,12 @@ import re
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark import SparkContext
 from warehouse_contract import ONE, WarehouseContract, one
@@ -105,7 +106,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory, shared_dir: Path) -> Iterator
                 if (PUBLISHED, target) not in warehouse.catalog.read_locations([target]):
                     return []
                 rows = engine.session.table(spark_name(PUBLISHED, target.schema, target.name)).collect()
-                return [row.asDict() for row in rows if not row["__deleted"]]
+                return [row.asDict() for row in rows if not row.asDict().get("__deleted")]
 
             ledger = PostgresLedger(at)
             ledger.ensure_schema()
@@ -436,7 +437,7 @@ def test_mask_that_is_new_refuses_a_table_with_rows(rig: LakeRig) -> None:
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        (with_settings(first_load(), style=Style.LOG), "style: log"),
+        (with_settings(first_load(), style=Style.SNAPSHOT), "style: snapshot"),
         (with_settings(first_load(), style=Style.HISTORY), "style: history"),
     ],
 )
@@ -670,3 +671,91 @@ def test_row_that_a_rule_or_quarantine_cannot_take_refuses_the_table(
         rig.merge(plan)
     assert refused.value.subject == str(ORDERS)
     assert rig.visible() == {}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Logs.
+
+
+def log_batch(*rows: Row, load: bool = False) -> pa.RecordBatch:
+    """Return rows as a worker hands them to the sink of a log, each at its own place."""
+    batch = staged_batch(rows).drop_columns(["__keep_Notes"])
+    own = {
+        "__command_id": pa.array([0] * len(rows), pa.int32()),
+        "__seq": pa.array([row.id.to_bytes(10) for row in rows], pa.binary()),
+        "__changed": pa.array([["Amount"] if row.op == UPDATE else None for row in rows], pa.list_(pa.string())),
+        "__committed_at": pa.array([None if load else AT for _ in rows], pa.timestamp("us", tz="UTC")),
+    }
+    return pa.RecordBatch.from_arrays([*batch.columns, *own.values()], names=[*batch.schema.names, *own])
+
+
+AT = datetime(2026, 11, 27, 5, 21, 47, 123456, tzinfo=UTC)
+BEFORE, LOADED = 3, 0
+
+
+def log_rows(rig: WarehouseRig) -> list[tuple[Any, ...]]:
+    """Return the rows of a log in its order, with the numbers of its loads from one."""
+    rows = [dict(row) for row in rig.read(rig.target)]
+    loads = sorted({row["__load"] for row in rows})
+    own = ("__command_id", "__op", "Id", "Amount", "Disc%", "Notes")
+    return sorted(
+        (
+            (
+                loads.index(row["__load"]),
+                bytes(row["__lsn"]),
+                bytes(row["__seq"]),
+                row["__changed"] and list(row["__changed"]),
+                row["__committed_at"] and row["__committed_at"].astimezone(UTC),
+                *(row[name] for name in own),
+            )
+            for row in rows
+        ),
+        key=lambda row: (*row[:3], row[6]),
+    )
+
+
+def test_log_has_every_change_once_as_in_postgresql(rig: LakeRig) -> None:
+    """Also after a reload, a change that comes again, and rows that break a rule."""
+    beside = rig.beside()
+
+    def as_log(table: TablePlan) -> TablePlan:
+        return with_settings(table, style=Style.LOG, before_images=True, rules=(SMALL,))
+
+    def run(table: TablePlan, to: int, batch: pa.RecordBatch, lane: str = "") -> TableCounts:
+        counts = [each.run(as_log(table), to, batch, lane) for each in (rig, beside)]
+        assert counts[0] == counts[1]
+        assert log_rows(rig) == log_rows(beside)
+        return counts[0]
+
+    run(first_load(), 10, log_batch(Row(1, LOADED, 10, 5, notes="n"), Row(2, LOADED, 10, 500), load=True))
+    changed = (Row(1, BEFORE, 15, 500), Row(1, UPDATE, 15, 6, notes="m"), Row(3, INSERT, 16, 700), Row(1, DELETE, 17))
+    assert run(changes(10, 20), 20, log_batch(*changed)).quarantined_rows == 1
+    counts = run(changes(20, 30), 30, log_batch(Row(1, DELETE, 17), Row(4, INSERT, 25, 8)))
+    assert (counts.inserted_rows, counts.unchanged_rows) == (1, 1)
+    again = replace(first_load(), is_reload=True, watermark=lsn(30))
+    run(again, 40, log_batch(Row(4, LOADED, 40, 8), load=True), lane="load dbo.Orders")
+    run(changes(40, 50), 50, log_batch(Row(4, UPDATE, 45, 9)))
+    assert [row[3] for row in quarantined(rig) if row[0] == "small"] != []
+    assert [(row[0], row[3]["Id"], row[4]) for row in quarantined(rig)] == [
+        (row[0], row[3]["Id"], row[4]) for row in quarantined(beside)
+    ]
+    with pytest.raises(TargetRefusedError, match="of the lake is a log"):
+        rig.open(changes(50, 60), to=60)
+
+
+def test_log_of_another_ledger_is_refused(rig: LakeRig) -> None:
+    log = with_settings(first_load(), style=Style.LOG)
+    rig.run(log, 10, log_batch(Row(1, LOADED, 10, 5), load=True))
+    with open_transaction(rig.at) as session:
+        session.execute("DELETE FROM floodmark.tables WHERE target_name = %s", [rig.target.name])
+        change = "UPDATE floodmark_lake.lake_tables SET window_id = 1000000 WHERE target_name = %s"
+        session.execute(change, [rig.target.name])
+    with pytest.raises(TargetRefusedError, match="has rows that no window of the ledger brought"):
+        replace(rig, pipeline=f"{rig.pipeline}_again", reported={}).open(log, to=20)
+
+
+def test_column_with_a_name_of_a_log_is_refused(rig: LakeRig) -> None:
+    columns = (*COLUMNS, SourceColumn("__seq", "int", 6))
+    log = with_settings(replace(first_load(), feed=instance(columns)), style=Style.LOG)
+    with pytest.raises(TargetRefusedError, match="column __seq has the name that is reserved in a log"):
+        rig.open(log, to=10)

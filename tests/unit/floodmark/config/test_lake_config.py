@@ -31,6 +31,7 @@ def test_lake_takes_current_rows_with_rules(tmp_path: Path) -> None:
     load(tmp_path, ", deletes: hard, naming: snake_case, columns: {Amount: {mask: redact}}, on_gap: repair")
     load(tmp_path, ", new_columns: drop, first_load: {when_added: in_parallel}")
     load(tmp_path, ", where: Id > 0")
+    load(tmp_path, ", style: log, before_images: true, snapshot: false")
     load(tmp_path, ", commit_times: true, columns: {At: {cast: date}}")
 
 
@@ -47,7 +48,7 @@ def test_lake_takes_no_source_of_another_kind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (", style: log", "style: log"),
+        (", style: snapshot", "style: snapshot"),
         (", style: history", "style: history"),
         (", live_view: true", "live_view"),
         (", unstorable: replace", "unstorable: replace"),
