@@ -46,8 +46,8 @@ pipelines:
         commit_times: true
         where: "Name <> 'Hidden' OR Name IS NULL"
         rules: [{name: name_is_short, sql: 'length(name) < 20'}]
-      - {source: dbo.Prices, target: shop.prices_log, style: log, before_images: true}
         columns: {Since: {cast: date}}
+      - {source: dbo.Prices, target: shop.prices_log, style: log, before_images: true}
 """
 TABLES = {"Orders": "orders", "Customers": "customers"}
 ORDERS = """
