@@ -109,9 +109,9 @@ class LakeGate:
         counts = self._count(broken)
         for rule, rows in counts.items():
             if rows and rule.on_failure is OnFailure.STOP:
-                found = f"FROM {self._rows(broken)} WHERE {_in_spark(broken[rule])} ORDER BY 1 LIMIT {EXAMPLES}"
-                rows = self.session.sql(f"SELECT DISTINCT s.{POSITION_COLUMN} {found}").collect()
-                raise stopped(self.planned, rule, name_positions(bytes(value) for (value,) in rows))
+                of_rule = f"FROM {self._rows(broken)} WHERE {_in_spark(broken[rule])} ORDER BY 1 LIMIT {EXAMPLES}"
+                at = self.session.sql(f"SELECT DISTINCT s.{POSITION_COLUMN} {of_rule}").collect()
+                raise stopped(self.planned, rule, name_positions(bytes(value) for (value,) in at))
         found = {rule: broken[rule] for rule in broken if counts[rule] and rule.on_failure is OnFailure.QUARANTINE}
         aside, settled = self._set_aside(found) if found else [], []
         if found or is_recovered or self._has_keyless_deletes():
@@ -146,8 +146,7 @@ class LakeGate:
         except AnalysisException as error:
             raise ConfigError(subject, f"{what}.", "The log of the load has Spark's message.", str(error)) from None
         except _OF_A_VALUE as error:
-            what += f" on a value of the window ({type(error).__name__})"
-            raise ConfigError(subject, f"{what}.", "The log of the load has Spark's message.", str(error)) from None
+            raise ConfigError(subject, f"{what} on a value of the window ({type(error).__name__}).") from None
         return dict(zip(broken, map(int, found), strict=True))
 
     def _set_aside(self, found: Mapping[Rule, exp.Expression]) -> list[Path]:
@@ -349,8 +348,7 @@ def _hold_rows(
             f"such as a text with the character NUL ({type(error).__name__}).",
             "Nothing of the table was merged. Correct the row at the source, or let the rule warn "
             "(on_failure: warn): the next run reads it again.",
-            error.diag.message_primary or str(error),
-        ) from error
+        ) from None
 
 
 def _first_rule(planned: TablePlan) -> Rule:

@@ -180,8 +180,8 @@ def apply_rules(session: psycopg.Connection, plan: WindowPlan, planned: TablePla
     counts = _count_broken(session, planned, merge, broken)
     for rule, rows in counts.items():
         if rows and rule.on_failure is OnFailure.STOP:
-            rows = join_target(merge, exp.select().from_(table(merge.staging, "s"))).where(broken[rule].copy())
-            raise stopped(planned, rule, list_positions(session, rows))
+            of_rule = join_target(merge, exp.select().from_(table(merge.staging, "s"))).where(broken[rule].copy())
+            raise stopped(planned, rule, list_positions(session, of_rule))
     quarantining = [rule for rule, rows in counts.items() if rows and rule.on_failure is OnFailure.QUARANTINE]
     for rule in quarantining:
         if planned.kind is LoadKind.FIRST_LOAD:
