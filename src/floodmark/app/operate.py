@@ -226,7 +226,6 @@ def replay_of(pipeline: Pipeline, tables: Sequence[str] = ()) -> Replay:
 
     Raises ConfigError where its source keeps no history of changes, and for an unknown table.
     """
-    pipeline.app.require_postgres("a replay")
     log = pipeline.source.replays()
     return Replay(
         pipeline.settings,

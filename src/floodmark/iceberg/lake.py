@@ -16,11 +16,12 @@ from urllib.parse import quote, urlencode
 
 import psycopg
 
-from floodmark.core.errors import ConfigError, TargetLostError, WatermarkConflictError, command_line
-from floodmark.core.plan import TablePlan, WindowPlan, WindowState
+from floodmark.core.errors import ConfigError, WatermarkConflictError, WindowBusyError
+from floodmark.core.plan import WindowPlan, WindowState, finishing_command
 from floodmark.core.position import Position, parse_position
 from floodmark.core.schema import LEDGER_SCHEMA, TableName
 from floodmark.core.upkeep import format_bytes
+from floodmark.iceberg.metadata import read_metadata
 from floodmark.postgres.session import WarehouseConnection, open_transaction
 
 # ruff: noqa: S608  (the names in statements are constants)
@@ -32,8 +33,6 @@ CATALOG_SCHEMA = "floodmark_lake"
 HELD_ROWS = f"{CATALOG_SCHEMA}.lake_quarantine"
 """The rows that come to quarantine, or settle others there, when their window is published."""
 _DIGITS = 16
-_NO_SNAPSHOT = -1
-"""The number that some writers give to the newest snapshot of a table without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +185,19 @@ WHERE catalog_name = '{PUBLISHED}'
 ON CONFLICT (target_schema, target_name) DO UPDATE
 SET window_id = excluded.window_id, attempt = excluded.attempt, base = excluded.base, checked = NULL
 WHERE (known.window_id, known.attempt) <= (excluded.window_id, excluded.attempt)
+  OR known.window_id NOT IN ({_UNFINISHED})
+"""
+_IN_OTHER_LANE = f"""
+SELECT known.target_schema, known.target_name, w.window_id, w.pipeline, w.lane
+FROM {CATALOG_SCHEMA}.lake_tables AS known
+JOIN {LEDGER_SCHEMA}.windows AS w USING (window_id)
+JOIN {LEDGER_SCHEMA}.window_tables AS t USING (window_id)
+JOIN unnest(%(schemas)s::text[], %(names)s::text[], %(source_schemas)s::text[], %(source_names)s::text[])
+  AS wanted (target_schema, target_name, source_schema, source_name)
+  USING (target_schema, target_name, source_schema, source_name)
+WHERE w.state <> %(state)s AND w.lane <> %(lane)s
+ORDER BY window_id
+LIMIT 1
 """
 _IS_LATEST = f"""
 SELECT count(*) FROM {CATALOG_SCHEMA}.lake_tables
@@ -305,11 +317,12 @@ class LakeCatalog:
         """Make the tables of a window what readers see, in both catalogs, and record where the window begins.
 
         What a killed or refused window left in ``next`` is given up. Raises WatermarkConflictError where a later
-        attempt has begun.
+        attempt has begun, WindowBusyError where a table is in an unfinished window of another lane.
         """
-        named = _of(plan)
+        named = _of(plan) | {"state": WindowState.ADVANCED.value}
         with open_transaction(self._at, plan.pipeline) as session:
             session.execute(_LOCK, named)
+            _refuse_other_lane(session, plan, named)
             session.execute(_TO_LAKE, named | {"of": UNPUBLISHED, "to": PUBLISHED})
             session.execute(_TO_NEXT, named | {"of": PUBLISHED, "to": UNPUBLISHED})
             session.execute(_FORGET_OTHER_LEDGER, named)
@@ -387,88 +400,25 @@ class LakeCatalog:
         return [location for (location,) in rows]
 
 
+def _refuse_other_lane(session: psycopg.Connection, plan: WindowPlan, named: Mapping[str, Any]) -> None:
+    """Raise WindowBusyError where what another lane has merged in ``next`` would be given up."""
+    sources = [table.source for table in plan.tables]
+    places = {"source_schemas": [each.schema for each in sources], "source_names": [each.name for each in sources]}
+    if found := session.execute(_IN_OTHER_LANE, {**named, **places, "lane": plan.lane}).fetchone():
+        schema, name, window_id, pipeline, lane = found
+        raise WindowBusyError(
+            plan.pipeline,
+            f"window {window_id} ({lane or 'a run'}) is unfinished, and has the table {schema}.{name} too: a lake "
+            "merges one window of a table at a time.",
+            f"Nothing was merged. Finish it first: {finishing_command(pipeline, lane)}.",
+        )
+
+
 def _read_at_rest(session: psycopg.Connection, named: Mapping[str, Any]) -> str | None:
     """Lock a table that no unfinished window has, until the transaction ends. Return where its metadata is."""
     session.execute(_LOCK, named)
     row = session.execute(_IS_AT_REST, {**named, "state": WindowState.ADVANCED.value}).fetchone()
     return row[0] if row else None
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Whether a table is still the one that was published last. Commits of other programs may come after it.
-
-
-def refuse_lost(table: TablePlan, published: str | None, found: str | None) -> None:
-    """Raise TargetLostError where the changes of a table would not be merged into all that was loaded before.
-
-    published: the location that Floodmark published last. found: the one that readers see now; None: there is no table.
-    """
-    if found is None:
-        raise _lost(table, "does not exist, and was loaded before")
-    if published is None:
-        raise _lost(table, "is not the one that was loaded: no window has published it")
-    now = _require_metadata(table, found)
-    if published == found:
-        return
-    before = _require_metadata(table, published)
-    if before["table-uuid"] != now["table-uuid"]:
-        raise _lost(table, "was dropped and made again")
-    if not _follows(before, now):
-        raise _lost(table, "was set back to an earlier state")
-    if gone := sorted(_columns(before) - _columns(now)):
-        raise _lost(table, f"has lost columns: {', '.join(name for _, name in gone)}")
-
-
-def _lost(table: TablePlan, what: str) -> TargetLostError:
-    return TargetLostError(
-        str(table.source),
-        f"the table {table.target} of the lake {what}.",
-        "Nothing was merged. Restore the table, by Iceberg's rollback_to_snapshot or from a backup of the catalog. Or "
-        f"reload it: {command_line('reload', 'PIPELINE', table.source)}.",
-    )
-
-
-def read_metadata(location: str) -> dict[str, Any] | None:
-    """Return the metadata of a table; None where it cannot be read: then Iceberg cannot even drop the table."""
-    try:
-        return dict(json.loads(local_path(location).read_bytes()))
-    except (OSError, ValueError):
-        return None
-
-
-def local_path(location: str) -> Path:
-    """Return the path of a file that Iceberg names as a URI or as a path."""
-    return Path("/" + location.removeprefix("file:").lstrip("/"))
-
-
-def _require_metadata(table: TablePlan, location: str) -> dict[str, Any]:
-    if (found := read_metadata(location)) is None:
-        raise _lost(table, f"has no readable metadata in {local_path(location)}")
-    return found
-
-
-def _follows(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Return whether the newest snapshot of a table is, or has come after, that of an earlier state of it."""
-    wanted = before.get("current-snapshot-id")
-    if wanted in (None, _NO_SNAPSHOT):
-        return True
-    snapshots = {each["snapshot-id"]: each for each in now.get("snapshots", ())}
-    newest = current = now.get("current-snapshot-id")
-    while current in snapshots:
-        if current == wanted:
-            return True
-        current = snapshots[current].get("parent-snapshot-id")
-    if current is None or newest not in snapshots:
-        return False
-    # Its ancestors are expired. What a table is set back to has a lower number.
-    [then] = [each for each in before["snapshots"] if each["snapshot-id"] == wanted]
-    return bool(snapshots[newest]["sequence-number"] > then["sequence-number"])
-
-
-def _columns(metadata: Mapping[str, Any]) -> set[tuple[int, str]]:
-    """Return the columns of a table. One that is made again has another number."""
-    [schema] = [each for each in metadata["schemas"] if each["schema-id"] == metadata["current-schema-id"]]
-    return {(each["id"], each["name"]) for each in schema["fields"]}
 
 
 def overtaken(plan: WindowPlan) -> WatermarkConflictError:
@@ -493,8 +443,8 @@ def _names(targets: Sequence[TableName]) -> dict[str, Any]:
 # The files of a table, as its metadata has them.
 
 
-WINDOW_END = "floodmark.to"
-"""The property of a snapshot with the position up to which it has all changes."""
+WINDOW_END, REPLAYED = "floodmark.to", "floodmark.replayed"
+"""The properties of a snapshot with the position up to which it has all changes, and with that of a replay."""
 _MANY_FILES = 20
 _DELETED_SHARE = 0.1
 """Delete files, or deleted rows as a share of all, from which on a scan takes a quarter longer: a merge costs that much

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from floodmark.core.errors import ConfigError, TargetRefusedError
-from floodmark.core.plan import TablePlan, WindowPlan, is_replay_lane
+from floodmark.core.errors import ConfigError, TargetRefusedError, command_line
+from floodmark.core.plan import TablePlan, WindowPlan
 from floodmark.core.schema import COMMITTED_COLUMN, LOG_COLUMNS
-from floodmark.core.settings import Style, TableOptions, UnstorablePolicy
+from floodmark.core.settings import Deletes, Style, TableOptions, UnstorablePolicy
 
 LAKE_SOURCE = "cdc"
 """The only kind of source that a lake takes so far."""
+HARD = "floodmark.hard-deletes"
+"""The property of a table from which rows were deleted."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+")
 _PAGE = 'See docs/lakehouse.md, "What is refused".'
 
@@ -34,12 +37,23 @@ def find_refused(table: TableOptions) -> Iterator[str]:
 
 def refuse_unsupported(plan: WindowPlan) -> None:
     """Raise ConfigError or TargetRefusedError for the first table of a plan that a lake cannot take."""
-    if is_replay_lane(plan.lane):
-        raise ConfigError(plan.pipeline, "a lake takes no replay so far.", _PAGE)
     for table in plan.tables:
         if refused := list(find_refused(table.settings)):
             raise ConfigError(str(table.source), f"a lake does not support {'; '.join(refused)}.", _PAGE)
         _refuse_plan(table)
+
+
+def refuse_replay(plan: WindowPlan, table: TablePlan, metadata: Mapping[str, Any]) -> None:
+    """Raise ConfigError for the replay of a table whose deletes may have left no trace.
+
+    metadata: of the table that readers see.
+    """
+    if table.settings.deletes is Deletes.HARD or HARD in metadata.get("properties", {}):
+        raise ConfigError(
+            str(table.source),
+            "a lake has no tombstones: the replay of a table that has, or had, deletes: hard would bring rows back.",
+            f"Reload the table: {command_line('reload', plan.pipeline, table.source)}.",
+        )
 
 
 def _refuse_plan(table: TablePlan) -> None:

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from floodmark.core.errors import ConfigError, DataQualityError
-from floodmark.core.plan import LoadKind, TablePlan, WindowPlan
+from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, is_replay_lane
 from floodmark.core.schema import LOAD_COLUMN, OPERATION_COLUMN, POSITION_COLUMN, UNSTORABLE_COLUMN, keep_column, quote
 from floodmark.core.settings import OnFailure, Rule
 from floodmark.iceberg.lake import HELD_ROWS
@@ -34,7 +34,7 @@ from floodmark.postgres.warehouse.gate import (
     KEY_RULE,
     broken_rows,
     key_rules,
-    nullable_key,
+    nullable_key_columns,
     reads_target,
     settled_by_a_window,
     stopped,
@@ -104,6 +104,10 @@ class LakeGate:
         """
         waiting = self._open_waiting()
         is_recovered = waiting and self._recover_kept_values(files)
+        if is_recovered and is_replay_lane(self.plan.lane):
+            files = self._drop_set_aside()
+            if not files:
+                return GatedRows(())
         rules = (*key_rules(self.planned), *self.planned.settings.rules)
         broken = broken_rows(self.planned.with_rules(rules), self.merge)
         counts = self._count(broken)
@@ -150,7 +154,10 @@ class LakeGate:
         return dict(zip(broken, map(int, found), strict=True))
 
     def _set_aside(self, found: Mapping[Rule, exp.Expression]) -> list[Path]:
-        names = ", ".join(f"CASE WHEN {_in_spark(each)} THEN '{rule.name}' END" for rule, each in found.items())
+        names = ", ".join(
+            f"CASE WHEN {_in_spark(each)} THEN {_in_spark(exp.Literal.string(rule.name))} END"
+            for rule, each in found.items()
+        )
         return self._write(
             "aside",
             f"SELECT s.*, array_compact(array({names})) AS {_RULES} FROM {self._rows(found)} "
@@ -160,7 +167,7 @@ class LakeGate:
     def _keep(self, found: Mapping[Rule, exp.Expression]) -> list[Path]:
         """Write the rows that break no rule, and let the view have no others."""
         gone = [f"({_in_spark(each)})" for each in found.values()]
-        gone += [self._is_keyless_delete] if nullable_key(self.planned) else []
+        gone += [self._is_keyless_delete] if nullable_key_columns(self.planned) else []
         condition = f"WHERE NOT ({' OR '.join(gone)})" if gone else ""
         files = self._write("kept", f"SELECT s.* FROM {self._rows(found)} {condition}")
         if files:
@@ -169,12 +176,12 @@ class LakeGate:
 
     @property
     def _is_keyless_delete(self) -> str:
-        nulls = " OR ".join(f"s.{spark_name(name)} IS NULL" for name in nullable_key(self.planned))
+        nulls = " OR ".join(f"s.{spark_name(name)} IS NULL" for name in nullable_key_columns(self.planned))
         return f"(s.{OPERATION_COLUMN} = {DELETE_OPERATION} AND ({nulls}))"
 
     def _has_keyless_deletes(self) -> bool:
         """Return whether deletes have no key. No row of the target has it either."""
-        if not nullable_key(self.planned):
+        if not nullable_key_columns(self.planned):
             return False
         [(rows,)] = self.session.sql(
             f"SELECT count(*) FROM {self._view} AS s WHERE {self._is_keyless_delete}"
@@ -215,6 +222,28 @@ class LakeGate:
         selected = ", ".join(f"{value} AS {spark_name(name)}" for name, value in columns.items())
         self.session.sql(f"SELECT {selected} FROM {rows}").createOrReplaceTempView(self.merge.staging.name)
         return True
+
+    def _drop_set_aside(self) -> list[Path]:
+        """Leave out the changes of a replay without a LOB whose row waits as a whole, in a newer version.
+
+        Return the files of the others.
+
+        The target lacks such a row, because each of its versions that had the LOB was set aside.
+        """
+        kept = " OR ".join(f"s.{spark_name(keep_column(name))}" for name in self.merge.optional)
+        keys = ", ".join(f"s.{spark_name(name)}" for name in self.merge.key)
+        target = unpublished(self.planned.target)
+        is_newer = f"q.{POSITION_COLUMN} > s.{POSITION_COLUMN}"
+        aside = (
+            f"SELECT {keys} FROM {self._view} AS s LEFT ANTI JOIN {target} AS t ON {_in_spark(same_key(self.merge))} "
+            f"LEFT SEMI JOIN {self._waiting} AS q ON {self._has_key('q')} AND {is_newer} "
+            f"WHERE s.{OPERATION_COLUMN} <> {DELETE_OPERATION} AND ({kept})"
+        )
+        needed = f"SELECT s.* FROM {self._view} AS s LEFT ANTI JOIN ({aside}) AS q ON {self._has_key('q')}"
+        files = self._write("needed", needed)
+        if files:
+            self.session.read.parquet(*map(str, files)).createOrReplaceTempView(self.merge.staging.name)
+        return files
 
     def _settled(self) -> str:
         keys = ", ".join(f"s.{spark_name(name)}" for name in dict.fromkeys([*self.merge.key, POSITION_COLUMN]))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from floodmark.core.errors import TargetRefusedError, command_line
 from floodmark.core.plan import TablePlan, value_columns
 from floodmark.core.schema import (
     CHANGED_COLUMN,
@@ -26,10 +29,15 @@ from floodmark.core.schema import (
 )
 from floodmark.core.settings import Deletes
 from floodmark.core.types import Kind, WarehouseType
-from floodmark.iceberg.lake import UNPUBLISHED
+from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED
+from floodmark.iceberg.limits import HARD
 from floodmark.postgres.warehouse.merge import DELETE_OPERATION, Merge, build_insert, same_key, table, target
 from floodmark.postgres.warehouse.targets import floodmark_columns
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOG = logging.getLogger(__name__)
 ASIDE_COLUMN = "__aside"
 """A column of a view of staged rows: true for those that broke a rule."""
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
@@ -129,6 +137,63 @@ def can_hold(wide: str, narrow: str) -> bool:
     return bool(before and after and before[2] == after[2] and int(before[1]) <= int(after[1]))
 
 
+def evolve_table(session: SparkSession, table: TablePlan) -> None:
+    """Rename, widen and add columns, so that a target can hold the rows of a plan.
+
+    Raises TargetRefusedError where a type cannot be widened to the one of the plan.
+    """
+    name, wanted = unpublished(table.target), lake_columns(table)
+    found = _read_types(session, name)
+    if table.settings.deletes is Deletes.HARD and not session.sql(f"SHOW TBLPROPERTIES {name} ('{HARD}')").collect()[0][
+        1
+    ].startswith("true"):
+        session.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{HARD}'='true')")
+    if table.is_log != (LOAD_COLUMN in found):
+        raise TargetRefusedError(
+            str(table.source),
+            f"the table {table.target} of the lake is {'not a log' if table.is_log else 'a log'}.",
+            f"Restore its style. Or: {how_to_make_again(table)}",
+        )
+    # A column may have to give up its name before another one gets it.
+    while free := [each for each in table.columns if each.was in found and each.target not in found]:
+        session.sql(f"ALTER TABLE {name} RENAME COLUMN {spark_name(free[0].was)} TO {spark_name(free[0].target)}")
+        _LOG.info("%s: column %s of %s is %s now.", table.source, free[0].was, table.target, free[0].target)
+        found = _read_types(session, name)
+    if COMMITTED_COLUMN in found and COMMITTED_COLUMN not in wanted:
+        raise TargetRefusedError(
+            str(table.source),
+            f"the table {table.target} of the lake has {COMMITTED_COLUMN}, and pipelines.yaml has commit_times: false: "
+            "rows would keep the time of a change before.",
+            f"Restore commit_times: true. Or: {how_to_make_again(table)}",
+        )
+    other = {each: found[each] for each, kind in wanted.items() if each in found and not can_hold(found[each], kind)}
+    if refused := {each: kind for each, kind in other.items() if not can_hold(wanted[each], kind)}:
+        listed = ", ".join(f"{each} is {kind} and would be {wanted[each]}" for each, kind in refused.items())
+        raise TargetRefusedError(
+            str(table.source),
+            f"the table {table.target} of the lake has other types: {listed}.",
+            how_to_make_again(table),
+        )
+    for each in other:
+        session.sql(f"ALTER TABLE {name} ALTER COLUMN {spark_name(each)} TYPE {wanted[each]}")
+        _LOG.info("%s: widened %s of %s to %s.", table.source, each, table.target, wanted[each])
+    if new := [each for each in wanted if each not in found]:
+        session.sql(add_columns(table, new))
+        _LOG.info("%s: added %s to the table %s of the lake.", table.source, ", ".join(new), table.target)
+
+
+def how_to_make_again(table: TablePlan) -> str:
+    """Return what to do about a target that can never get the rows of a plan."""
+    return (
+        f"Rename the table in both catalogs (ALTER TABLE {PUBLISHED}.… and {UNPUBLISHED}.… RENAME TO), and reload it, "
+        f"which creates it again: {command_line('reload', 'PIPELINE', table.source)}."
+    )
+
+
+def _read_types(session: SparkSession, name: str) -> Mapping[str, str]:
+    return {field.name: field.dataType.simpleString() for field in session.table(name).schema}
+
+
 def build_swept(merge: Merge) -> exp.Select:
     """Return the query for the number of living rows of a target that a load of the whole table did not find."""
     is_read = exp.select(exp.Literal.number(1)).from_(table(merge.staging, "s")).where(same_key(merge))
@@ -146,7 +211,7 @@ def build_known(merge: Merge, load: int, first: bytes, last: bytes) -> exp.Selec
     return exp.select("1").from_(table(merge.target, "t")).where(is_of_load, at >= ends[0], at.copy() <= ends[1])
 
 
-def build_append(merge: Merge, known: exp.Select | None) -> exp.Insert:
+def build_log_append(merge: Merge, known: exp.Select | None) -> exp.Insert:
     """Return the statement that adds the staged rows of a log, without those that ``known`` has."""
     insert = build_insert(merge)
     if known is not None:

@@ -24,13 +24,21 @@ from floodmark.core.errors import (
     ConfigError,
     DuplicateKeyError,
     FloodmarkBugError,
+    OperatorError,
     TargetRefusedError,
     WarehouseUnavailableError,
     command_line,
 )
-from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, staging_table, value_columns
+from floodmark.core.plan import (
+    LoadKind,
+    TableCounts,
+    TablePlan,
+    WindowPlan,
+    is_replay_lane,
+    staging_table,
+    value_columns,
+)
 from floodmark.core.schema import (
-    COMMITTED_COLUMN,
     DELETED_COLUMN,
     LOAD_COLUMN,
     POSITION_COLUMN,
@@ -40,28 +48,28 @@ from floodmark.core.schema import (
 )
 from floodmark.iceberg.lake import (
     PUBLISHED,
+    REPLAYED,
     UNPUBLISHED,
     WINDOW_END,
     LakeCatalog,
     LakeFolder,
     catalog_settings,
-    read_metadata,
     read_table,
-    refuse_lost,
 )
-from floodmark.iceberg.limits import refuse_unsupported
+from floodmark.iceberg.limits import refuse_replay, refuse_unsupported
+from floodmark.iceberg.metadata import read_metadata, refuse_lost
 from floodmark.iceberg.quarantine import GatedRows, LakeGate, publish_held
 from floodmark.iceberg.staging import LakeStaging, count_rows
 from floodmark.iceberg.tables import (
     ASIDE_COLUMN,
-    add_columns,
     add_sweep,
-    build_append,
     build_known,
     build_last_commit,
+    build_log_append,
     build_swept,
-    can_hold,
     create_table,
+    evolve_table,
+    how_to_make_again,
     in_spark,
     lake_columns,
     pass_over_aside,
@@ -181,6 +189,8 @@ class IcebergWarehouse:
             found = known.get((PUBLISHED, table.target))
             if table.kind is LoadKind.CHANGES or table.where:
                 refuse_lost(table, published.get(table.target), found)
+                if is_replay_lane(plan.lane):
+                    refuse_replay(plan, table, read_metadata(found or "") or {})
             elif found is None or read_metadata(found) is None:
                 new.append(table)
         # What is left of a table that was dropped, or has lost its metadata, cannot be dropped by Iceberg.
@@ -195,7 +205,7 @@ class IcebergWarehouse:
             if table.is_log and published.get(table.target) is None:
                 _refuse_foreign_log(table, known.get((PUBLISHED, table.target)))
             with spark_errors(str(table.source)):
-                _evolve(session, table)
+                evolve_table(session, table)
         self._staging.prepare(plan, self.catalog.list_unfinished())
 
     def sink(self, plan: WindowPlan, index: int) -> StagingSink:
@@ -342,7 +352,7 @@ class IcebergWarehouse:
                 if not rows.files:
                     _open_empty_view(session, plan, table.index)
             merge = replace(table.merge, overwrites=loads_again)
-            counts = _count(session, planned, merge, rows)
+            counts = _count(session, plan, planned, merge, rows)
             # Nothing is there to be merged with.
             statement = build_merge(merge) if table.newest else build_insert(merge)
             if loads_again:
@@ -362,58 +372,6 @@ class IcebergWarehouse:
 
 # --------------------------------------------------------------------------------------------------------------------
 # The steps of one table.
-
-
-def _evolve(session: SparkSession, table: TablePlan) -> None:
-    """Rename, widen and add columns, so that a target can hold the rows of a plan.
-
-    Raises TargetRefusedError where a type cannot be widened to the one of the plan.
-    """
-    name, wanted = unpublished(table.target), lake_columns(table)
-    found = _read_types(session, name)
-    if table.is_log != (LOAD_COLUMN in found):
-        raise TargetRefusedError(
-            str(table.source),
-            f"the table {table.target} of the lake is {'not a log' if table.is_log else 'a log'}.",
-            f"Restore its style. Or: {_how_to_make_again(table)}",
-        )
-    # A column may have to give up its name before another one gets it.
-    while free := [each for each in table.columns if each.was in found and each.target not in found]:
-        session.sql(f"ALTER TABLE {name} RENAME COLUMN {spark_name(free[0].was)} TO {spark_name(free[0].target)}")
-        _LOG.info("%s: column %s of %s is %s now.", table.source, free[0].was, table.target, free[0].target)
-        found = _read_types(session, name)
-    if COMMITTED_COLUMN in found and COMMITTED_COLUMN not in wanted:
-        raise TargetRefusedError(
-            str(table.source),
-            f"the table {table.target} of the lake has {COMMITTED_COLUMN}, and pipelines.yaml has commit_times: false: "
-            "rows would keep the time of a change before.",
-            f"Restore commit_times: true. Or: {_how_to_make_again(table)}",
-        )
-    other = {each: found[each] for each, kind in wanted.items() if each in found and not can_hold(found[each], kind)}
-    if refused := {each: kind for each, kind in other.items() if not can_hold(wanted[each], kind)}:
-        listed = ", ".join(f"{each} is {kind} and would be {wanted[each]}" for each, kind in refused.items())
-        raise TargetRefusedError(
-            str(table.source),
-            f"the table {table.target} of the lake has other types: {listed}.",
-            _how_to_make_again(table),
-        )
-    for each in other:
-        session.sql(f"ALTER TABLE {name} ALTER COLUMN {spark_name(each)} TYPE {wanted[each]}")
-        _LOG.info("%s: widened %s of %s to %s.", table.source, each, table.target, wanted[each])
-    if new := [each for each in wanted if each not in found]:
-        session.sql(add_columns(table, new))
-        _LOG.info("%s: added %s to the table %s of the lake.", table.source, ", ".join(new), table.target)
-
-
-def _how_to_make_again(table: TablePlan) -> str:
-    return (
-        f"Rename the table in both catalogs (ALTER TABLE {PUBLISHED}.… and {UNPUBLISHED}.… RENAME TO), and reload it, "
-        f"which creates it again: {command_line('reload', 'PIPELINE', table.source)}."
-    )
-
-
-def _read_types(session: SparkSession, name: str) -> Mapping[str, str]:
-    return {field.name: field.dataType.simpleString() for field in session.table(name).schema}
 
 
 def _other_values(planned: TablePlan) -> TargetRefusedError:
@@ -455,7 +413,7 @@ def _refuse_foreign_log(planned: TablePlan, found: str | None) -> None:
             str(planned.source),
             f"the log {planned.target} of the lake has rows that no window of the ledger brought, so that the numbers "
             "of its windows would not grow.",
-            _how_to_make_again(planned),
+            how_to_make_again(planned),
         )
 
 
@@ -470,7 +428,7 @@ def _append(session: SparkSession, plan: WindowPlan, table: StagedTable) -> Tabl
     known = build_known(merge, int(load), bytes(first), bytes(last)) if table.newest else None
     if known is not None and not session.sql(in_spark(known.limit(1))).collect():
         known = None
-    statement = build_append(merge, known)
+    statement = build_log_append(merge, known)
     found = int(added)
     if known is not None:
         [(found,)] = session.sql(f"SELECT count(*) FROM ({in_spark(statement.expression)})").collect()
@@ -539,18 +497,24 @@ def _read_summary(session: SparkSession, target: TableName) -> Mapping[str, str]
     return rows[0][0] if rows else {}
 
 
-def _count(session: SparkSession, planned: TablePlan, merge: Merge, rows: GatedRows) -> TableCounts:
-    """Return the effect that a merge will have, and that of the rules."""
+def _count(session: SparkSession, plan: WindowPlan, planned: TablePlan, merge: Merge, rows: GatedRows) -> TableCounts:
+    """Return the effect of a merge, and that of the rules. Raises OperatorError in a replay that lacks LOBs."""
     [row] = session.sql(in_spark(build_count(merge))).collect()
     counted = MergeCounts(*(int(value) for value in row))
     if counted.incomplete:
-        _LOG.warning(
-            "%s: %s rows are missing in %s, and their changes left out the value of %s, which is NULL now.",
-            planned.source,
-            counted.incomplete,
-            planned.target,
-            " or ".join(merge.optional),
+        what = (
+            f"{counted.incomplete} rows are missing in {planned.target}, and their changes left out the value of "
+            f"{' or '.join(merge.optional)}"
         )
+        if is_replay_lane(plan.lane):
+            raise OperatorError(
+                str(planned.source),
+                f"{what}.",
+                "Nothing was merged. Load those rows from the source "
+                f"({command_line('reload', plan.pipeline, planned.source)} --where ...), or start the replay at an "
+                "earlier LSN.",
+            )
+        _LOG.warning("%s: %s, which is NULL now.", planned.source, what)
     return TableCounts(
         staged_rows=counted.staged + rows.quarantined,
         inserted_rows=counted.inserted,
@@ -570,7 +534,7 @@ def _snapshot_properties(session: SparkSession, plan: WindowPlan, counts: TableC
         _ATTEMPT: plan.attempt,
         _COUNTS: json.dumps(asdict(counts)),
         "floodmark.pipeline": plan.pipeline,
-        WINDOW_END: str(plan.to),
+        REPLAYED if is_replay_lane(plan.lane) else WINDOW_END: str(plan.to),
     }
     for name, value in values.items():
         session.conf.set(_PROPERTY + name, str(value))

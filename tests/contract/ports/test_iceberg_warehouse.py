@@ -16,23 +16,27 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark import SparkContext
-from warehouse_contract import ONE, WarehouseContract, one
+from warehouse_contract import END, ONE, WarehouseContract, one, replayed
 from warehouse_rig import WarehouseRig, rows_of
 from warehouse_shop import COLUMNS, DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load, instance, staged_batch
 
 from floodmark.core.errors import (
     ConfigError,
     DataQualityError,
+    OperatorError,
     TargetLostError,
     TargetRefusedError,
     WarehouseUnavailableError,
     WatermarkConflictError,
+    WindowBusyError,
 )
-from floodmark.core.plan import TableCounts, TablePlan, WindowPlan, WindowState
+from floodmark.core.plan import TableCounts, TablePlan, WindowPlan, WindowState, replay_lane
+from floodmark.core.position import Interval
 from floodmark.core.schema import MappedColumn, SourceColumn, TableName
 from floodmark.core.settings import Deletes, OnFailure, Rule, Style
 from floodmark.iceberg.checks import IcebergQuality
-from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeFolder, local_path
+from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeFolder
+from floodmark.iceberg.metadata import local_path
 from floodmark.iceberg.staging import LakeStaging
 from floodmark.iceberg.tables import spark_name
 from floodmark.iceberg.upkeep import LakeUpkeep
@@ -60,7 +64,7 @@ class LakeRig(WarehouseRig):
 
     at: Any = None
 
-    def beside(self) -> WarehouseRig:
+    def in_postgres(self) -> WarehouseRig:
         """Return a warehouse in PostgreSQL, for the same windows."""
         name = f"{self.pipeline}_in_postgres"
         target = TableName(self.target.schema, name)
@@ -572,13 +576,13 @@ def quarantined(rig: WarehouseRig) -> list[tuple[Any, ...]]:
 
 
 def test_rows_that_break_a_rule_go_where_postgresql_has_them(rig: LakeRig) -> None:
-    beside, deletes, rules = rig.beside(), Deletes.SOFT, (SMALL, GOOD, CHEAP)
+    other, deletes, rules = rig.in_postgres(), Deletes.SOFT, (SMALL, GOOD, CHEAP)
 
     def run(table: TablePlan, to: int, *rows: Row, lane: str = "") -> None:
-        counts = [each.run(table, to, rows, lane) for each in (rig, beside)]
+        counts = [each.run(table, to, rows, lane) for each in (rig, other)]
         assert counts[0] == counts[1]
-        assert rig.visible() == beside.visible()
-        assert quarantined(rig) == quarantined(beside)
+        assert rig.visible() == other.visible()
+        assert quarantined(rig) == quarantined(other)
 
     def window(after: int, *rows: Row) -> None:
         run(changes(after, after + 10, deletes, rules), after + 10, *rows)
@@ -644,14 +648,14 @@ def test_quarantine_has_the_rows_of_published_windows_alone(rig: LakeRig) -> Non
 def test_rows_without_a_key_go_to_quarantine_and_their_deletes_nowhere(rig: LakeRig) -> None:
     feed = instance((SourceColumn("Id", "int", 1), *COLUMNS[1:]))
     rows = [replace(row, id=None) for row in (Row(0, INSERT, 10, 5), Row(0, INSERT, 10, 5))]
-    beside = rig.beside()
-    for each in (rig, beside):
+    other = rig.in_postgres()
+    for each in (rig, other):
         counts = each.run(replace(first_load(), feed=feed), 10, [*one(), *rows])
         assert (counts.staged_rows, counts.inserted_rows, counts.quarantined_rows) == (3, 1, 2)
         gone = [replace(Row(0, DELETE, 15), id=None), Row(1, UPDATE, 16, 6, notes="n")]
         assert each.run(replace(changes(10, 20), feed=feed), 20, gone).staged_rows == 1
-    assert quarantined(rig) == quarantined(beside)
-    assert rig.visible() == beside.visible()
+    assert quarantined(rig) == quarantined(other)
+    assert rig.visible() == other.visible()
 
 
 @pytest.mark.parametrize(
@@ -716,15 +720,15 @@ def log_rows(rig: WarehouseRig) -> list[tuple[Any, ...]]:
 
 def test_log_has_every_change_once_as_in_postgresql(rig: LakeRig) -> None:
     """Also after a reload, a change that comes again, and rows that break a rule."""
-    beside = rig.beside()
+    other = rig.in_postgres()
 
     def as_log(table: TablePlan) -> TablePlan:
         return with_settings(table, style=Style.LOG, before_images=True, rules=(SMALL,))
 
     def run(table: TablePlan, to: int, batch: pa.RecordBatch, lane: str = "") -> TableCounts:
-        counts = [each.run(as_log(table), to, batch, lane) for each in (rig, beside)]
+        counts = [each.run(as_log(table), to, batch, lane) for each in (rig, other)]
         assert counts[0] == counts[1]
-        assert log_rows(rig) == log_rows(beside)
+        assert log_rows(rig) == log_rows(other)
         return counts[0]
 
     run(first_load(), 10, log_batch(Row(1, LOADED, 10, 5, notes="n"), Row(2, LOADED, 10, 500), load=True))
@@ -737,7 +741,7 @@ def test_log_has_every_change_once_as_in_postgresql(rig: LakeRig) -> None:
     run(changes(40, 50), 50, log_batch(Row(4, UPDATE, 45, 9)))
     assert [row[3] for row in quarantined(rig) if row[0] == "small"] != []
     assert [(row[0], row[3]["Id"], row[4]) for row in quarantined(rig)] == [
-        (row[0], row[3]["Id"], row[4]) for row in quarantined(beside)
+        (row[0], row[3]["Id"], row[4]) for row in quarantined(other)
     ]
     with pytest.raises(TargetRefusedError, match="of the lake is a log"):
         rig.open(changes(50, 60), to=60)
@@ -759,3 +763,95 @@ def test_column_with_a_name_of_a_log_is_refused(rig: LakeRig) -> None:
     log = with_settings(replace(first_load(), feed=instance(columns)), style=Style.LOG)
     with pytest.raises(TargetRefusedError, match="column __seq has the name that is reserved in a log"):
         rig.open(log, to=10)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Replays.
+
+
+def replay_lane_of(after: int, to: int) -> str:
+    return replay_lane(Interval(lsn(after), lsn(to)))
+
+
+def test_replay_brings_no_deleted_row_back_and_leaves_the_snapshots_of_positions(rig: LakeRig) -> None:
+    WarehouseContract().test_deleted_row_does_not_come_back_with_an_older_change(rig, Deletes.SOFT)
+    rig.run(first_load(), 10, one())
+    rig.run(changes(10, 20), 20, [Row(2, INSERT, 15, 5, notes="n")])
+    [before] = LakeUpkeep(rig.lake, lambda: None).list_tables([rig.target])
+    again = replace(changes(10, 15), watermark=lsn(20))
+    rig.run(again, 15, [Row(2, INSERT, 15, 5, notes="n")], replay_lane_of(10, 15))
+    [after] = LakeUpkeep(rig.lake, lambda: None).list_tables([rig.target])
+    assert len(after.snapshots) == 3
+    assert [after.snapshot_at(lsn(at)) for at in (10, 15, 20)] == [before.snapshot_at(lsn(at)) for at in (10, 15, 20)]
+
+
+def test_replay_passes_over_what_waits_in_quarantine_as_in_postgresql(rig: LakeRig) -> None:
+    both = [replayed(each, Deletes.SOFT) for each in (rig, rig.in_postgres())]
+
+    def replay_both(after: int, to: int, *rows: Row) -> TableCounts:
+        table = replace(changes(after, to, rules=(SMALL,)), watermark=lsn(END))
+        counts = [each.run(table, to, rows, replay_lane_of(after, to)) for each in both]
+        assert counts[0] == counts[1]
+        assert both[0].visible() == both[1].visible()
+        assert quarantined(both[0]) == quarantined(both[1])
+        return counts[0]
+
+    replay_both(20, 30, Row(1, UPDATE, 25, 500, notes="x"), Row(2, INSERT, 26, 5, notes="n"))
+    older = (Row(1, UPDATE, 15, 5, keep=True), Row(2, UPDATE, 16, 6, keep=True))
+    assert replay_both(10, 20, *older).staged_rows == 1
+    assert replay_both(20, 30, Row(1, UPDATE, 25, 500, notes="x")).quarantined_rows == 1
+    assert len(quarantined(both[0])) == 1
+    assert replay_both(30, 40, Row(1, UPDATE, 35, 7, keep=True)).inserted_rows == 1
+
+
+def test_replay_without_the_value_of_a_lob_is_refused(rig: LakeRig) -> None:
+    target = replayed(rig, Deletes.SOFT)
+    table = replace(changes(10, 20), watermark=lsn(END))
+    with pytest.raises(OperatorError, match=r"1 rows are missing in .* left out the value of Notes"):
+        target.run(table, 20, [Row(1, UPDATE, 15, 5, keep=True)], replay_lane_of(10, 20))
+    assert target.visible() == {}
+
+
+def test_replay_of_a_table_whose_deletes_left_no_trace_is_refused(rig: LakeRig) -> None:
+    """Also after a change to soft deletes, which keep a row as a trace from then on."""
+    rig.run(first_load(Deletes.HARD), 10, one())
+    rig.run(changes(10, 20), 20, [Row(2, INSERT, 15, 5, notes="n")])
+    for deletes in Deletes:
+        again = replace(changes(10, 20, deletes), watermark=lsn(20))
+        with pytest.raises(ConfigError, match="has, or had, deletes: hard would bring rows back"):
+            rig.open(again, to=20, lane=replay_lane_of(10, 20))
+        unfinished = rig.ledger.unfinished_window(rig.pipeline, replay_lane_of(10, 20))
+        assert unfinished is not None
+        rig.ledger.leave_out(unfinished.plan.window_id, [ORDERS])
+
+
+def test_window_of_another_lane_waits_until_the_first_is_published(rig: LakeRig) -> None:
+    """Its merge would give up what the first has merged. A window that was opened before may begin after it."""
+    rig.run(first_load(), 10, one())
+    rig.run(changes(10, 20), 20, [Row(2, INSERT, 15, 5, notes="n")])
+    again, lane = replace(changes(10, 20), watermark=lsn(20)), replay_lane_of(10, 20)
+    main = rig.open(changes(20, 30), to=30)
+    staged = rig.stage(main, [Row(3, INSERT, 25, 5, notes="n")])
+    rig.merge(main, staged.rows)
+    words = f"window {main.window_id} .* is unfinished, and has the table shop.{rig.target.name} too"
+    with pytest.raises(WindowBusyError, match=words):
+        rig.open(again, to=20, lane=lane)
+    opened = rig.ledger.unfinished_window(rig.pipeline, lane)
+    assert opened is not None
+    rig.finish(main)
+    later = rig.ledger.open_window(rig.pipeline, lsn(40), [with_settings(changes(30, 40), target=rig.target)]).window_id
+    other = rig.ledger.open_window(
+        rig.pipeline, lsn(15), [with_settings(replace(changes(10, 15), watermark=lsn(30)), target=rig.target)],
+        lane=replay_lane_of(10, 15),
+    ).window_id  # fmt: skip
+    replayed_first = rig.prepare(other)
+    for window in (later, opened.plan.window_id):
+        with pytest.raises(WindowBusyError, match="Finish it first: floodmark replay"):
+            rig.prepare(window)
+    rig.merge(replayed_first)
+    rig.finish(replayed_first)
+    plan = rig.prepare(later)
+    staged = rig.stage(plan, [Row(4, INSERT, 35, 5, notes="n")])
+    rig.merge(plan, staged.rows)
+    rig.finish(plan)
+    assert sorted(rig.visible()) == [1, 2, 3, 4]

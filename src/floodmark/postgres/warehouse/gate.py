@@ -56,12 +56,12 @@ TEXT_RULE = "text_can_be_stored"
 
 def key_rules(planned: TablePlan) -> tuple[Rule, ...]:
     """Return the rule for a key that can be NULL: nothing can be merged by NULL, so such rows go to quarantine."""
-    nullable = nullable_key(planned)
+    nullable = nullable_key_columns(planned)
     condition = " AND ".join(f"{quote(name)} IS NOT NULL" for name in nullable)
     return (Rule(KEY_RULE, condition, OnFailure.QUARANTINE),) if nullable else ()
 
 
-def nullable_key(planned: TablePlan) -> list[str]:
+def nullable_key_columns(planned: TablePlan) -> list[str]:
     """Return the columns of the key that can be NULL, where rows are merged by it."""
     table = planned.in_target
     if planned.is_log or planned.is_snapshot:
@@ -92,7 +92,7 @@ def _drop_keyless_deletes(session: psycopg.Connection, planned: TablePlan, merge
     """
     if merge.is_log:
         return 0
-    unknown = [f"{quote(name)} IS NULL" for name in nullable_key(planned)]
+    unknown = [f"{quote(name)} IS NULL" for name in nullable_key_columns(planned)]
     unknown += [f"{quote(UNSTORABLE_COLUMN)} IS NOT NULL"] if text_rules(planned) else []
     if not unknown:
         return 0
