@@ -63,6 +63,8 @@ _KEYS = frozenset({
     "uniqueidentifier", "binary", "varbinary"
 })  # fmt: skip
 """The types of a key that may be hashed: a value has one text, which no other scale or type of these changes."""
+_FIXED = frozenset({"char", "nchar", "binary"})
+"""Of these, those whose length no index lets be changed."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -196,7 +198,7 @@ def why_not_of_table(settings: TableOptions, table: SourceTable, known: Collecti
     if missing := [each.name for each in settings.columns if each.name not in found and each.name not in known]:
         return f"there is no captured column {', '.join(missing)} in this spelling"
     for each in settings.columns:
-        if each.name in table.key and (why := _why_not_in_key(each, found.get(each.name))):
+        if each.name in table.key and (why := _why_not_in_key(each, found.get(each.name), settings.key)):
             return why
         kinds, words = _FOR.get(each.mask, (None, "")) if each.mask else (None, "")
         if kinds is not None and each.name in found and found[each.name].type_name not in kinds:
@@ -275,10 +277,14 @@ def _why_not_compared(column: SourceColumn | None, how: FilterColumn) -> str:
     return ""
 
 
-def _why_not_in_key(column: ColumnSettings, source: SourceColumn | None = None) -> str:
+def _why_not_in_key(column: ColumnSettings, source: SourceColumn | None = None, declared: Collection[str] = ()) -> str:
     """Return why a column of a key cannot have its settings, as a clause; "" where it can. Hashes keep keys apart."""
     part = f"{column.name} is part of the key, by which rows are merged"
     if column.mask is Mask.HASH:
+        if declared and source is not None and source.type_name in _FIXED:
+            return f"{part}. Its values are padded, so that hashes of a declared key change with the length of " + (
+                source.declared_type
+            )
         if source is None or (source.type_name in _KEYS and not source.scale):
             return ""
         return f"{part}: there mask: hash is for texts, whole numbers, uniqueidentifier and bytes, and not for " + (

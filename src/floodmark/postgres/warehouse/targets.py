@@ -268,8 +268,7 @@ def _comment(session: psycopg.Connection, table: TablePlan, names: Iterable[str]
 def _refuse_padded_key(table: TablePlan, name: str, before: str) -> None:
     """Raise TargetRefusedError for a longer char(n) in the key, unless all rows are loaded.
 
-    The source has padded its rows without a change row for any, so that the next change of a row would have another
-    key. Only a key that is declared can come to this: no index lets a fixed length be changed.
+    The source has padded its rows, and the next change of one would have another key. No index allows the change.
     """
     is_padded = name in table.in_target.key and table.in_target.column(name).type_name in ("char", "nchar")
     if is_padded and (table.kind is LoadKind.CHANGES or table.where):
