@@ -177,8 +177,14 @@ def release_rows(pipeline: Pipeline, table: str, by: str) -> Release:
 
     Raises ConfigError for an unknown table, and the errors of ``PostgresQuarantine.release``.
     """
-    pipeline.app.require_postgres("the release from quarantine")
     settings = pipeline.find_table(table)
+    if pipeline.app.is_lake:
+        raise ConfigError(
+            "warehouse",
+            "the release from quarantine is not supported for kind iceberg so far.",
+            "Load the rows from the source, which settles them: "
+            f"{command_line('reload', pipeline.name, settings.source)} --where ...",
+        )
     found = pipeline.app.quarantine.release(pipeline.name, settings, by)
     update_waiting(pipeline.settings, pipeline.ledger, pipeline.alerts)
     _LOG.info("%s: %s of quarantine released, window %s.", table, found.released, found.window_id or "none")

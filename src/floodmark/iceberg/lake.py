@@ -22,6 +22,7 @@ from floodmark.core.position import Position, parse_position
 from floodmark.core.schema import LEDGER_SCHEMA, TableName
 from floodmark.core.upkeep import format_bytes
 from floodmark.iceberg.metadata import read_metadata
+from floodmark.postgres.ledger.ledger import is_being_loaded
 from floodmark.postgres.session import WarehouseConnection, open_transaction
 
 # ruff: noqa: S608  (the names in statements are constants)
@@ -185,19 +186,18 @@ WHERE catalog_name = '{PUBLISHED}'
 ON CONFLICT (target_schema, target_name) DO UPDATE
 SET window_id = excluded.window_id, attempt = excluded.attempt, base = excluded.base, checked = NULL
 WHERE (known.window_id, known.attempt) <= (excluded.window_id, excluded.attempt)
-  OR known.window_id NOT IN ({_UNFINISHED})
+  OR known.window_id NOT IN ({_UNFINISHED} AND lane = %(lane)s)
 """
 _IN_OTHER_LANE = f"""
-SELECT known.target_schema, known.target_name, w.window_id, w.pipeline, w.lane
+SELECT known.target_schema, known.target_name, w.window_id, w.pipeline, w.lane, w.state
 FROM {CATALOG_SCHEMA}.lake_tables AS known
 JOIN {LEDGER_SCHEMA}.windows AS w USING (window_id)
 JOIN {LEDGER_SCHEMA}.window_tables AS t USING (window_id)
 JOIN unnest(%(schemas)s::text[], %(names)s::text[], %(source_schemas)s::text[], %(source_names)s::text[])
   AS wanted (target_schema, target_name, source_schema, source_name)
   USING (target_schema, target_name, source_schema, source_name)
-WHERE w.state <> %(state)s AND w.lane <> %(lane)s
+WHERE w.state <> %(state)s AND NOT (w.state = 'merged' AND w.checked_at IS NOT NULL) AND w.lane <> %(lane)s
 ORDER BY window_id
-LIMIT 1
 """
 _IS_LATEST = f"""
 SELECT count(*) FROM {CATALOG_SCHEMA}.lake_tables
@@ -319,7 +319,7 @@ class LakeCatalog:
         What a killed or refused window left in ``next`` is given up. Raises WatermarkConflictError where a later
         attempt has begun, WindowBusyError where a table is in an unfinished window of another lane.
         """
-        named = _of(plan) | {"state": WindowState.ADVANCED.value}
+        named = _of(plan) | {"state": WindowState.ADVANCED.value, "lane": plan.lane}
         with open_transaction(self._at, plan.pipeline) as session:
             session.execute(_LOCK, named)
             _refuse_other_lane(session, plan, named)
@@ -401,11 +401,17 @@ class LakeCatalog:
 
 
 def _refuse_other_lane(session: psycopg.Connection, plan: WindowPlan, named: Mapping[str, Any]) -> None:
-    """Raise WindowBusyError where what another lane has merged in ``next`` would be given up."""
+    """Raise WindowBusyError where what another lane has merged in ``next``, or merges there, would be given up.
+
+    Not for what its checks have refused. A window that is planned, and that no load has, begins again later.
+    """
     sources = [table.source for table in plan.tables]
     places = {"source_schemas": [each.schema for each in sources], "source_names": [each.name for each in sources]}
-    if found := session.execute(_IN_OTHER_LANE, {**named, **places, "lane": plan.lane}).fetchone():
-        schema, name, window_id, pipeline, lane = found
+    for schema, name, window_id, pipeline, lane, state in session.execute(
+        _IN_OTHER_LANE, {**named, **places}
+    ).fetchall():
+        if state == WindowState.PLANNED.value and not is_being_loaded(session, window_id):
+            continue
         raise WindowBusyError(
             plan.pipeline,
             f"window {window_id} ({lane or 'a run'}) is unfinished, and has the table {schema}.{name} too: a lake "

@@ -441,9 +441,14 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
 def _refuse_running(session: psycopg.Connection, pipeline: str) -> None:
     """Raise WindowBusyError while a load of the pipeline runs. No load begins until the transaction ends."""
     for row in query(session, "list_unfinished", pipeline=pipeline):
-        free = session.execute("SELECT pg_try_advisory_xact_lock(%s, %s)", _load_lock(row["window_id"]))
-        if free.fetchone() != (True,):
+        if is_being_loaded(session, row["window_id"]):
             raise WindowBusyError(pipeline, f"window {row['window_id']} is being loaded.", "Nothing was renamed.")
+
+
+def is_being_loaded(session: psycopg.Connection, window_id: int) -> bool:
+    """Return whether a load of a window runs. Where none does, none begins until the transaction ends."""
+    free = session.execute("SELECT pg_try_advisory_xact_lock(%s, %s)", _load_lock(window_id)).fetchone()
+    return free != (True,)
 
 
 def _load_lock(window_id: int) -> tuple[int, int]:
