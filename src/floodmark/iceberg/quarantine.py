@@ -102,7 +102,8 @@ class LakeGate:
         The staged rows are a view of the session, with the name of the staging table.
         Raises DataQualityError for a rule that stops the run, ConfigError for one that cannot be evaluated.
         """
-        waiting = self._open_waiting()
+        # A load of the whole table leaves no value out, and settles all rows that wait, without their keys.
+        waiting = not _reads_all(self.planned) and self._open_waiting()
         is_recovered = waiting and self._recover_kept_values(files)
         if is_recovered and is_replay_lane(self.plan.lane):
             files = self._drop_set_aside()
@@ -120,7 +121,7 @@ class LakeGate:
         aside, settled = self._set_aside(found) if found else [], []
         if found or is_recovered or self._has_keyless_deletes():
             files = self._keep(found)
-        if waiting and files and not _reads_all(self.planned):
+        if waiting and files:
             settled = self._write("settled", self._settled())
         if aside or settled:
             self._hold([*aside, *settled])
