@@ -12,7 +12,8 @@ import pytest
 import standing_servers
 from embedded_postgres import EmbeddedPostgres
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.session import WarehouseConnection, kept_sessions
+from floodmark.postgres.session import WarehouseConnection
+from floodmark.sync.sessions import kept_sessions
 from prepared_folders import PreparedPostgres
 
 if TYPE_CHECKING:
@@ -46,13 +47,14 @@ def ledger_template(postgres: EmbeddedPostgres) -> str:
 def database(postgres: EmbeddedPostgres, request: pytest.FixtureRequest) -> Iterator[WarehouseConnection]:
     """A database of the test's own: empty, or with the ledger's tables where the test asks for ``ledger`` too.
 
-    Sessions with it are kept, as in each step of a run. In a test they last longer, through all that it does.
+    Sessions with it are kept, as in each step of a run. In a test they last longer, through all that it does. Sessions
+    with a source are not kept: a test drops its database.
     """
     template = request.getfixturevalue("ledger_template") if "ledger" in request.fixturenames else "template1"
     with psycopg.connect(postgres.conninfo(), autocommit=True) as session:
         session.execute("DROP DATABASE IF EXISTS warehouse_test WITH (FORCE)")
         session.execute(f"CREATE DATABASE warehouse_test TEMPLATE {template} STRATEGY file_copy")
-        with kept_sessions():
+        with kept_sessions(psycopg.Connection):
             yield WarehouseConnection(str(postgres.socket_dir), 5432, "warehouse_test", "postgres")
         session.execute("DROP DATABASE warehouse_test WITH (FORCE)")
 

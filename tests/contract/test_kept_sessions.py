@@ -1,17 +1,24 @@
-"""Transactions of one step share a session, and one that the server has ended is not noticed."""
+"""Transactions and reads of one step share a session, and one that the server has ended is not noticed."""
 
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 
-from cdc_database import wait_until
-from floodmark.core.errors import WarehouseUnavailableError
-from floodmark.postgres import session as kept
+from cdc_database import CdcDatabase, cdc_database, wait_until
+from floodmark.core.errors import FloodmarkError, WarehouseUnavailableError
 from floodmark.postgres.session import WarehouseConnection, open_session, open_transaction
+from floodmark.postgres.warehouse.sink import ArrowSession
+from floodmark.sources.sqlserver.driver import LOCK_TIMEOUT_SECONDS, SourceSession, SqlServerConnection, proven_session
+from floodmark.sync import sessions as kept
+
+if TYPE_CHECKING:
+    from emulator_process import Emulator
 
 
 def process_of(session: psycopg.Connection) -> int:
@@ -116,3 +123,100 @@ def test_table_whose_columns_another_session_changes_is_read_again(database: War
     with psycopg.connect(database.conninfo(), autocommit=True) as other:
         other.execute("ALTER TABLE shape ADD b int")
     in_transaction(database, "SELECT * FROM shape")
+
+
+@pytest.fixture
+def source(emulator: Emulator) -> Iterator[CdcDatabase]:
+    with cdc_database(emulator) as made:
+        yield made
+
+
+@pytest.fixture
+def at(emulator: Emulator, source: CdcDatabase) -> SqlServerConnection:
+    return SqlServerConnection(
+        emulator.host, emulator.port, source.name, emulator.user, emulator.password, ca_file=str(emulator.ca_file)
+    )
+
+
+@dataclass
+class Reads:
+    """Reads of a source, which note how often a session was proven."""
+
+    at: SqlServerConnection
+    proven: int = 0
+
+    def prove(self, session: SourceSession) -> None:
+        session.fetch("SELECT 1 AS one")
+        self.proven += 1
+
+    def is_new(self, statement: str = "SELECT 1 AS one") -> bool:
+        """Return whether the session of a read has the settings of a new one, and change them."""
+        with proven_session(self.at, "dbo.Orders", self.prove) as session:
+            session.fetch(statement)
+            [(limit,)] = session.fetch("SELECT @@LOCK_TIMEOUT AS lock_timeout")
+            session.fetch_sets("SET LOCK_TIMEOUT 7")
+            return bool(limit == LOCK_TIMEOUT_SECONDS * 1000)
+
+
+def test_reads_of_a_step_share_a_session_with_the_source_and_each_proves_it(at: SqlServerConnection) -> None:
+    reads = Reads(at)
+    assert reads.is_new()
+    assert reads.is_new()
+    with kept.kept_sessions():
+        assert [reads.is_new() for _ in range(3)] == [True, False, False]
+        with proven_session(at, "dbo.Other", reads.prove):
+            assert reads.is_new()
+    assert reads.proven == 7
+
+
+def test_session_with_the_source_is_not_kept_after_an_error_or_a_read_that_was_given_up(
+    at: SqlServerConnection,
+) -> None:
+    reads = Reads(at)
+    with kept.kept_sessions():
+        assert reads.is_new()
+        with pytest.raises(FloodmarkError, match=r"dbo\.Orders"):
+            reads.is_new("SELECT missing FROM dbo.missing")
+        assert reads.is_new()
+        with pytest.raises(ZeroDivisionError), proven_session(at, "dbo.Orders", reads.prove):
+            raise ZeroDivisionError
+        assert reads.is_new()
+
+
+def test_session_that_the_source_has_ended_is_replaced(at: SqlServerConnection, source: CdcDatabase) -> None:
+    reads = Reads(at)
+    with kept.kept_sessions():
+        assert reads.is_new()
+        source.run(
+            f"ALTER DATABASE [{source.name}] SET SINGLE_USER WITH ROLLBACK IMMEDIATE",
+            f"ALTER DATABASE [{source.name}] SET MULTI_USER",
+        )
+        assert reads.is_new()
+
+
+def test_parts_of_a_task_share_a_session_with_the_warehouse(database: WarehouseConnection) -> None:
+    def process(*, commits: bool = True) -> object:
+        with ArrowSession(database, "dbo.Orders") as session:
+            [(found,)] = session.fetch("SELECT pg_backend_pid()")
+            [(limit,)] = session.fetch("SELECT current_setting('TimeZone')")
+            assert limit == "UTC"
+            if commits:
+                session.commit()
+            return found
+
+    def run() -> None:
+        with kept.kept_sessions():
+            first = process()
+            assert process() == first
+            with psycopg.connect(database.conninfo(), autocommit=True) as other:
+                states = "SELECT state FROM pg_stat_activity WHERE pid = %s"
+                assert other.execute(states, [first]).fetchone() == ("idle",)  # and in no transaction
+            assert process(commits=False) == first
+            second = process()
+            assert second != first
+            with psycopg.connect(database.conninfo(), autocommit=True) as other:
+                other.execute("SELECT pg_terminate_backend(%s, 5000)", [second])
+            assert process() != second
+        wait_until(lambda: living(database) == set())
+
+    outside(run)

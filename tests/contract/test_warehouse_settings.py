@@ -16,9 +16,10 @@ from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, plan_chunks
 from floodmark.core.settings import OnFailure, Rule
 from floodmark.core.snapshot import Validity, Verdict
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.session import WarehouseConnection, kept_sessions, open_session, read_access
+from floodmark.postgres.session import WarehouseConnection, open_session, read_access
 from floodmark.postgres.url import sqlalchemy_url
 from floodmark.quality.great_expectations import GreatExpectationsQuality
+from floodmark.sync.sessions import kept_sessions
 
 SETTINGS = (
     "client_encoding = 'LATIN1'",

@@ -37,6 +37,7 @@ from floodmark.spark.launch.jars import lake_environment
 from floodmark.sync.alerts import AlertNotes, AlertService
 from floodmark.sync.drift_watch import DriftWatch, WatchedSource
 from floodmark.sync.ports import LoggedProgress, Metrics, Progress
+from floodmark.sync.sessions import kept_sessions
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -401,8 +402,6 @@ class Pipeline:
 
     def kept_sessions(self) -> AbstractContextManager[None]:
         """Use one session for the transactions of one step, until the block ends."""
-        from floodmark.postgres.session import kept_sessions
-
         return kept_sessions()
 
     def job_secrets(self) -> Mapping[str, str]:

@@ -1,7 +1,7 @@
 """Sessions with the warehouse's PostgreSQL, and the one place that translates its errors to those of ``core.errors``.
 
 Sessions are short: a load may take hours, and some firewalls cut a connection that is idle for that long. Within one
-step they are kept (``kept_sessions``). The ledger and the warehouse both use this module; their statements are not its
+step they are kept (``sync.sessions``). The ledger and the warehouse both use this module; their statements are not its
 concern.
 """
 
@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -33,57 +31,7 @@ from floodmark.core.errors import (
 )
 from floodmark.core.schema import TableName, is_loopback
 from floodmark.postgres.sql import read_sql
-
-# --------------------------------------------------------------------------------------------------------------------
-# Sessions that stay open between the short transactions of one step, so that the step opens one instead of dozens.
-#
-# To open a session takes longer than most of the ledger's statements: a process of the server, TLS, a password that is
-# hashed thousands of times, and several round trips. A session is kept in the thread that opened it, for seconds: some
-# firewalls cut a connection that is idle for longer. Whether it still lives, its next user finds out.
-
-
-IDLE_SECONDS = 10.0
-_Idle = dict[str, tuple[psycopg.Connection, float]]
-_idle: ContextVar[_Idle | None] = ContextVar("idle", default=None)
-
-
-@contextmanager
-def kept_sessions() -> Iterator[None]:
-    """Keep one session per database until the block ends; within another such block, until that one ends."""
-    if _idle.get() is not None:
-        yield
-        return
-    idle: _Idle = {}
-    token = _idle.set(idle)
-    try:
-        yield
-    finally:
-        _idle.reset(token)
-        for session, _ in idle.values():
-            session.close()
-
-
-def take_kept(conninfo: str) -> psycopg.Connection | None:
-    """Return the kept session, which is no longer kept then; None where there is none that was used recently."""
-    session, since = (_idle.get() or {}).pop(conninfo, (None, 0.0))
-    if session is not None and time.monotonic() - since > IDLE_SECONDS:
-        session.close()
-        return None
-    return session
-
-
-def keep_or_close(conninfo: str, session: psycopg.Connection) -> None:
-    """Keep a session for the next transaction, or close it: outside of a block, or where another one is kept."""
-    idle = _idle.get()
-    is_idle = session.info.transaction_status is TransactionStatus.IDLE
-    if idle is not None and is_idle and conninfo not in idle:
-        idle[conninfo] = (session, time.monotonic())
-    else:
-        session.close()
-
-
-# --------------------------------------------------------------------------------------------------------------------
-
+from floodmark.sync.sessions import keep_or_close, take_kept
 
 SUBJECT = "warehouse"
 _SETTINGS = {
@@ -166,7 +114,8 @@ def open_transaction(at: WarehouseConnection, subject: str = SUBJECT) -> Iterato
     except psycopg.Error as error:
         raise translate(error, subject) from error
     finally:
-        keep_or_close(conninfo, connection)
+        is_idle = connection.info.transaction_status is TransactionStatus.IDLE
+        keep_or_close(psycopg.Connection, conninfo, connection, is_idle=is_idle)
 
 
 @contextmanager
@@ -219,7 +168,7 @@ def translated(subject: str) -> Iterator[None]:
 
 def _take_alive(conninfo: str) -> psycopg.Connection | None:
     """Return the kept session, where its server has not ended it meanwhile."""
-    session = take_kept(conninfo)
+    session = take_kept(psycopg.Connection, conninfo)
     if session is not None:
         try:
             session.execute(SESSION_SETTINGS)

@@ -56,6 +56,7 @@ from floodmark.sync.ports import (
     as_floodmark_error,
 )
 from floodmark.sync.records import format_members, noted, parse_members
+from floodmark.sync.sessions import kept_sessions
 
 _HELD_BYTES = 32 << 20
 """The bytes of all tables at which a task hands over to Spark what it has read."""
@@ -160,7 +161,7 @@ def deal_in_turn(parts: Sequence[_Part], groups: int) -> list[Sequence[_Part]]:
 def _run(
     groups: Sequence[Sequence[_Part]], work: _Work[_Part], numbers: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    with transported_errors():
+    with transported_errors(), kept_sessions():
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 yield from work(groups[number])

@@ -16,6 +16,7 @@ from itertools import chain
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+from pyarrow import RecordBatch
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
@@ -52,6 +53,7 @@ from floodmark.sync.ports import (
     TableReader,
     WindowReads,
 )
+from floodmark.sync.sessions import kept_sessions
 
 _LOG = logging.getLogger(__name__)
 MOST_BYTES = 64 << 20
@@ -192,8 +194,13 @@ class SparkStager:
 def _stage_here(writers: Writers, groups: Sequence[Sequence[NumberedTask]]) -> _Rows:
     """Stage tasks in threads of this process. Returns, or raises the first error, when none of them writes any more."""
     with ThreadPoolExecutor(max(len(groups), 1), thread_name_prefix="read") as pool:
-        found = pool.map(lambda group: list(stage_directly(writers, MOST_BYTES, group)), groups)
+        found = pool.map(partial(_stage_group, writers), groups)
         return [row for batch in chain.from_iterable(found) for row in batch.to_pylist()]
+
+
+def _stage_group(writers: Writers, group: Sequence[NumberedTask]) -> Sequence[RecordBatch]:
+    with kept_sessions():
+        return list(stage_directly(writers, MOST_BYTES, group))
 
 
 def _most_reads(plan: WindowPlan) -> int:

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from types import TracebackType
@@ -49,6 +49,7 @@ from floodmark.postgres.session import SESSION_SETTINGS, WarehouseConnection, by
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.staging import kept_columns, staged_columns, staging_type, to_staging
 from floodmark.sync.ports import StagedPart
+from floodmark.sync.sessions import keep_or_close, take_kept
 
 # --------------------------------------------------------------------------------------------------------------------
 # Texts that PostgreSQL cannot store: with U+0000, with an unpaired surrogate, or of more than a gigabyte.
@@ -351,20 +352,33 @@ _APPEND = "adbc.ingest.mode.append"
 
 
 class ArrowSession:
-    """A session for use in a ``with`` block, rolled back unless committed. It raises errors of core.errors."""
+    """A session for use in a ``with`` block, rolled back unless committed. It raises errors of core.errors.
+
+    After a commit as its last act it is kept, with its settings, where sessions are kept (``sync.sessions``).
+    """
 
     def __init__(self, at: WarehouseConnection, subject: str) -> None:
         self._subject = subject
+        self._uri = at.uri()
+        self._is_committed = False
+        kept = take_kept(adbc.AdbcConnection, self._uri)
+        if kept is not None and _begins(kept):
+            self._connection = kept
+            return
         with self._translated():
-            self._connection = adbc.AdbcConnection(_databases.open(at.uri()))
-            self._connection.set_autocommit(False)
-        self.execute(SESSION_SETTINGS)
+            self._connection = adbc.AdbcConnection(_databases.open(self._uri))
+            _begin(self._connection)
 
     def __enter__(self) -> ArrowSession:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._connection.close()
+        is_idle = False
+        with suppress(adbc.Error):
+            if self._is_committed:
+                self._connection.set_autocommit(True)  # a driver that does not commit has begun the next transaction
+                is_idle = True
+        keep_or_close(adbc.AdbcConnection, self._uri, self._connection, is_idle=is_idle)
 
     def execute(self, sql: str) -> None:
         """Run a statement that returns no rows."""
@@ -405,6 +419,7 @@ class ArrowSession:
         """Commit what was written."""
         with self._translated():
             self._connection.commit()
+        self._is_committed = True
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -412,6 +427,23 @@ class ArrowSession:
             yield
         except adbc.Error as error:
             raise _translate(error, self._subject) from None
+
+
+def _begin(connection: adbc.AdbcConnection) -> None:
+    connection.set_autocommit(False)
+    with adbc.AdbcStatement(connection) as statement:
+        statement.set_sql_query(SESSION_SETTINGS)
+        statement.execute_update()
+
+
+def _begins(kept: adbc.AdbcConnection) -> bool:
+    """Return whether a kept session begins a transaction. It is closed where its server has ended it meanwhile."""
+    try:
+        _begin(kept)
+    except adbc.Error:
+        kept.close()
+        return False
+    return True
 
 
 class _Databases:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from floodmark.carried_file import path_of, read_file
-from floodmark.core.errors import FloodmarkError
+from floodmark.core.errors import FloodmarkError, SourceUnavailableError
 from floodmark.core.schema import TableName
 from floodmark.core.snapshot import DatabaseIdentity, Survey, SurveyedTable
 from floodmark.sources.sqlserver import errors, server_name
@@ -29,6 +29,7 @@ from floodmark.sources.sqlserver.login import (
     login_parts,
 )
 from floodmark.sources.sqlserver.tables import Row, find_truncated, read_sql
+from floodmark.sync.sessions import keep_or_close, take_kept
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -236,6 +237,45 @@ def connect(connection: SqlServerConnection, *, subject: str = "", query_timeout
     return SourceSession(connect_dbapi(connection, query_timeout_seconds), subject or str(connection))
 
 
+@contextlib.contextmanager
+def proven_session(
+    connection: SqlServerConnection, subject: str, prove: Callable[[SourceSession], None]
+) -> Iterator[SourceSession]:
+    """Open a session for reads, or use one that was kept, which is kept again after a block without an error.
+
+    subject: of errors. prove: raises an error unless the server behind a session has what will be read.
+    """
+    session = _kept_session(connection, subject, prove)
+    is_idle = False
+    try:
+        if session is None:
+            session = connect(connection, subject=subject)
+            session.limit_lock_waits()
+            prove(session)
+        yield session
+        is_idle = True
+    finally:
+        if session is not None:
+            keep_or_close(SourceSession, connection, session, is_idle=is_idle)
+
+
+def _kept_session(
+    connection: SqlServerConnection, subject: str, prove: Callable[[SourceSession], None]
+) -> SourceSession | None:
+    kept = take_kept(SourceSession, connection)
+    if kept is None:
+        return None
+    session = kept.about(subject)
+    try:
+        prove(session)
+    except BaseException as error:
+        session.close()
+        if isinstance(error, SourceUnavailableError):
+            return None  # The server has ended it meanwhile.
+        raise
+    return session
+
+
 def connect_dbapi(connection: SqlServerConnection, query_timeout_seconds: int = 0) -> Any:
     """Open a connection of the driver itself (DB-API 2.0) in autocommit mode. Raises from ``core.errors``."""
     try:
@@ -307,6 +347,10 @@ class SourceSession:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+    def about(self, subject: str) -> SourceSession:
+        """Return the same session with another subject of its errors."""
+        return SourceSession(self._raw, subject)
 
     def close(self) -> None:
         """Close the connection, whatever its state."""

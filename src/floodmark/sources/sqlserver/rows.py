@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -22,7 +22,7 @@ from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable
 from floodmark.core.settings import TemporalPolicy
 from floodmark.core.snapshot import LogEntry
 from floodmark.core.types import Kind, WarehouseType
-from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection, connect
+from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection, proven_session
 from floodmark.sources.sqlserver.tables import read_sql
 from floodmark.sync.arrow import arrow_type
 from floodmark.sync.ports import RowShape
@@ -507,8 +507,8 @@ def _too_long(subject: str, found: str, limit: int) -> DataQualityError:
 # --------------------------------------------------------------------------------------------------------------------
 # ``SqlServerReader``: the rows of a table itself, and what each kind of source needs to read its changes.
 #
-# Each part is one statement over one connection. Before it, the connection proves that the copy of the database that
-# answers has the end of the window: readable copies lag, and an address may lead to any of them.
+# Each part is one statement. Before it, its connection proves that the copy of the database that answers has the end of
+# the window: readable copies lag, and an address may lead to any of them.
 
 
 BATCH_ROWS = 8192
@@ -547,16 +547,12 @@ class SqlServerReader(ABC):
         with self.connected() as session:
             return find_double_key(self.plan, session)
 
-    @contextmanager
-    def connected(self) -> Iterator[SourceSession]:
+    def connected(self) -> AbstractContextManager[SourceSession]:
         """Open a session with a copy of the database that has the end of the window."""
-        with connect(self.source, subject=str(self.plan.source)) as session:
-            session.limit_lock_waits()
-            self.require_end(session)
-            yield session
+        return proven_session(self.source, str(self.plan.source), self.require_end)
 
     def read_text(self, text: str, parameters: tuple[object, ...]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a statement as batches of the reader's shape, over a connection of its own."""
+        """Yield the rows of a statement as batches of the reader's shape."""
         with self.connected() as session:
             yield from self.read_over(session, text, parameters)
 
