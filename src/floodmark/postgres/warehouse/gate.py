@@ -207,9 +207,11 @@ def recover_kept_values(session: psycopg.Connection, planned: TablePlan, merge: 
     Otherwise a row that corrects a quarantined one would keep the LOB from before both. A text that cannot be stored
     still cannot: the row goes to quarantine too.
     """
+    if not merge.optional:
+        return
     names = {"target_schema": planned.target.schema, "target_name": planned.target.name}
     found = session.execute(read_sql("has_quarantine"), names).fetchone()
-    if not merge.optional or not found or not found[0]:
+    if not found or not found[0]:
         return
     statement = read_sql("recover_kept_value")
     is_replaced = planned.settings.unstorable is UnstorablePolicy.REPLACE
