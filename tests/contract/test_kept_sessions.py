@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextvars
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ import pytest
 
 from cdc_database import CdcDatabase, cdc_database, wait_until
 from floodmark.core.errors import FloodmarkError, WarehouseUnavailableError
-from floodmark.postgres.session import WarehouseConnection, open_session, open_transaction
+from floodmark.postgres.session import WarehouseConnection, open_session, open_statements, open_transaction
 from floodmark.postgres.warehouse.sink import ArrowSession
 from floodmark.sources.sqlserver.driver import LOCK_TIMEOUT_SECONDS, SourceSession, SqlServerConnection, proven_session
 from floodmark.sync import sessions as kept
@@ -25,10 +27,13 @@ def process_of(session: psycopg.Connection) -> int:
     return session.info.backend_pid
 
 
-def in_transaction(database: WarehouseConnection, statement: str = "SELECT 1") -> int:
+def in_transaction(
+    database: WarehouseConnection, statement: str = "SELECT 1", then: Callable[[], object] = lambda: None
+) -> int:
     """The server's process of a transaction."""
     with open_transaction(database) as session:
         session.execute(statement)
+        then()
         return process_of(session)
 
 
@@ -59,6 +64,37 @@ def test_transactions_of_a_block_share_a_session_that_ends_with_it(database: War
         wait_until(lambda: first not in living(database))
 
     outside(run)
+
+
+def test_threads_that_are_given_the_context_of_a_block_share_its_sessions(database: WarehouseConnection) -> None:
+    def together(threads: int) -> set[int]:
+        """The processes of transactions that are open at once, each in a thread."""
+        all_open = threading.Barrier(threads)
+
+        def transaction(context: contextvars.Context) -> int:
+            return context.run(in_transaction, database, then=all_open.wait)
+
+        with ThreadPoolExecutor(threads) as pool:
+            return set(pool.map(transaction, [contextvars.copy_context() for _ in range(threads)]))
+
+    def run() -> None:
+        with kept.kept_sessions():
+            first = together(3)
+            assert len(first) == 3
+            assert together(3) == first
+            assert in_transaction(database) in first
+        wait_until(lambda: not first & living(database))
+
+    outside(run)
+
+
+def test_limits_of_statements_end_with_their_block(database: WarehouseConnection) -> None:
+    with open_statements(database) as session:
+        session.execute("SET lock_timeout = '2s'")
+        first = process_of(session)
+    with open_transaction(database) as session:
+        assert process_of(session) == first
+        assert session.execute("SELECT current_setting('lock_timeout')").fetchone() == ("0",)
 
 
 def test_transactions_outside_of_a_block_have_a_session_each(database: WarehouseConnection) -> None:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -103,14 +104,23 @@ _TRUST_HINT = (
 def open_transaction(at: WarehouseConnection, subject: str = SUBJECT) -> Iterator[psycopg.Connection]:
     """Open a session with one transaction: committed at the end of the block, rolled back when it raises.
 
-    Within ``kept_sessions`` it is that of an earlier transaction, where there is one. Errors of psycopg are raised as
-    errors of ``core.errors`` about ``subject``.
+    Sessions and errors are those of ``open_statements``.
+    """
+    with open_statements(at, subject) as session, session.transaction():
+        yield session
+
+
+@contextmanager
+def open_statements(at: WarehouseConnection, subject: str = SUBJECT) -> Iterator[psycopg.Connection]:
+    """Open a session in autocommit mode, for statements that leave no lock: limits that they set end with the block.
+
+    Within ``kept_sessions`` it is that of an earlier block, where there is one. Errors of psycopg are raised as errors
+    of ``core.errors`` about ``subject``.
     """
     conninfo = at.conninfo()
     connection = _take_alive(conninfo) or _connect(conninfo, subject)
     try:
-        with connection.transaction():
-            yield connection
+        yield connection
     except psycopg.Error as error:
         raise translate(error, subject) from error
     finally:

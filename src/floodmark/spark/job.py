@@ -41,6 +41,7 @@ from floodmark.spark.stager import SparkStager
 from floodmark.sync.columns import MaskKeys
 from floodmark.sync.load import has_first_load, load_window
 from floodmark.sync.ports import LoggedProgress, Warehouse
+from floodmark.sync.sessions import kept_sessions
 
 _LOG = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ def main(opening: OpeningEngine, arguments: Sequence[str] | None = None) -> int:
     return 0 if result.error is None else 1
 
 
+@kept_sessions()
 def run_load_job(window_id: int, opening: OpeningEngine) -> Mapping[TableName, TableCounts]:
     """Load a window and return the rows per table. Source and warehouse come from the environment.
 

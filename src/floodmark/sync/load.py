@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -249,8 +250,10 @@ def stage_tables(
                 return error
             raise
 
+    contexts = [copy_context() for _ in plan.tables]
     with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="stage") as pool:
-        results = pool.map(stage, range(len(plan.tables)))
+        # With the sessions of the warehouse that the caller keeps. A context runs in one thread at a time.
+        results = pool.map(lambda context, index: context.run(stage, index), contexts, range(len(contexts)))
         try:
             return dict(zip((table.source for table in plan.tables), results, strict=True))
         except BaseException:

@@ -40,7 +40,7 @@ from floodmark.postgres.ledger.schema import (
     refuse_overtaken,
 )
 from floodmark.postgres.ledger.steps import mark_merged
-from floodmark.postgres.session import WarehouseConnection, open_session, open_transaction, translated
+from floodmark.postgres.session import WarehouseConnection, open_statements, open_transaction, translated
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.gate import (
     apply_rules,
@@ -345,7 +345,7 @@ class PostgresWarehouse:
 
     def _drop_staging(self, window_id: int, kept: Collection[TableName]) -> None:
         """Drop staging tables. Tables in use are kept; their names belong to an attempt that can no longer merge."""
-        with open_session(self._at, f"window {window_id}") as session:
+        with open_statements(self._at, f"window {window_id}") as session:
             session.execute("SET lock_timeout = '2s'")
             for name in list_staging(session, window_id):
                 if name in kept:
