@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-import psycopg
-
 from cdc_database import CdcDatabase
 from emulator_process import Emulator
 from floodmark.core.schema import TableName
@@ -14,7 +12,7 @@ from floodmark.core.settings import Backfill, FirstLoad, PipelineSettings, Table
 from floodmark.core.snapshot import FeedIdentity
 from floodmark.postgres.ledger.drift import PostgresDriftLedger
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.session import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection, open_transaction
 from floodmark.postgres.warehouse.views import PostgresTargets
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.cdc.operations import SqlServerDriftSource
@@ -155,7 +153,7 @@ class SwitchRig:
         ]
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.connection.conninfo()) as session:
+        with open_transaction(self.connection) as session:
             return session.execute(sql).fetchall()
 
     def _settings(self, name: str) -> PipelineSettings:

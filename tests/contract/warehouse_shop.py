@@ -17,7 +17,7 @@ from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable, TableNa
 from floodmark.core.settings import Deletes, Rule, TableSettings
 from floodmark.core.snapshot import Feed, FeedIdentity
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.session import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection, open_transaction
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sync.ports import StagedPart
@@ -145,7 +145,7 @@ class Shop:
             "source_schema": f"'{source.schema}'",
             "source_name": f"'{source.name}'",
         }
-        with psycopg.connect(self.connection.conninfo()) as session:
+        with open_transaction(self.connection) as session:
             insert_rows(session, quote_table(staging_table(plan, index)), staged)
             session.execute(read_sql("stage_load_chunk").format(**values))
 
@@ -167,12 +167,12 @@ class Shop:
 
     def set_watermark(self, position: int | None) -> None:
         """Set the watermark as an operator who replays would."""
-        with psycopg.connect(self.connection.conninfo()) as session:
+        with open_transaction(self.connection) as session:
             session.execute("UPDATE floodmark.tables SET watermark = %s", [lsn(position).value if position else None])
 
     def rows(self, statement: str) -> list[dict[str, Any]]:
-        with psycopg.connect(self.connection.conninfo(), row_factory=dict_row) as session:
-            return session.execute(statement).fetchall()
+        with open_transaction(self.connection) as session:
+            return session.cursor(row_factory=dict_row).execute(statement).fetchall()
 
     def target(self) -> dict[int, tuple[Any, ...]]:
         """Living rows by key: (amount, discount, notes)."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from typer.testing import CliRunner
 
@@ -17,7 +16,7 @@ from cdc_database import CdcDatabase
 from emulator_process import Emulator
 from floodmark.cli.main import app
 from floodmark.cli.process import out
-from floodmark.postgres.session import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection, open_statements
 from floodmark.spark import job
 from load_without_spark import no_session, stager
 
@@ -46,7 +45,7 @@ class CommandRig:
         return output
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.warehouse.conninfo(), autocommit=True) as session:
+        with open_statements(self.warehouse) as session:
             cursor = session.execute(statement)
             return cursor.fetchall() if cursor.description else []
 

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psycopg
-
 from compact_tracking import ChangeTracking
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.snapshot import Verdict
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.session import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection, open_transaction
 from floodmark.postgres.warehouse.verify import PostgresRowComparer
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.compact.reader import CompactReader, Fleet
@@ -135,7 +133,7 @@ class FleetRig:
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of the warehouse."""
-        with psycopg.connect(self.warehouse.conninfo()) as session:
+        with open_transaction(self.warehouse) as session:
             return session.execute(sql).fetchall()
 
     def living(self) -> list[tuple[Any, ...]]:

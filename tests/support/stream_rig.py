@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psycopg
-
 from benchmarks.capture_files import CaptureWriter
 from change_log import ChangeLog, spread
 from emulator_process import Emulator
@@ -22,7 +20,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.snapshot import Verdict
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.session import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection, open_transaction
 from floodmark.postgres.warehouse.verify import PostgresRowComparer
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.event_stream.reader import EventReader
@@ -171,7 +169,7 @@ class StreamRig:
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of the warehouse."""
-        with psycopg.connect(self.warehouse.conninfo()) as session:
+        with open_transaction(self.warehouse) as session:
             return session.execute(sql).fetchall()
 
     def quarantined(self) -> list[tuple[Any, ...]]:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import psycopg
 import pyarrow as pa
 
 from emulator_process import Emulator
@@ -19,7 +18,7 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.snapshot import Validity, Verdict
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.session import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection, open_statements, open_transaction
 from floodmark.postgres.warehouse.verify import PostgresRowComparer
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.sources.change_tracking.reader import SnapshotRead, TrackingReader, plan_reads
@@ -171,12 +170,12 @@ class TrackingRig:
 
     def change_warehouse(self, statements: str) -> None:
         """Run statements in the warehouse, as someone by hand would."""
-        with psycopg.connect(self.warehouse.conninfo(), autocommit=True) as session:
+        with open_statements(self.warehouse) as session:
             session.execute(statements)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of the warehouse."""
-        with psycopg.connect(self.warehouse.conninfo()) as session:
+        with open_transaction(self.warehouse) as session:
             return session.execute(sql).fetchall()
 
 
