@@ -12,7 +12,6 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from itertools import chain
 from typing import Any
 from urllib.parse import quote, urlencode
 
