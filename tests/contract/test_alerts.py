@@ -248,7 +248,7 @@ def test_every_alert_is_in_the_log(service: AlertService, caplog: pytest.LogCapt
     with caplog.at_level(logging.INFO):
         service.raise_alert(ALERT)
         service.end_alert(ALERT.event_key)
-    notified = [(record.levelname, record.message.splitlines()[0]) for record in caplog.records]
+    notified = [(record.levelname, record.getMessage().splitlines()[0]) for record in caplog.records]
     assert notified == [("ERROR", RAISED), ("INFO", OVER)]
 
 

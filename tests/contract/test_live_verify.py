@@ -148,7 +148,7 @@ def test_wait_for_capture_is_announced_once_with_its_limit_and_then_reported_as_
     rig.database.run("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
     found = verified(rig, VerifyOptions(patience_seconds=1.5))
     assert found.outcome == "UNPROVEN"
-    (said,) = [record.message for record in caplog.records if record.name == "floodmark.sync.verify"]
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "floodmark.sync.verify"]
     assert said.startswith("A difference is left. dbo.Orders: waiting for the capture of all changes up to ")
     assert said.endswith(" by the source's clock, which takes 2 s at most.")
 

@@ -70,7 +70,7 @@ def test_task_keeps_the_tables_as_configured_and_ends_the_alert(
     dag = lake_dag(write(tmp_path))
     assert dag is not None
     with caplog.at_level(logging.INFO, "floodmark"):
-        assert dag.task_dict["keep_tables"].python_callable() == "1 tables"
+        assert dag.task_dict["keep_tables"].python_callable() == "1 table"
     assert "shop.orders: was 9 files; is 1 file." in caplog.text
     assert (asked, ended) == ([timedelta(days=7)], [("lake_upkeep_failed", "lake")])
 

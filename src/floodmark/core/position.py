@@ -179,6 +179,11 @@ def read_position(value: bytes) -> Position:
     return Lsn(value) if is_lsn else Version(value)
 
 
+def name_positions(found: Iterable[bytes]) -> str:
+    """Return the positions of rows as an error has them. Behind that of a commit may be the place of a change in it."""
+    return ", ".join(str(read_position(value[:POSITION_BYTES])) for value in found)
+
+
 def parse_position(text: str) -> Position:
     """Return the position that a text names in the form of its kind. Raises ValueError."""
     try:

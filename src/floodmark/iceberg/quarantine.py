@@ -23,6 +23,7 @@ from sqlglot import exp
 
 from floodmark.core.errors import ConfigError, DataQualityError
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, is_replay_lane
+from floodmark.core.position import name_positions
 from floodmark.core.schema import LOAD_COLUMN, OPERATION_COLUMN, POSITION_COLUMN, UNSTORABLE_COLUMN, keep_column, quote
 from floodmark.core.settings import OnFailure, Rule
 from floodmark.iceberg.lake import HELD_ROWS
@@ -45,7 +46,6 @@ from floodmark.postgres.warehouse.merge import (
     EXAMPLES,
     Merge,
     in_bound,
-    name_positions,
     same_key,
     tombstone_key,
 )

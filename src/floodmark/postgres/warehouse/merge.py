@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
@@ -11,7 +10,7 @@ import psycopg
 from sqlglot import exp
 
 from floodmark.core.plan import LoadKind, WindowPlan, staging_table
-from floodmark.core.position import read_position
+from floodmark.core.position import name_positions
 from floodmark.core.schema import (
     CHANGED_COLUMN,
     COMMITTED_COLUMN,
@@ -350,11 +349,6 @@ def list_positions(session: psycopg.Connection, rows: exp.Select) -> str:
     some = rows.select(position, append=False).distinct().order_by(position.copy()).limit(EXAMPLES)
     found = session.execute(some.sql(dialect="postgres")).fetchall()
     return name_positions(value for (value,) in found)
-
-
-def name_positions(found: Iterable[bytes]) -> str:
-    """Return stored positions as an error has them."""
-    return ", ".join(str(read_position(value)) for value in found)
 
 
 def find_doubled(merge: Merge) -> exp.Select:

@@ -27,7 +27,7 @@ from floodmark.core.errors import (
     WatermarkConflictError,
 )
 from floodmark.core.plan import TablePlan, ValueColumn, WindowPlan, value_columns
-from floodmark.core.position import read_position
+from floodmark.core.position import name_positions
 from floodmark.core.schema import (
     CHANGED_COLUMN,
     COMMAND_COLUMN,
@@ -107,7 +107,7 @@ class TextCheck:
             f"texts cannot be stored in PostgreSQL: {', '.join(what)}.",
             "Correct the rows at the source, or choose another policy (unstorable in pipelines.yaml): the next run "
             "reads the rows again.",
-            f"such as at {', '.join(str(read_position(value)) for value in at)}",
+            f"such as at {name_positions(at)}",
         )
 
 

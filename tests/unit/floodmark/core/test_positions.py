@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodmark.core.position import Lsn, Version, parse_position, read_position
+from floodmark.core.position import Lsn, Version, name_positions, parse_position, read_position
+from lsns import lsn
 
 NEWEST = (1 << 48) - 2
 numbers = st.integers(0, NEWEST)
@@ -22,8 +23,8 @@ def test_version_comes_back_from_its_bytes_and_its_text(number: int) -> None:
 
 @given(st.binary(min_size=10, max_size=10).filter(lambda value: any(value[:4])))
 def test_lsn_comes_back_from_its_bytes_and_its_text(value: bytes) -> None:
-    lsn = Lsn(value)
-    assert read_position(value) == parse_position(str(lsn)) == lsn
+    found = Lsn(value)
+    assert read_position(value) == parse_position(str(found)) == found
     assert type(read_position(value)) is Lsn
 
 
@@ -64,3 +65,9 @@ def test_only_versions_count_the_commits_between_them() -> None:
     first, second = Lsn(((1 << 48) + 1).to_bytes(10)), Lsn(((1 << 48) + 9).to_bytes(10))
     assert second.count_above(first) is None
     assert Version.of(4).count_above(first) is None
+
+
+def test_position_of_a_row_is_named_by_its_commit() -> None:
+    """A change of a stream has four bytes more: its place in the commit."""
+    commit = lsn(7).value
+    assert name_positions([commit, commit + bytes(4), Version.of(12).value]) == f"{lsn(7)}, {lsn(7)}, {Version.of(12)}"
