@@ -76,7 +76,8 @@ _LIMITS_HINT = (
 )
 _UNAVAILABLE = ("08", "40001", "40P01", "53200", "53300", "55P03", "57P", "58")
 _CANCELED = "57014"
-_QUOTES_VALUES = ("22", "P0")
+_RAISED = "P0"
+_HIDDEN_HINT = "Its message may quote a row and is not shown here: the log of the warehouse has it."
 CANCELED_HINT = (
     "Floodmark's sessions have no statement_timeout: if it happens again, ask the DBA of "
     "the warehouse who ends long statements."
@@ -241,7 +242,7 @@ def by_sqlstate(state: str | None, message: str, subject: str) -> FloodmarkError
     ``message`` is shown and never parsed. Its lines after the first, such as the position of a COPY, may hold a row and
     are not shown.
     """
-    words = first_line(message)
+    words = _one_line(message.strip().partition("\n")[0])
     if state is None or state.startswith(_UNAVAILABLE):
         detail = _one_line(message) if state is None else ""
         return WarehouseUnavailableError(subject, f"the warehouse is not available: {words}.", "", detail)
@@ -255,22 +256,11 @@ def by_sqlstate(state: str | None, message: str, subject: str) -> FloodmarkError
         return WarehouseAdminError(subject, f"the warehouse is out of resources ({state}): {words}.")
     if state.startswith("54"):
         return TargetRefusedError(subject, f"a row or a table is larger than PostgreSQL allows: {words}.", _LIMITS_HINT)
-    return FloodmarkBugError(
-        subject, f"the warehouse reported error {state}.", "The log has its message.", without_values(state, message)
-    )
-
-
-def without_values(state: str, message: str) -> str:
-    """Return the first line of a message of the warehouse; where it may quote a value of a row, the error's name alone.
-
-    The message of a data exception has the value that it is about, and a function of a user may raise any words.
-    """
-    return psycopg.errors.lookup(state).__name__ if state.startswith(_QUOTES_VALUES) else first_line(message)
-
-
-def first_line(message: str) -> str:
-    """Return the first line of a message of the warehouse, without its last full stop."""
-    return _one_line(message.strip().partition("\n")[0])
+    # The message of a data exception has the value that it is about, and a trigger of a user may raise any words.
+    is_hidden = state.startswith(("22", _RAISED))
+    raised = TargetRefusedError if state.startswith(_RAISED) else FloodmarkBugError
+    hint = _HIDDEN_HINT if is_hidden else "The log has its message."
+    return raised(subject, f"the warehouse reported error {state}.", hint, "" if is_hidden else words)
 
 
 def _connect_error(error: psycopg.Error, subject: str) -> FloodmarkError:

@@ -42,13 +42,19 @@ def test_driver_error_becomes_the_error_of_who_must_act(
     assert words in str(found)
 
 
-@pytest.mark.parametrize("state", ["22P02", "23505", "53100", "54000", "57014", None])
+@pytest.mark.parametrize("state", ["22P02", "22X99", "23505", "53100", "54000", "57014", None])
 def test_rows_of_the_warehouse_are_in_no_message(state: str | None) -> None:
-    first = "invalid input syntax: 4711" if state == "22P02" else "it went wrong"
+    first = "invalid input syntax: 4711" if state and state[:2] == "22" else "it went wrong"
     found = by_sqlstate(state, f"ERROR: {first}\nDETAIL: Key (Email)=(4711)\nCONTEXT: COPY t, line 1: 4711", "shop")
     assert ("4711" in found.in_full) is (state is None)  # a driver has lost the connection: no server wrote this
-    if state == "22P02":
-        assert found.detail == "InvalidTextRepresentation"
+
+
+@pytest.mark.parametrize("state", ["P0001", "P0042"])
+def test_words_of_a_trigger_are_in_no_log_and_refuse_its_table(state: str) -> None:
+    found = by_sqlstate(state, "ERROR: no order 4711", "dbo.Orders")
+    assert type(found) is TargetRefusedError
+    assert "4711" not in found.in_full
+    assert f"error {state}. Its message may quote a row" in str(found)
 
 
 def test_warehouse_that_is_down_can_be_tried_again_and_its_password_is_not_said() -> None:
