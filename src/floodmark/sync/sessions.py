@@ -14,19 +14,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 IDLE_SECONDS = 10.0
 
 
-class KeptSession(Protocol):
-    """A session of any driver."""
-
-    def close(self) -> None:
-        """End the session."""
-
-
-_Session = TypeVar("_Session", bound=KeptSession)
+_Session = TypeVar("_Session")
 
 
 @dataclass(frozen=True)
@@ -34,7 +27,7 @@ class _Idle:
     """The idle sessions of a block, with the time of their last use."""
 
     kinds: tuple[type[Any], ...]
-    sessions: dict[tuple[type[Any], Hashable], list[tuple[KeptSession, float]]] = field(default_factory=dict)
+    sessions: dict[tuple[type[Any], Hashable], list[tuple[Any, float]]] = field(default_factory=dict)
 
 
 _idle: ContextVar[_Idle | None] = ContextVar("idle", default=None)
@@ -76,7 +69,7 @@ def take_kept(kind: type[_Session], key: Hashable) -> _Session | None:
         session.close()
 
 
-def keep_or_close(kind: type[_Session], key: Hashable, session: _Session, *, is_idle: bool) -> None:
+def keep_or_close(kind: type[Any], key: Hashable, session: Any, *, is_idle: bool) -> None:
     """Keep a session for the next use, or close it: outside of a block, or where it is not idle.
 
     is_idle: whether the session has no transaction, no lock and no rows that were not read.
