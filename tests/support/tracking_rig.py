@@ -17,6 +17,8 @@ from floodmark.core.position import Position, Version
 from floodmark.core.schema import TableName
 from floodmark.core.settings import PipelineSettings, TableSettings
 from floodmark.core.snapshot import Validity, Verdict
+from floodmark.iceberg.checks import IcebergQuality
+from floodmark.iceberg.warehouse import IcebergWarehouse
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection, open_statements, open_transaction
 from floodmark.postgres.warehouse.verify import PostgresRowComparer
@@ -25,10 +27,10 @@ from floodmark.sources.change_tracking.reader import SnapshotRead, TrackingReade
 from floodmark.sources.change_tracking.source import TrackingSource
 from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection
 from floodmark.sync import verify
-from floodmark.sync.finish import advance_window
+from floodmark.sync.finish import advance_window, check_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
-from floodmark.sync.ports import Found, LoggedProgress, OpenReader, Stager, WindowReads
+from floodmark.sync.ports import Found, LoggedProgress, OpenReader, Stager, Warehouse, WindowReads
 from floodmark.sync.repair import LoadPlanner
 from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
@@ -64,6 +66,8 @@ class TrackingRig:
     settings: PipelineSettings
     stager: Stager | None = None
     """None: without Spark."""
+    lake: IcebergWarehouse | None = None
+    """None: the targets are in PostgreSQL, in the database of the ledger."""
 
     @property
     def source(self) -> TrackingSource:
@@ -72,6 +76,10 @@ class TrackingRig:
     @property
     def ledger(self) -> PostgresLedger:
         return PostgresLedger(self.warehouse)
+
+    @property
+    def targets(self) -> Warehouse:
+        return self.lake or PostgresWarehouse(self.warehouse)
 
     def open_reader(self) -> OpenReader:
         return lambda plan, end: TrackingReader(plan, self.at, end)
@@ -100,6 +108,21 @@ class TrackingRig:
         when all have been read.
         """
 
+        if opened.window_id is not None:
+            self.load(opened.window_id, before_table=before_table, after_read=after_read)
+            self.check(opened.window_id)
+            advance_window(opened.window_id, self.ledger, self.targets)
+        return opened
+
+    def load(
+        self,
+        window_id: int,
+        *,
+        before_table: Mapping[int, Callable[[], None]] | None = None,
+        after_read: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Read, stage and merge a window. The arguments are those of ``finish``."""
+
         def interrupted(plan: WindowPlan, most: int) -> WindowReads:
             found = self.plan_reads(plan, most)
             tasks = [
@@ -110,13 +133,15 @@ class TrackingRig:
             ]
             return replace(found, tasks=tasks)
 
-        if opened.window_id is not None:
-            stager = self.stager or InProcessStager(self.open_reader(), interrupted)
-            warehouse = PostgresWarehouse(self.warehouse)
-            load_window(opened.window_id, self.ledger, warehouse, self.source, stager)
-            self.ledger.mark_checked(opened.window_id)
-            advance_window(opened.window_id, self.ledger, warehouse)
-        return opened
+        stager = self.stager or InProcessStager(self.open_reader(), interrupted)
+        load_window(window_id, self.ledger, self.targets, self.source, stager)
+
+    def check(self, window_id: int) -> None:
+        """Run the checks of a lake, which publishes only what they have read; PostgreSQL's need nothing here."""
+        if self.lake:
+            check_window(window_id, self.ledger, IcebergQuality(self.lake, lambda: None))
+        else:
+            self.ledger.mark_checked(window_id)
 
     def sync(self) -> OpenResult:
         """One run of the pipeline."""
@@ -124,7 +149,7 @@ class TrackingRig:
 
     def classify(self, watermark: int | None = None) -> tuple[Validity, ...]:
         """Return the verdicts of the next run. watermark: of all tables, instead of their own."""
-        states = self.ledger.read_tables(PIPELINE)
+        states = self.ledger.read_tables(self.settings.name)
         snapshot = self.source.read_snapshot(self.settings.sources, None, known_positions(states))
         if watermark is not None:
             states = {
@@ -140,13 +165,12 @@ class TrackingRig:
 
     def differing(self) -> list[TableName]:
         """Return the tables whose living rows are not those of the source, row by row."""
-        comparer = PostgresRowComparer(self.warehouse)
         results = verify.verify_tables(
             self.settings,
             self.source,
             self.open_reader(),
             self.ledger,
-            comparer,
+            PostgresRowComparer(self.warehouse, self.lake.read_rows if self.lake else None),
             progress=LoggedProgress(),
             options=verify.VerifyOptions(patience_seconds=0),
         )
@@ -154,7 +178,7 @@ class TrackingRig:
 
     def load_pending(self) -> OpenResult:
         """One run of the load DAG."""
-        planner = LoadPlanner(self.settings, self.source, self.ledger, PostgresWarehouse(self.warehouse))
+        planner = LoadPlanner(self.settings, self.source, self.ledger, self.targets)
         return self.finish(planner.open_pending())
 
     def clean_up(self) -> None:
@@ -166,7 +190,7 @@ class TrackingRig:
         )
 
     def watermark(self, table: str = "Orders") -> Position | None:
-        return self.ledger.read_tables(PIPELINE)[TableName("dbo", table)].watermark
+        return self.ledger.read_tables(self.settings.name)[TableName("dbo", table)].watermark
 
     def change_warehouse(self, statements: str) -> None:
         """Run statements in the warehouse, as someone by hand would."""
@@ -179,10 +203,12 @@ class TrackingRig:
             return session.execute(sql).fetchall()
 
 
-def tracked_tables(*names: str, **chosen: Any) -> PipelineSettings:
-    """The settings of a pipeline with tables of dbo."""
-    tables = (TableSettings(TableName("dbo", name), TableName("shop", name.lower()), **chosen) for name in names)
-    return PipelineSettings(PIPELINE, tuple(tables))
+def tracked_tables(*names: str, number: object = "", **chosen: Any) -> PipelineSettings:
+    """The settings of a pipeline with tables of dbo. number: part of its name, and of those of its targets."""
+    tables = (
+        TableSettings(TableName("dbo", name), TableName("shop", f"{name.lower()}{number}"), **chosen) for name in names
+    )
+    return PipelineSettings(f"{PIPELINE}{number}", tuple(tables))
 
 
 @contextmanager

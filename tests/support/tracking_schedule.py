@@ -10,6 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from floodmark.core.errors import (
     FloodmarkError,
@@ -22,13 +23,13 @@ from floodmark.core.errors import (
 from floodmark.core.plan import LoadChunk, LoadKind, WindowPlan
 from floodmark.core.schema import TableName
 from floodmark.core.snapshot import Verdict
-from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
+from floodmark.iceberg.upkeep import LakeUpkeep
 from floodmark.sync.ports import StagedPart, StagingSink
 from floodmark.sync.repair import LoadPlanner
 from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
 from sql_client import SqlClient
-from tracking_rig import PIPELINE, TrackingRig
+from tracking_rig import TrackingRig
 from tried_twice import Order, TriedTwice
 
 ORDERS, LINES = TableName("dbo", "Orders"), TableName("dbo", "Lines")
@@ -77,6 +78,9 @@ class TrackingSchedule:
     is_open: bool = False
     """Whether the other session has an open transaction."""
     values: int = 0
+    added: list[str] = field(default_factory=list)
+    """The columns that dbo.Orders has got."""
+    length: int = 20
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
@@ -103,6 +107,8 @@ class TrackingSchedule:
             return f"DELETE {name} WHERE Id = {key}"
         if name == ORDERS:
             columns, change = f"(Id, Amount, Note) VALUES ({key}, {self.value()}, N'n')", f"Amount = {self.value()}"
+            if self.added and drawn > 0.85:
+                change = f"{self.chance.choice(self.added)} = {self.value()}"
         else:
             columns, change = f"(Id, B, V) VALUES ({key}, {key}, N'{self.value()}')", f"V = N'{self.value()}'"
         if drawn < 0.7:
@@ -156,12 +162,28 @@ class TrackingSchedule:
         state = self.chance.choice(["ON", "OFF"])
         self.execute(f"ALTER DATABASE {self.rig.at.database} SET ALLOW_SNAPSHOT_ISOLATION {state}")
 
+    def change_columns(self) -> None:
+        """Add a column with values, drop one that was added, or make one longer."""
+        self.commit_late()
+        drawn = self.chance.random()
+        if drawn < 0.5 or not self.added:
+            column = f"C{self.value()}"
+            self.execute(f"ALTER TABLE dbo.Orders ADD {column} int", f"UPDATE dbo.Orders SET {column} = {self.value()}")
+            self.added.append(column)
+        elif drawn < 0.75:
+            self.execute(f"ALTER TABLE dbo.Orders DROP COLUMN {self.added.pop()}")
+        else:
+            self.length += 10
+            self.execute(f"ALTER TABLE dbo.Lines ALTER COLUMN V nvarchar({self.length})")
+
     # Runs
 
     def interlude(self) -> None:
         """Anything that may happen while a run is on its way."""
         for _ in range(self.chance.randint(0, 2)):
             self.chance.choice([self.write, self.write, self.write_late])()
+        if self.rig.lake and self.chance.random() < 0.1:
+            self.upkeep()
 
     def sync(self, interlude: Callable[[], None] = lambda: None, *, is_tried_twice: bool = False) -> bool:
         """Run the pipeline once. interlude: called between its steps. Return whether a window was read."""
@@ -201,9 +223,14 @@ class TrackingSchedule:
 
     def abandon(self) -> None:
         """Begin a run that dies before it publishes."""
-        self.note("a run that dies")
+        last = self.chance.choice(["opened", "loaded", "checked"])
+        self.note(f"a run that dies when its window is {last}")
         try:
-            self.rig.open()
+            opened = self.rig.open()
+            if opened.window_id is not None and last != "opened":
+                self.rig.load(opened.window_id)
+                if last == "checked":
+                    self.rig.check(opened.window_id)
         except FloodmarkError as error:
             self.expect(error)
 
@@ -221,7 +248,7 @@ class TrackingSchedule:
 
     def planner(self) -> LoadPlanner:
         rig = self.rig
-        return LoadPlanner(rig.settings, rig.source, rig.ledger, PostgresWarehouse(rig.warehouse))
+        return LoadPlanner(rig.settings, rig.source, rig.ledger, rig.targets)
 
     def finish_load(self, opened: OpenResult) -> None:
         try:
@@ -230,7 +257,7 @@ class TrackingSchedule:
             self.expect(error)
 
     def load_any(self) -> None:
-        if self.rig.ledger.read_tables(PIPELINE):
+        if self.rig.ledger.read_tables(self.rig.settings.name):
             self.load(self.chance.choice([ORDERS, LINES]))
 
     def repair(self) -> bool:
@@ -247,7 +274,7 @@ class TrackingSchedule:
 
     def stopped(self) -> dict[TableName, set[Verdict]]:
         found: dict[TableName, set[Verdict]] = defaultdict(set)
-        for each in self.rig.ledger.list_stopped(PIPELINE):
+        for each in self.rig.ledger.list_stopped(self.rig.settings.name):
             if each.verdict is not Verdict.REPAIRING:
                 found[each.table].add(each.verdict)
         return found
@@ -264,6 +291,13 @@ class TrackingSchedule:
         verdict = _VERDICTS.get(type(error))
         if verdict is None or not any(verdict in each for each in self.allowed.values()):
             raise error
+
+    def upkeep(self) -> None:
+        """Compact tables of a lake, and expire all snapshots but the newest."""
+        assert self.rig.lake
+        targets = [table.target for table in self.rig.settings.tables]
+        for target, done in LakeUpkeep(self.rig.lake, lambda: None).keep_tables(targets, timedelta(0), rewrites=True):
+            self.note(f"upkeep: {target} {done}")
 
     # Schedules
 
@@ -282,6 +316,8 @@ class TrackingSchedule:
             (self.load_any, 2),
             (self.clean_up, 2),
             (self.begin_again, 2),
+            (self.change_columns, 3),
+            (self.upkeep, 4 if self.rig.lake else 0),
             (self.switch_snapshots, 0 if self.keeps_snapshots else 2),
             (self.settle, 2),
         ]
