@@ -97,11 +97,12 @@ class Catalog:
             return None
         mine = {column.name for column in found.instance.table.stored_columns}
         for other in self.instances:
-            if other.instance is None or other is found or other.created_at > found.created_at:
+            # First what rules out the instances of other tables: each table is compared with all of them.
+            if other.source_object_id != found.source_object_id or other is found or other.instance is None:
                 continue
             stored = [column.name for column in other.instance.table.stored_columns]
             more = tuple(name for name in stored if name not in mine)
-            if other.source_object_id == found.source_object_id and more:
+            if more and other.created_at <= found.created_at:
                 return WiderInstance(other.name, more)
         return None
 

@@ -64,10 +64,10 @@ def find_table(tables: Sequence[FoundTable], name: TableName) -> FoundTable | No
 
     Most collations are case-insensitive, some are not.
     """
+    # The exact name first: to fold the names of all tables for each of them takes as long as to read them.
+    exact = next((table for table in tables if table.name == name), None)
     wanted = name.folded
-    found = [table for table in tables if table.name.folded == wanted]
-    exact = [table for table in found if table.name == name]
-    return next(iter(exact or found), None)
+    return exact or next((table for table in tables if table.name.folded == wanted), None)
 
 
 def read_source_column(row: Row) -> SourceColumn:
