@@ -25,7 +25,8 @@ from floodmark.core.position import Interval
 from floodmark.core.schema import SourceColumn, quote_table
 from floodmark.core.settings import Deletes, OnFailure, Rule
 from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.session import WarehouseConnection
+from floodmark.postgres.session import WarehouseConnection, open_transaction
+from floodmark.postgres.warehouse.gate import Leftovers, find_leftovers
 from floodmark.sync.ports import StagedRows
 from lsns import lsn
 from table_plans import with_settings
@@ -159,6 +160,59 @@ def test_staging_in_use_by_another_load_does_not_hold_up_its_successor(shop: Sho
     assert not shop.exists(quote_table(staging_table(zombie, 0)))
 
 
+def test_staging_in_use_is_kept_and_the_tables_that_are_dropped_with_it_go(shop: Shop) -> None:
+    opened = shop.ledger.open_window("shop", lsn(10), [first_load(), items(first_load())])
+    plan = shop.ledger.begin_load(opened.window_id).plan
+    shop.warehouse.prepare_window(plan)
+    of_orders, of_items = (quote_table(staging_table(plan, index)) for index in (0, 1))
+    with psycopg.connect(shop.connection.conninfo()) as session:
+        session.execute(f"LOCK TABLE {of_items}")
+        shop.warehouse.drop_staging(plan.window_id)
+        assert not shop.exists(of_orders)
+        assert shop.exists(of_items)
+    shop.warehouse.drop_staging(plan.window_id)
+    assert not shop.exists(of_items)
+
+
+def test_table_without_changes_is_recorded_and_its_rows_in_quarantine_wait(shop: Shop) -> None:
+    shop.run(first_load(rules=QUARANTINE[:1]), 10, [Row(1, INSERT, 10, -5), Row(2, INSERT, 10, 5)])
+    wider = SourceColumn("Extra", "int", 6)
+    table = replace(changes(10, 20, rules=QUARANTINE[:1]), feed=instance((*COLUMNS, wider)))
+    plan = shop.begin(table, 20)
+    stray = shop.stage_part(plan, [Row(2, UPDATE, 11, 7)])  # of a try that no task has reported
+    assert shop.warehouse.merge_window(plan, {ORDERS: StagedRows(0, 0)}) == {ORDERS: TableCounts()}
+    shop.finish(plan)
+    assert stray.rows
+    assert shop.target() == {2: (Decimal("5.00"), None, None)}
+    assert shop.rows("SELECT settled_at FROM floodmark.quarantine") == [{"settled_at": None}]
+    [recorded] = shop.rows("SELECT target_columns, target_window_id FROM floodmark.tables")
+    assert "Extra" in recorded["target_columns"]
+    assert recorded["target_window_id"] == 1
+
+
+def test_merge_asks_once_what_earlier_windows_have_left_of_its_tables(shop: Shop) -> None:
+    hard = first_load(Deletes.HARD), items(first_load(rules=QUARANTINE[:1]))
+    opened = shop.ledger.open_window("shop", lsn(10), hard)
+    plan = shop.ledger.begin_load(opened.window_id).plan
+    shop.warehouse.prepare_window(plan)
+    shop.stage(plan, [Row(1, INSERT, 10, 1), Row(2, INSERT, 10, 2)], 0)
+    shop.stage(plan, [Row(1, INSERT, 10, -5)], 1)
+    shop.warehouse.merge_window(plan)
+    with open_transaction(shop.connection) as session:
+        assert find_leftovers(session, plan) == [Leftovers(False, False, False), Leftovers(False, True, True)]
+        session.execute("INSERT INTO floodmark.tombstones VALUES ('shop', 'orders', '[1]', %s)", [lsn(15).value])
+        after, before = (replace(plan, tables=(changes(at, 20), plan.tables[1])) for at in (15, 14))
+        assert [each.has_tombstones for each in find_leftovers(session, after)] == [False, False]
+        assert [each.has_tombstones for each in find_leftovers(session, before)] == [True, False]
+        session.execute("UPDATE floodmark.quarantine SET settled_at = now(), outcome = 'discarded', settled_by = 'me'")
+        assert find_leftovers(session, plan)[1] == Leftovers(False, True, False)
+
+
+def items(table: TablePlan) -> TablePlan:
+    """Return the plan of another table, of which all else is the same."""
+    return with_settings(table, source=ORDERS.__class__("dbo", "Items"), target=ORDERS.__class__("shop", "items"))
+
+
 def test_staging_that_a_finished_window_has_left_goes_with_the_next_one(shop: Shop) -> None:
     shop.run(first_load(), 5, [])
     killed = shop.begin(changes(5, 10), 10)
@@ -198,9 +252,7 @@ def test_merges_of_two_lanes_into_one_target_queue_up_and_count_what_is_true(sho
 
 def test_merge_of_several_tables_is_one_transaction(shop: Shop) -> None:
     strict = (Rule("positive", "Amount > 0", OnFailure.STOP),)
-    other = with_settings(
-        first_load(rules=strict), source=ORDERS.__class__("dbo", "Items"), target=ORDERS.__class__("shop", "items")
-    )
+    other = items(first_load(rules=strict))
     opened = shop.ledger.open_window("shop", lsn(10), [first_load(), other])
     plan = shop.ledger.begin_load(opened.window_id).plan
     shop.warehouse.prepare_window(plan)

@@ -16,16 +16,28 @@ WHERE s.__op <> 1 AND ({leaves_out})
         AND q.lsn > s.__lsn AND (q.settled_at IS NULL OR q.outcome = 'discarded')
   )
 
--- name: has_quarantine
-SELECT EXISTS (
-    SELECT FROM floodmark.quarantine WHERE target_schema = %(target_schema)s AND target_name = %(target_name)s
-)
-
--- name: has_tombstones
-SELECT EXISTS (
-    SELECT FROM floodmark.tombstones
-    WHERE target_schema = %(target_schema)s AND target_name = %(target_name)s AND lsn > %(above_lsn)s
-)
+-- name: find_leftovers
+-- For each table, in the order of the arrays. In the list of a SELECT, each question is one for an index, however large
+-- the tables of the ledger are.
+SELECT
+    EXISTS (
+        SELECT FROM floodmark.tombstones AS d
+        WHERE d.target_schema = t.target_schema AND d.target_name = t.target_name AND d.lsn > t.above_lsn
+    ) AS has_tombstones,
+    EXISTS (
+        SELECT FROM floodmark.quarantine AS q
+        WHERE q.target_schema = t.target_schema AND q.target_name = t.target_name
+    ) AS has_quarantine,
+    EXISTS (
+        SELECT FROM floodmark.quarantine AS q
+        WHERE q.pipeline = %(pipeline)s AND q.source_schema = t.source_schema AND q.source_name = t.source_name
+          AND q.settled_at IS NULL
+    ) AS has_waiting
+FROM unnest(
+    %(source_schemas)s::text[], %(source_names)s::text[], %(target_schemas)s::text[], %(target_names)s::text[],
+    %(above_lsns)s::bytea[]
+) WITH ORDINALITY AS t (source_schema, source_name, target_schema, target_name, above_lsn, number)
+ORDER BY t.number
 
 -- name: list_blocking_sessions
 -- The sessions that a session waits for. The number 0 is that of a prepared transaction.

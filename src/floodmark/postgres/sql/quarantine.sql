@@ -23,13 +23,6 @@ SET settled_at = now(), settled_by = %(by)s, outcome = 'discarded'
 WHERE pipeline = %(pipeline)s AND source_schema = %(source_schema)s AND source_name = %(source_name)s
   AND settled_at IS NULL AND (%(rule)s::text IS NULL OR rule = %(rule)s)
 
--- name: has_waiting
-SELECT EXISTS (
-    SELECT FROM floodmark.quarantine
-    WHERE pipeline = %(pipeline)s AND source_schema = %(source_schema)s AND source_name = %(source_name)s
-      AND settled_at IS NULL
-)
-
 -- name: newest_plan
 -- The newest merged window with a table in it.
 SELECT w.window_id, w.lane, w.attempt, w.state, w.plan, w.to_lsn_at, w.checked_at

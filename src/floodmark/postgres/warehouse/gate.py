@@ -8,7 +8,7 @@ value is in quarantine, with the value from there.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,6 @@ from floodmark.core.schema import (
 )
 from floodmark.core.settings import OnFailure, Rule, UnstorablePolicy
 from floodmark.core.types import Kind
-from floodmark.postgres.session import source_parameters
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.merge import (
     DELETE_OPERATION,
@@ -48,6 +47,35 @@ from floodmark.postgres.warehouse.merge import (
 from floodmark.sync.rules import bind_rule, columns_of
 
 _LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """What earlier windows have left of a table, other than the rows of its target."""
+
+    has_tombstones: bool
+    """A tombstone may have a higher position than a staged row, which only happens in a replay."""
+    has_quarantine: bool
+    """Quarantine has a row of the target, also a settled one."""
+    has_waiting: bool
+    """A row in quarantine waits for a decision."""
+
+
+def find_leftovers(session: psycopg.Connection, plan: WindowPlan) -> Sequence[Leftovers]:
+    """Return the leftovers of the tables of a plan, in their order: one question before the merge of many tables.
+
+    The targets must be locked. The merge of a table leaves nothing for another one.
+    """
+    above = [table.interval.after if table.interval else plan.to for table in plan.tables]
+    named = {
+        "pipeline": plan.pipeline,
+        "source_schemas": [table.source.schema for table in plan.tables],
+        "source_names": [table.source.name for table in plan.tables],
+        "target_schemas": [table.target.schema for table in plan.tables],
+        "target_names": [table.target.name for table in plan.tables],
+        "above_lsns": [each.value for each in above],
+    }
+    return [Leftovers(*row) for row in session.execute(read_sql("find_leftovers"), named)]
 
 
 KEY_RULE = "key_is_not_null"
@@ -210,9 +238,6 @@ def recover_kept_values(session: psycopg.Connection, planned: TablePlan, merge: 
     if not merge.optional:
         return
     names = {"target_schema": planned.target.schema, "target_name": planned.target.name}
-    found = session.execute(read_sql("has_quarantine"), names).fetchone()
-    if not found or not found[0]:
-        return
     statement = read_sql("recover_kept_value")
     is_replaced = planned.settings.unstorable is UnstorablePolicy.REPLACE
     for name in merge.optional:
@@ -258,11 +283,6 @@ _BY_A_WINDOW = "floodmark"
 
 def settle_quarantine(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge) -> None:
     """Settle the rows in quarantine that no longer wait: the window merged them, or a later change of them."""
-    found = session.execute(
-        read_sql("has_waiting"), {"pipeline": plan.pipeline, **source_parameters(planned.source)}
-    ).fetchone()
-    if not found or not found[0]:
-        return
     named = settled_by_a_window(planned)
     if planned.kind is LoadKind.FIRST_LOAD and not planned.where and not planned.keeps_unread:
         # The load has read every row: one that still breaks a rule is in quarantine under this window.

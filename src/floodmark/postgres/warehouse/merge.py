@@ -419,7 +419,7 @@ def leaves_out(merge: Merge) -> exp.Expression:
 
 
 def _count(condition: exp.Expression) -> exp.Filter:
-    return exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=condition.copy()))
+    return exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=condition))
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -489,8 +489,8 @@ _SNAPSHOTS = 6
 def lock_targets(session: psycopg.Connection, targets: Iterable[TableName]) -> None:
     """Lock targets until the transaction ends, so that each merge counts correctly. Readers are not blocked."""
     # In the order of the numbers, without duplicates: two targets may share a number.
-    for number in sorted(set(map(_lock_number, targets))):
-        session.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_MERGE_LOCK, number])
+    numbers = sorted(set(map(_lock_number, targets)))
+    session.execute("SELECT pg_advisory_xact_lock(%s, number) FROM unnest(%s::int[]) AS number", [_MERGE_LOCK, numbers])
 
 
 def try_lock_target(session: psycopg.Connection, target: TableName) -> bool:

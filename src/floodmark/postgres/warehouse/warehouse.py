@@ -43,9 +43,11 @@ from floodmark.postgres.ledger.steps import mark_merged
 from floodmark.postgres.session import WarehouseConnection, open_statements, open_transaction, translated
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.gate import (
+    Leftovers,
     apply_rules,
     drop_set_aside,
     drop_unknown_deletes,
+    find_leftovers,
     key_rules,
     recover_kept_values,
     refuse_keyless_deletes,
@@ -250,6 +252,8 @@ def _values(plan: WindowPlan, planned: TablePlan) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------------------
 
 
+_DROPPED_AT_ONCE = 100
+"""The staging tables that one transaction drops: a commit for each takes longer, and all may need too many locks."""
 # Reset when the transaction ends. Memory enough to sort a million staged rows and to hash their keys. The default cost
 # of a random page is that of a disk that turns: PostgreSQL would read all of a large target for a few changes.
 _MERGE_SETTINGS = "SET LOCAL work_mem = '64MB'; SET LOCAL random_page_cost = 1.1"
@@ -347,13 +351,22 @@ class PostgresWarehouse:
         """Drop staging tables. Tables in use are kept; their names belong to an attempt that can no longer merge."""
         with open_statements(self._at, f"window {window_id}") as session:
             session.execute("SET lock_timeout = '2s'")
-            for name in list_staging(session, window_id):
-                if name in kept:
-                    continue
-                try:
-                    session.execute(f"DROP TABLE IF EXISTS {quote_table(name)}")
-                except psycopg.errors.LockNotAvailable:
-                    _LOG.warning("%s was not dropped: another load still uses it", name)
+            names = [name for name in list_staging(session, window_id) if name not in kept]
+            for first in range(0, len(names), _DROPPED_AT_ONCE):
+                _drop(session, names[first : first + _DROPPED_AT_ONCE])
+
+
+def _drop(session: psycopg.Connection, names: Sequence[TableName]) -> None:
+    """Drop staging tables in one transaction, or those of them that are not in use."""
+    in_use = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
+    with suppress(*in_use):
+        session.execute(f"DROP TABLE IF EXISTS {', '.join(map(quote_table, names))}")
+        return
+    for name in names:
+        try:
+            session.execute(f"DROP TABLE IF EXISTS {quote_table(name)}")
+        except in_use:
+            _LOG.warning("%s was not dropped: another load still uses it", name)
 
 
 def _lock_planned(session: psycopg.Connection, plan: WindowPlan) -> None:
@@ -430,10 +443,10 @@ def _merge_tables(
 def _merge_each(
     session: psycopg.Connection, plan: WindowPlan, staged: Mapping[TableName, StagedRows], limit: LockLimit
 ) -> Mapping[TableName, TableCounts]:
-    counts = {}
+    counts, left = {}, find_leftovers(session, plan)
     for index, planned in enumerate(plan.tables):
         with limit.table(planned):
-            counts[planned.source] = _merge_table(session, plan, index, staged.get(planned.source))
+            counts[planned.source] = _merge_table(session, plan, index, left[index], staged.get(planned.source))
     return counts
 
 
@@ -442,7 +455,9 @@ def _log_all(changes: Iterable[str]) -> None:
         _LOG.info("%s", change)
 
 
-def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, rows: StagedRows | None) -> TableCounts:
+def _merge_table(
+    session: psycopg.Connection, plan: WindowPlan, index: int, left: Leftovers, rows: StagedRows | None
+) -> TableCounts:
     planned = _as_reload(session, plan, plan.tables[index])
     if planned.renames_columns:
         found, views = read_columns(session, list_relations([planned])), read_views(session, [planned])
@@ -450,8 +465,7 @@ def _merge_table(session: psycopg.Connection, plan: WindowPlan, index: int, rows
     plan = dataclasses.replace(plan, tables=(*plan.tables[:index], planned, *plan.tables[index + 1 :]))
     if planned.sweeps:
         lower_positions(session, plan, planned)
-    merge = merge_of(plan, index, _has_tombstones(session, plan, planned))
-    return _merge_staged(session, plan, planned, merge, rows)
+    return _merge_staged(session, plan, index, left, rows)
 
 
 def _constrained(session: psycopg.Connection, plan: WindowPlan, error: psycopg.Error) -> TablePlan | None:
@@ -478,14 +492,21 @@ def constraint_refused(planned: TablePlan, error: psycopg.Error) -> TargetRefuse
 
 
 def _merge_staged(
-    session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge, rows: StagedRows | None
+    session: psycopg.Connection, plan: WindowPlan, index: int, left: Leftovers, rows: StagedRows | None
 ) -> TableCounts:
+    planned = plan.tables[index]
+    if rows is not None and _has_nothing(planned, rows):
+        record_target(session, plan, planned, has_written=False)
+        return TableCounts()
+    # A load that sweeps has just lowered the tombstones.
+    merge = merge_of(plan, index, has_tombstones=left.has_tombstones and not planned.sweeps)
     staging = quote_table(merge.staging)
     if rows is not None and planned.kind is LoadKind.CHANGES:
         keep_reported(session, merge.staging, rows.parts)
     # Statistics of the key alone: without them the planner may loop over the target row by row.
     session.execute(f"ANALYZE {staging} ({', '.join(quote(name) for name in merge.key)})")
-    recover_kept_values(session, planned, merge, column_types(planned))
+    if left.has_quarantine:
+        recover_kept_values(session, planned, merge, column_types(planned))
     dropped = drop_unknown_deletes(session, planned, merge)
     if is_replay_lane(plan.lane):
         pass_over_loaded(session, plan, planned, merge)
@@ -513,7 +534,8 @@ def _merge_staged(
         swept = sweep_target(session, plan, planned, merge)
     if whole := [read.member for read in (rows.members if rows else ()) if read.is_whole]:
         swept += sweep_members(session, plan, planned, merge, whole)
-    settle_quarantine(session, plan, planned, merge)
+    if left.has_waiting or gate.quarantined:
+        settle_quarantine(session, plan, planned, merge)
     if planned.kind is LoadKind.FIRST_LOAD:
         session.execute(f"ANALYZE {quote_table(planned.target)}")
     marked = swept if planned.settings.deletes is Deletes.SOFT else 0
@@ -528,6 +550,11 @@ def _merge_staged(
         warned_rows=gate.warned,
         swept_rows=swept,
     )
+
+
+def _has_nothing(planned: TablePlan, rows: StagedRows) -> bool:
+    """Return whether no row of the target, nor one in quarantine, can change."""
+    return planned.kind is LoadKind.CHANGES and not rows.staged_rows and not any(read.is_whole for read in rows.members)
 
 
 def _report_incomplete(
@@ -558,14 +585,6 @@ def _report_incomplete(
             "Nothing was merged. Load those rows from the source (the log says where some were changed, "
             f"{reload}), or start the replay at an earlier LSN.",
         )
-
-
-def _has_tombstones(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan) -> bool:
-    """Return whether a tombstone may have a higher position than a staged row, which only happens in a replay."""
-    above = planned.interval.after if planned.interval else plan.to
-    named = {"target_schema": planned.target.schema, "target_name": planned.target.name, "above_lsn": above.value}
-    found = session.execute(read_sql("has_tombstones"), named).fetchone()
-    return bool(found and found[0])
 
 
 def _write_tombstones(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
