@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 
 from change_histories import change_batch, histories_plan, random_history, shape_of
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError, SourceUnavailableError, TargetRefusedError
-from floodmark.core.plan import MemberRead
+from floodmark.core.plan import MemberRead, WindowPlan
 from floodmark.core.position import Interval, Lsn
 from floodmark.core.schema import TableName
 from floodmark.core.snapshot import LogEntry
@@ -25,7 +26,7 @@ from floodmark.spark.stage import (
     write_packed,
 )
 from floodmark.spark.stager import SparkStager
-from floodmark.sync.ports import Found, StagedPart, StagedRows, TableRead
+from floodmark.sync.ports import Found, StagedPart, StagedRows, TableRead, WindowReads
 from floodmark.sync.records import attach_members
 from table_plans import with_settings
 
@@ -157,6 +158,33 @@ def test_groups_have_about_as_many_changes_and_none_is_empty() -> None:
     groups = deal(tasks, 2)
     assert sorted(sorted(number for number, _ in group) for group in groups) == [[0], [1, 2, 3, 4]]
     assert [len(group) for group in deal(tasks[:1], 4)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("counts", "asks_for_cores"),
+    [
+        ([20] * 500, False),
+        ([20_000] * 10, False),
+        ([20] * 5_000, True),
+        ([50_000] * 10, True),
+        ([20, None], True),
+    ],
+)
+def test_driver_stages_a_window_of_many_small_tables(counts: list[int | None], asks_for_cores: bool) -> None:
+    tasks = [table_read(number, changes=count) for number, count in enumerate(counts)]
+    asked: list[int] = []
+
+    def plan_reads(plan: WindowPlan, most: int) -> WindowReads:
+        asked.append(most)
+        return WindowReads(tasks)
+
+    opened: list[int] = []
+    engine: Any = SimpleNamespace(cores=lambda: opened.append(1) or 16)
+    stager: Any = SparkStager(lambda: engine, pytest.fail, plan_reads)
+    plan: Any = SimpleNamespace(tables=[histories_plan()])
+    assert stager._choose_reads(plan).tasks == tasks
+    assert bool(opened) is asks_for_cores
+    assert len(asked) == 1 + asks_for_cores
 
 
 def test_table_that_two_tasks_would_stage_directly_is_refused() -> None:
