@@ -398,7 +398,7 @@ def _read_only(rig: FleetRig, opened: OpenResult) -> None:
     plan = rig.ledger.begin_load(opened.window_id).plan
     [table] = plan.tables
     assert table.interval is not None
-    assert list(CompactReader(table, rig.fleet).read(table.interval))
+    assert list(CompactReader(table, rig.fleet, plan.end).read(table.interval))
 
 
 def test_a_killed_load_that_still_reads_does_not_end_the_next_one(rig: FleetRig) -> None:
@@ -407,10 +407,11 @@ def test_a_killed_load_that_still_reads_does_not_end_the_next_one(rig: FleetRig)
     rig.run("van-1", "INSERT INTO orders (id) VALUES (2)")
     opened = rig.open()
     assert opened.window_id is not None
-    [late] = rig.ledger.begin_load(opened.window_id).plan.tables
+    plan = rig.ledger.begin_load(opened.window_id).plan
+    [late] = plan.tables
     assert late.interval is not None
     rig.load(opened)
-    assert list(CompactReader(late, rig.fleet).read(late.interval))
+    assert list(CompactReader(late, rig.fleet, plan.end).read(late.interval))
     rig.publish(opened)
     rig.run("van-1", "INSERT INTO orders (id) VALUES (3)")
     assert rig.sync() == {}

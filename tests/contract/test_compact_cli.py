@@ -165,3 +165,66 @@ def test_a_column_that_every_device_lost_keeps_its_values(rig: FleetRig) -> None
     code, text = call("run", "edge")
     assert code == 0, text
     assert rig.rows("SELECT amount, note FROM edge.orders") == [(7, "kept")]
+
+
+STYLES = """
+sources: {vans: {conn_id: vans, kind: compact}}
+warehouse: {conn_id: warehouse}
+pipelines:
+  edge:
+    source: vans
+    schedule: null
+    tables:
+      - {source: main.orders, target: edge.orders, style: history, open_end: 9999-12-31}
+  audit:
+    source: vans
+    schedule: null
+    style: log
+    tables:
+      - {source: main.orders, target: audit.orders}
+"""
+
+
+def test_commands_on_a_history_and_a_log_of_a_fleet(rig: FleetRig, tmp_path: Path) -> None:
+    (tmp_path / "pipelines.yaml").write_text(STYLES, encoding="utf-8")
+    assert call("config", "check")[0] == 0
+    rig.make("van-1", "INSERT INTO orders (id, amount, note) VALUES (1, 1.5, 'one'), (2, 2.5, NULL)")
+    rig.make("van-2", "INSERT INTO orders (id) VALUES (1)")
+    assert call("doctor", "edge", "--all")[0] == 0
+
+    def run_both(*statements: str) -> None:
+        rig.run("van-1", *statements)
+        for pipeline in ("edge", "audit"):
+            code, text = call("run", pipeline)
+            assert code == 0, text
+
+    run_both()
+    run_both("UPDATE orders SET amount = 3 WHERE id = 1", "DELETE FROM orders WHERE id = 2")
+    history = "SELECT __device, id, __op, amount::text, note FROM edge.orders_history ORDER BY 1, 2, __lsn"
+    versions = [
+        ("van-1", 1, 2, "1.50", "one"),
+        ("van-1", 1, 4, "3.00", "one"),
+        ("van-1", 2, 2, "2.50", None),
+        ("van-1", 2, 1, "2.50", None),
+        ("van-2", 1, 2, None, None),
+    ]
+    assert rig.rows(history) == versions
+    log = "SELECT __device, id, __op, amount::text FROM audit.orders ORDER BY __lsn, 1, 2"
+    loaded = [("van-1", 1, 0, "1.50"), ("van-1", 2, 0, "2.50"), ("van-2", 1, 0, None)]
+    assert rig.rows(log) == [*loaded, ("van-1", 1, 4, "3.00"), ("van-1", 2, 1, None)]
+    assert rig.rows("SELECT count(*) FROM edge.orders_history WHERE __valid_to = '9999-12-31 UTC'") == [(3,)]
+    assert call("verify", "edge")[0] == 0
+
+    code, text = call("reload", "edge", "main.orders")
+    assert code == 0, text
+    assert rig.rows(history) == versions
+    run_both("INSERT INTO orders (id, amount) VALUES (2, 9)")
+    assert call("source", "reload-device", "audit", "main.orders", "van-2")[0] == 0
+    run_both("INSERT INTO orders (id, amount) VALUES (3, 9)")
+    assert rig.rows(history)[4:] == [("van-1", 2, 2, "9.00", None), ("van-1", 3, 2, "9.00", None), versions[-1]]
+    assert rig.rows(log)[-2:] == [("van-1", 3, 2, "9.00"), ("van-2", 1, 0, None)]
+    assert call("verify", "edge")[0] == 0
+
+    code, text = call("forget", "edge", "main.orders", "--key", "__device=van-1", "--key", "id=2")
+    assert code == 0, text
+    assert [row[:2] for row in rig.rows(history)] == [("van-1", 1), ("van-1", 1), ("van-1", 3), ("van-2", 1)]

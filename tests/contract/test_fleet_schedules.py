@@ -12,7 +12,7 @@ import pytest
 
 from fleet_rig import FleetRig, fleet_settings
 from fleet_schedule import FleetSchedule
-from floodmark.core.settings import Deletes, OnGap
+from floodmark.core.settings import Deletes, OnGap, Style
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from schedule_seeds import repeatable, schedule_seeds
@@ -24,10 +24,14 @@ def test_fleet_ends_with_the_rows_of_its_devices_or_a_verdict(
 ) -> None:
     chance = random.Random(f"settings {seed}")
     on_gap, deletes = chance.choice(list(OnGap)), chance.choice(list(Deletes))
+    style = (Style.CURRENT, Style.HISTORY, Style.LOG)[seed % 3]
+    deletes = deletes if style is Style.CURRENT else Deletes.SOFT
     folder = tmp_path / "devices"
     folder.mkdir()
-    schedule = FleetSchedule(FleetRig(folder, database, fleet_settings(on_gap=on_gap, deletes=deletes)), seed)
-    schedule.note(f"on_gap {on_gap.value}, deletes {deletes.value}")
+    schedule = FleetSchedule(
+        FleetRig(folder, database, fleet_settings(style=style, on_gap=on_gap, deletes=deletes)), seed
+    )
+    schedule.note(f"on_gap {on_gap.value}, deletes {deletes.value}, style {style.value}")
     test = "tests/contract/test_fleet_schedules.py::test_fleet_ends_with_the_rows_of_its_devices_or_a_verdict"
     with repeatable(test, seed, schedule.journal):
         schedule.run(steps=25)

@@ -59,7 +59,7 @@ class FleetRig:
 
     def open_reader(self) -> OpenReader:
         fleet = self.fleet
-        return lambda plan, end: CompactReader(plan, fleet)
+        return lambda plan, end: CompactReader(plan, fleet, end)
 
     def path(self, device: str) -> Path:
         return self.folder / f"{device}.db"
@@ -135,6 +135,11 @@ class FleetRig:
         """Rows of the warehouse."""
         with open_transaction(self.warehouse) as session:
             return session.execute(sql).fetchall()
+
+    def execute(self, statement: str) -> None:
+        """Run a statement in the warehouse."""
+        with open_transaction(self.warehouse) as session:
+            session.execute(statement)
 
     def living(self) -> list[tuple[Any, ...]]:
         return self.rows("SELECT __device, id, amount, note FROM edge.orders WHERE NOT __deleted ORDER BY 1, 2")

@@ -12,10 +12,13 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from compact_tracking import ChangeTracking, PurgeType
 from fleet_rig import ORDERS, PIPELINE, FleetRig
+from floodmark.core.settings import Style
 from floodmark.core.snapshot import Verdict
 from floodmark.sync.window import OpenResult
 from in_process_stager import InProcessStager
@@ -39,10 +42,16 @@ class FleetSchedule:
     """By device: a copy of its file."""
     away: dict[str, Path] = field(default_factory=dict)
     """The devices that are away, with their files."""
+    ends: dict[bytes, list[tuple[Any, ...]]] = field(default_factory=dict)
+    """By the end of each window: the living rows of a history at that time."""
     values: int = 0
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
+
+    @property
+    def style(self) -> Style:
+        return self.rig.settings.tables[0].style
 
     def note(self, line: str) -> None:
         self.journal.append(line)
@@ -159,9 +168,16 @@ class FleetSchedule:
             self.load(opened, interlude, is_tried_twice=is_tried_twice)
             interlude()
             self.rig.publish(opened)
+            self.note_rows(opened.window_id)
         stopped = {each.table.name: each.verdict for _, each in self.rig.ledger.list_stopped_members(PIPELINE)}
         for device, verdict in stopped.items():
             assert verdict in self.allowed[device], f"{device} is {verdict}, and nothing explains it"
+
+    def note_rows(self, window_id: int) -> None:
+        """Keep the living rows of a history as they are at the end of a window."""
+        if self.style is Style.HISTORY:
+            ((end,),) = self.rig.rows(f"SELECT to_lsn FROM floodmark.windows WHERE window_id = {window_id}")
+            self.ends[bytes(end)] = self.rig.living()
 
     def load(self, opened: OpenResult, interlude: Callable[[], None], *, is_tried_twice: bool) -> None:
         if is_tried_twice:
@@ -224,4 +240,46 @@ class FleetSchedule:
             self.repair()
         self.sync()
         assert not self.rig.ledger.list_stopped_members(PIPELINE)
-        assert self.rig.differing() == []
+        if self.style is Style.LOG:
+            self.check_log()
+        else:
+            assert self.rig.differing() == []
+        if self.style is Style.HISTORY:
+            self.check_history()
+
+    def check_history(self) -> None:
+        """Compare the history with the rows that it had at the end of each window, and each version with the next."""
+        for end, rows in self.ends.items():
+            lsn = f"'\\x{end.hex()}'"
+            assert (
+                self.rig.rows(
+                    "SELECT __device, id, amount, note FROM edge.orders_history WHERE NOT __deleted AND __lsn <="
+                    f" {lsn} AND (__next_lsn > {lsn} OR __next_lsn IS NULL) ORDER BY 1, 2"
+                )
+                == rows
+            )
+        chained = (
+            "SELECT __device, id, amount, note, __deleted, __op, lead((amount, note, __deleted)) OVER w IS NOT DISTINCT"
+            " FROM (amount, note, __deleted) AS is_same, lag(__deleted, 1, true) OVER w AS was_deleted"
+            " FROM edge.orders_history WINDOW w AS (PARTITION BY __device, id ORDER BY __load, __lsn)"
+        )
+        wrong = "is_same OR __op <> CASE WHEN __deleted THEN 1 WHEN was_deleted THEN 2 ELSE 4 END"
+        assert self.rig.rows(f"SELECT * FROM ({chained}) AS chained WHERE {wrong}") == []
+
+    def check_log(self) -> None:
+        """Compare the rows that follow from the log with those of the devices."""
+        newest = (
+            "SELECT DISTINCT ON (o.__device, id) o.__device, id, amount, note, __op FROM edge.orders AS o"
+            " LEFT JOIN (SELECT __device, max(__lsn) AS lsn FROM edge.orders WHERE __op = 0 GROUP BY 1) AS whole"
+            " ON whole.__device = o.__device WHERE whole.lsn IS NULL OR o.__lsn >= whole.lsn"
+            " ORDER BY o.__device, id, __lsn DESC"
+        )
+        logged = self.rig.rows(f"SELECT __device, id, amount, note FROM ({newest}) AS n WHERE __op <> 1 ORDER BY 1, 2")
+        found = []
+        for device in sorted(self.present()):
+            with closing(sqlite3.connect(self.rig.path(device))) as file:
+                rows = file.execute("SELECT id, amount, note FROM orders ORDER BY id").fetchall()
+            found += [(device, key, None if amount is None else Decimal(amount), note) for key, amount, note in rows]
+        assert [row for row in found if row not in logged] == []
+        # A device that had no row when it was read as a whole again has no entry of that.
+        assert {row[0] for row in logged if row not in found} <= {device for device in _DEVICES if self.allowed[device]}

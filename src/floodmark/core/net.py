@@ -88,19 +88,18 @@ def _unlike(settings: TableSettings, feed: Feed) -> str:
 def why_no_style_of(settings: TableSettings, feed: Feed) -> str:
     """Return why a feed has not what a style other than ``current`` needs, as a clause; "" where it has."""
     style = settings.style
-    if feed.member_column:
-        return f"the changes of devices do not become a {style.value} so far: use style: current"
     if style is Style.SNAPSHOT and (feed.delivers_net or feed.has_members):
         captured = "changes that change data capture has recorded"
         return f"only {captured} begin the reads of a snapshot so far: use style: current"
     if feed.delivers_net:
-        return _why_not_of_net(settings)
+        return _why_not_of_net(settings, "a device keeps" if feed.member_column else "change tracking has")
     return _why_not_of_events(settings, feed.table) if feed.has_members else ""
 
 
-def _why_not_of_net(settings: TableSettings) -> str:
+def _why_not_of_net(settings: TableSettings, source_has: str) -> str:
+    """Return why net changes lack what a log or a history needs. source_has: the source and its verb, in the text."""
     if settings.before_images:
-        return "before_images: true, and change tracking has no row before an update: leave it out"
+        return f"before_images: true, and {source_has} no row before an update: leave it out"
     if settings.style is Style.LOG and settings.where is not None:
         return (
             "where, and nothing shows whether a row that does not pass the filter had passed it before, so that the log"

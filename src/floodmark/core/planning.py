@@ -344,7 +344,7 @@ def _refuse_style(settings: TableSettings, feed: Feed) -> None:
         )
     why = why_no_commit_times(settings)
     if settings.commit_times and not why and feed.member_column:
-        why = "the changes of devices have no times so far: use commit_times: false"
+        why = "clocks of devices are not asked, and __loaded_at has the time of the run: use commit_times: false"
     if why:
         raise ConfigError(str(settings.source), f"commit_times: true, but {why}.", "Correct it in pipelines.yaml.")
 

@@ -115,7 +115,11 @@ class StageWriter:
             return stamp_first_load(batches, self.shape, self.rows_at)
         if self.table.is_log:
             # A stream may bring a change again. The target takes it once, but staged rows are counted.
-            once = drop_repeated_changes(batches, self.shape) if self.table.feed.has_members else batches
+            once = (
+                drop_repeated_changes(batches, self.shape)
+                if self.shape.order and self.table.feed.has_members
+                else batches
+            )
             return list_changes(once, self.shape)
         if self.table.settings.net is NetSource.SERVER:
             return adapt_net_changes(batches, self.shape)

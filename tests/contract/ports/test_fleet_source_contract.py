@@ -64,7 +64,7 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FleetSourceRig:
     monkeypatch.setenv(SOURCE_VARIABLE, fleet.to_json())
     return FleetSourceRig(
         CompactSource(fleet),
-        lambda plan, end: CompactReader(plan, fleet),
+        lambda plan, end: CompactReader(plan, fleet, end),
         plan_compact_reads,
         write,
         unknown=Version.of(1),

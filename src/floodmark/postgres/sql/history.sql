@@ -21,6 +21,19 @@ WHERE s.__op = 1
         AND q.key - -1 - -1 = {key}
   )
 
+-- name: match_newest
+-- What a window of a fleet found, compared with the newest versions: a row that equals the living one is no event, and
+-- __op says whether the key has one. The names in braces are filled in, quoted, by warehouse.history.
+UPDATE {staging} AS s
+SET __op = found.op, __load = CASE WHEN NOT found.is_same THEN s.__load END
+FROM (
+    SELECT s.ctid AS place, CASE WHEN t.__deleted THEN 2 WHEN t.__lsn IS NULL THEN 2 ELSE 4 END AS op,
+        t.__lsn IS NOT NULL AND NOT t.__deleted AND NOT ({differs}) AS is_same
+    FROM {staging} AS s LEFT JOIN {target} AS t ON {same_key}
+    WHERE s.__op <> 1
+) AS found
+WHERE s.ctid = found.place AND (found.is_same OR found.op <> s.__op)
+
 -- name: has_late_events
 -- Whether the target has the same version of a staged row, or a later one of its key; whether one left a value out; and
 -- whether a key has more than one.
@@ -145,6 +158,32 @@ newest AS (
 SELECT count(*) FILTER (WHERE NOT __keep_gone AND (NOT __keep_had OR {deleted_old})),
     count(*) FILTER (WHERE NOT __keep_gone AND __keep_had AND NOT {deleted_old}), count(*) FILTER (WHERE __keep_gone)
 FROM differs
+
+-- name: settle_of_members
+-- The versions in quarantine that a window of a fleet overtakes: it read their keys again, or the whole of their device.
+-- A key in quarantine begins with the device, and ends with load and position.
+UPDATE floodmark.quarantine AS q
+SET settled_at = now(), settled_by = %(by)s, outcome = 'overtaken'
+WHERE q.target_schema = %(target_schema)s AND q.target_name = %(target_name)s AND q.settled_at IS NULL
+  AND q.window_id <> %(window_id)s
+  AND (
+      q.key ->> 0 = ANY (%(members)s)
+      OR q.key - -1 - -1 IN (SELECT jsonb_build_array({key}) FROM {staging} AS s)
+  )
+
+-- name: stage_gone
+-- The deletes of rows that a fleet's devices no longer have, which were read as a whole.
+-- The names in braces are filled in, quoted, by warehouse.history; the values are bound.
+INSERT INTO {staging} ({key}, {keeps}__lsn, __op, __committed_at)
+SELECT {row_key}, {kept}%(lsn)s, 1, coalesce((SELECT max(__committed_at) FROM {staging}), now())
+FROM {target} AS t
+WHERE NOT t.__deleted AND t.{member} = ANY (%(members)s)
+  AND NOT EXISTS (SELECT FROM {staging} AS s WHERE {same_key})
+  AND NOT EXISTS (
+      SELECT FROM floodmark.quarantine AS q
+      WHERE q.target_schema = %(target_schema)s AND q.target_name = %(target_name)s AND q.window_id = %(window_id)s
+        AND q.key - -1 - -1 = jsonb_build_array({row_key})
+  )
 
 -- name: pass_over_deleted
 -- The events that may be versions which were deleted for their age, or follow one.

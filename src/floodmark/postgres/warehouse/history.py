@@ -9,7 +9,7 @@ a restore of the source lowers positions, and the load after it has a higher num
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -35,6 +35,7 @@ from floodmark.core.schema import (
 )
 from floodmark.postgres.session import open_transaction, query, source_parameters
 from floodmark.postgres.sql import read_sql
+from floodmark.postgres.warehouse.gate import settled_by_a_window
 from floodmark.postgres.warehouse.merge import Merge, MergeCounts
 from floodmark.postgres.warehouse.staging import kept_columns
 from floodmark.postgres.warehouse.targets import list_relations, read_columns, try_lock_target
@@ -47,9 +48,7 @@ if TYPE_CHECKING:
 
 def merge_history(session: psycopg.Connection, planned: TablePlan, merge: Merge, counted: MergeCounts) -> MergeCounts:
     """Merge the staged rows into the target and its ended versions. Return their counts. Raises psycopg.Error."""
-    found = read_columns(session, list_relations([planned]))
-    columns = shared_columns(planned, found).items()
-    names = _Names(planned, merge, tuple(name for name, column in columns if not column.is_generated))
+    names = _read_names(session, planned, merge)
     values: dict[str, object] = {
         "window_id": merge.window_id,
         "load_lsn": merge.rows_at,
@@ -81,6 +80,47 @@ def pass_over_loaded(session: psycopg.Connection, plan: WindowPlan, planned: Tab
     sources = {TableName(row["source_schema"], row["source_name"]): row["to_lsn"] for row in whole}
     statement = read_sql("pass_over_loaded").format(staging=quote_table(merge.staging))
     session.execute(statement, {"load_lsn": sources[planned.source]})
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A window of a fleet brings net changes since the marks of devices, or all rows of a device. It may read again what an
+# earlier window brought: after a check that failed, a reload, or a restore of the device. So a version is a difference
+# that a window found (ADR 111).
+
+
+def settle_of_members(
+    session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge, members: Sequence[str]
+) -> None:
+    """Settle the versions in quarantine that a window of a fleet overtakes. They cannot be released.
+
+    members: the devices that were read as a whole.
+    """
+    if not (planned.is_history and planned.feed.member_column):
+        return
+    names = {"staging": quote_table(merge.staging), "key": _list(planned.in_target.key, "s")}
+    of_window = {"window_id": plan.window_id, "members": list(members)}
+    session.execute(_filled("settle_of_members", names), settled_by_a_window(planned) | of_window)
+
+
+def match_members(
+    session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge, members: Sequence[str]
+) -> int:
+    """Compare the staged rows of a fleet with the newest versions, and stage the deletes of rows that are gone.
+
+    members: the devices that were read as a whole. Return the number of deletes.
+    """
+    if not (planned.is_history and planned.feed.member_column and planned.kind is LoadKind.CHANGES):
+        return 0
+    names = _read_names(session, planned, merge).of_members()
+    values: dict[str, object] = {
+        "target_schema": planned.target.schema,
+        "target_name": planned.target.name,
+        "window_id": plan.window_id,
+        "lsn": merge.rows_at,
+        "members": list(members),
+    }
+    session.execute(_filled("match_newest", names), values)
+    return session.execute(_filled("stage_gone", names), values).rowcount if members else 0
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -161,6 +201,11 @@ def _filled(statement: str, names: Mapping[str, str]) -> str:
 
 _OWN_EVENT = (LOAD_COLUMN, POSITION_COLUMN)
 _WRITTEN = (WINDOW_COLUMN, LOADED_AT_COLUMN)
+
+
+def _read_names(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> _Names:
+    columns = shared_columns(planned, read_columns(session, list_relations([planned]))).items()
+    return _Names(planned, merge, tuple(name for name, column in columns if not column.is_generated))
 
 
 @dataclass(frozen=True)
@@ -254,7 +299,6 @@ class _Names:
         """Return the names for a load of the whole table."""
         # The row of the target is next to that of the load, under names that no column of a source has.
         was = {name: f"{KEEP_PREFIX}{number}" for number, name in enumerate((*self.values, *HISTORY_COLUMNS))}
-        compared = tuple(name for name in self.values if name in self.merge.columns)
         places = ", ".join(f"t.{quote(name)}" for name in self.key)
         return self.of_both() | {
             "same_key": _same(self.key, "s", "t"),
@@ -265,11 +309,31 @@ class _Names:
             ),
             "load_old": ", ".join(f"t.{quote(name)} AS {alias}" for name, alias in was.items()),
             "row_key": places,
-            "differs": f"({_list(compared, 's')}) IS DISTINCT FROM ({_list(compared, 't')})" if compared else "false",
+            "differs": self._differs(),
             "columns_old": ", ".join(was.get(name, quote(name)) for name in self.stored),
             "own_old": ", ".join(was[name] for name in HISTORY_COLUMNS),
             "deleted_old": was[DELETED_COLUMN],
         }
+
+    def of_members(self) -> dict[str, str]:
+        """Return the names for the comparison of a window of a fleet with the newest versions."""
+        keeps = [quote(keep_column(name)) for name in kept_columns(self.planned)]
+        return {
+            "staging": quote_table(self.merge.staging),
+            "target": quote_table(self.planned.target),
+            "member": quote(self.planned.feed.member_column),
+            "key": _list(self.key),
+            "row_key": _list(self.key, "t"),
+            "same_key": _same(self.key, "s", "t"),
+            "keeps": "".join(f"{name}, " for name in keeps),
+            "kept": "false, " * len(keeps),
+            "differs": self._differs(),
+        }
+
+    def _differs(self) -> str:
+        """Return the condition that a staged row has other values than that of the target."""
+        compared = tuple(name for name in self.values if name in self.merge.columns)
+        return f"({_list(compared, 's')}) IS DISTINCT FROM ({_list(compared, 't')})" if compared else "false"
 
     def _near_ended(self, near: str) -> str:
         """Return the query of the ended versions that reach beyond an event. The last condition is for an index."""

@@ -227,7 +227,7 @@ def last_plan(
 def _planned(last: WindowPlan, settings: TableSettings) -> TablePlan:
     """Return the table as it was last merged, with the rules of the configuration."""
     planned = next(each for each in last.tables if each.source == settings.source)
-    if planned.feed.member_column:
+    if planned.feed.member_column and not planned.is_log:
         raise OperatorError(
             str(settings.source),
             f"its rows belong to members ({planned.feed.member_column}), which are also read one by one as a whole: a "

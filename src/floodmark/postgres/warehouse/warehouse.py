@@ -54,7 +54,13 @@ from floodmark.postgres.warehouse.gate import (
     settle_quarantine,
     text_rules,
 )
-from floodmark.postgres.warehouse.history import merge_history, pass_over_deleted, pass_over_loaded
+from floodmark.postgres.warehouse.history import (
+    match_members,
+    merge_history,
+    pass_over_deleted,
+    pass_over_loaded,
+    settle_of_members,
+)
 from floodmark.postgres.warehouse.merge import (
     BULK_ROWS,
     Merge,
@@ -394,8 +400,11 @@ def _as_reload(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) 
 
     Rows that the source no longer has are swept. Raises TargetRefusedError where all changes are kept.
     """
+    # The first window of a fleet reads all devices as a whole.
+    is_first = table.kind is LoadKind.FIRST_LOAD or (bool(table.feed.member_column) and table.watermark is None)
     if (
-        table.kind is not LoadKind.FIRST_LOAD
+        not is_first
+        or (table.kind is LoadKind.CHANGES and not table.keeps_changes)
         or table.is_reload
         or table.where
         or not has_any_row(session, table.target)
@@ -507,6 +516,9 @@ def _merge_staged(
     session.execute(f"ANALYZE {staging} ({', '.join(quote(name) for name in merge.key)})")
     if left.has_quarantine:
         recover_kept_values(session, planned, merge, column_types(planned))
+    whole = [read.member for read in (rows.members if rows else ()) if read.is_whole]
+    if left.has_waiting:
+        settle_of_members(session, plan, planned, merge, whole)
     dropped = drop_unknown_deletes(session, planned, merge)
     if is_replay_lane(plan.lane):
         pass_over_loaded(session, plan, planned, merge)
@@ -528,11 +540,14 @@ def _merge_staged(
         _report_incomplete(session, plan, planned, merge, counted.incomplete)
     if planned.settings.deletes is Deletes.HARD:
         _write_tombstones(session, planned, merge)
+    if gone := match_members(session, plan, planned, merge, whole):
+        staged += gone
+        counted = dataclasses.replace(counted, staged=counted.staged + gone)
     counted = run_merge(session, planned, merge, counted)
     swept = counted.swept
     if planned.sweeps:
         swept = sweep_target(session, plan, planned, merge)
-    if whole := [read.member for read in (rows.members if rows else ()) if read.is_whole]:
+    if whole and not planned.keeps_changes:
         swept += sweep_members(session, plan, planned, merge, whole)
     if left.has_waiting or gate.quarantined:
         settle_quarantine(session, plan, planned, merge)

@@ -15,6 +15,7 @@ from floodmark.sources.kind import (
     NO_COLUMNS,
     NO_INSTANCES,
     NO_JOB,
+    NO_SNAPSHOT,
     NO_STREAM,
     KindRules,
     LoadAdapters,
@@ -54,8 +55,7 @@ class CompactKind(SourceKind):
             "retention": "there is no cleanup job; set purge_after_days in the connection's extra",
         },
         pipeline={
-            "style": "the changes of devices do not become a log or a history so far",
-            "commit_times": "the changes of devices have no times so far",
+            "commit_times": "clocks of devices are not asked, and __loaded_at has the time of the run",
             "net": "each device always computes net changes",
             "partitions": "each device is read by itself",
             "lag_limit": NO_JOB,
@@ -68,7 +68,9 @@ class CompactKind(SourceKind):
             "key": "a row is known by its device and the table's own key",
             "key_spelling": "the changes have both spellings of a key",
             "security_filtered": "a file has no security policies",
+            "before_images": "a device keeps no row before an update",
         },
+        styles={"snapshot": {"style": NO_SNAPSHOT}},
         drift={"unknown": "a file keeps no history of DDL"},
         policies={"propose": NO_INSTANCES},
         patterns="devices may have different tables, so each is named",
@@ -116,7 +118,7 @@ class CompactKind(SourceKind):
         fleet = self.connection()
         from floodmark.sources.compact.reader import CompactReader
 
-        return lambda plan, end: CompactReader(plan, fleet)
+        return lambda plan, end: CompactReader(plan, fleet, end)
 
     @classmethod
     def load_adapters(cls) -> LoadAdapters:

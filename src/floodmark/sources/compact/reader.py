@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from compact_tracking import (
     AnchorExpiredError,
     AnchorReplacedError,
     AnchorRewoundError,
+    Change,
     ChangeTracking,
     DamagedFileError,
     InvalidOperationError,
@@ -38,12 +40,13 @@ from compact_tracking import (
     read_device,
 )
 from floodmark.core import schema
-from floodmark.core.errors import ConfigError, SourceUnavailableError
+from floodmark.core.errors import ConfigError, FloodmarkBugError, SourceUnavailableError
 from floodmark.core.plan import Bound, LoadChunk, LoadKind, MemberRead, TablePlan, WindowPlan, value_columns
-from floodmark.core.position import Interval, Position
+from floodmark.core.position import Interval, Position, Version
 from floodmark.core.settings import SOURCE_VARIABLE
 from floodmark.core.snapshot import LogEntry, MemberMark, Verdict
 from floodmark.sources.compact.tables import (
+    COMMITTED_AT,
     DEVICE_COLUMN,
     MASK,
     OPERATION,
@@ -311,12 +314,21 @@ _LONGER = 16
 """Rows may be this many times as long as their file, and ``_SPARE_BYTES`` more."""
 DEVICES_AT_ONCE = 64
 """The devices whose rows are in memory at the same time."""
+_BEGINNING = datetime(1970, 1, 1)
+_OPERATIONS = {Operation.INSERT: schema.Operation.INSERT, Operation.UPDATE: schema.Operation.UPDATE}
 _Found = tuple[list[pa.RecordBatch], MemberRead]
 
 
 def open_compact_reader(plan: TablePlan, end: LogEntry) -> CompactReader:
     """Return the reader over the fleet that the environment names."""
-    return CompactReader(plan, Fleet.from_json(os.environ[SOURCE_VARIABLE]))
+    return CompactReader(plan, Fleet.from_json(os.environ[SOURCE_VARIABLE]), end)
+
+
+def moment_of(position: Position) -> datetime:
+    """Return the time of a position in UTC. Raises FloodmarkBugError for a position of another kind."""
+    if not isinstance(position, Version):
+        raise FloodmarkBugError("fleet", f"{position} is not a moment.")
+    return _BEGINNING + timedelta(milliseconds=position.number)
 
 
 @dataclass(frozen=True)
@@ -325,19 +337,23 @@ class CompactReader:
 
     plan: TablePlan
     fleet: Fleet
+    end: LogEntry
+    """The end of the window."""
 
     @cached_property
     def shape(self) -> RowShape:
         table = self.plan.feed.table
         is_first = self.plan.kind is LoadKind.FIRST_LOAD
+        times = ((COMMITTED_AT, "moment"),) if self.plan.has_commit_times else ()
         return RowShape(
             key=table.key,
-            own=() if is_first else OWN_COLUMNS,
+            own=() if is_first else (*OWN_COLUMNS, *times),
             values=value_columns(table, self.plan.settings.temporal),
             order=(),
             position=POSITION,
             operation=OPERATION,
             mask=MASK,
+            committed_at=COMMITTED_AT if times else "",
         )
 
     def read(self, interval: Interval) -> Iterator[pa.RecordBatch]:
@@ -399,21 +415,32 @@ class CompactReader:
             names = snapshot.read_columns(table)
             self._require_fit(snapshot, table)
             if mark is None:
-                rows = list(_bounded(snapshot.read_rows(table), file))
-                found = list(batches.build(device, names, rows, schema.Operation.INSERT))
+                rows = [] if self.plan.reads_no_rows else list(_bounded(snapshot.read_rows(table), file))
+                operation = schema.Operation.LOADED if self.plan.is_log else schema.Operation.INSERT
+                found = list(batches.build(device, names, rows, operation))
             else:
                 # An earlier attempt, or a reload, may have brought a row that is gone since.
                 changes = list(snapshot.enumerate_changes(table, mark.anchor, with_passing=True))
-                kept = list(_bounded((each.row for each in changes if each.row is not None), file))
+                kept = self._group_rows(changes, file)
                 gone = [each.key for each in changes if each.operation is Operation.DELETE]
-                found = [
-                    *batches.build(device, names, kept, schema.Operation.UPDATE),
-                    *batches.build(device, self.plan.feed.table.key[1:], gone, schema.Operation.DELETE),
-                ]
+                found = [batch for each, rows in kept.items() for batch in batches.build(device, names, rows, each)]
+                found += batches.build(device, self.plan.feed.table.key[1:], gone, schema.Operation.DELETE)
             after = str(DeviceMark.of(snapshot, table, self._consumer))
         if mark is not None and found:
             self._give_back(file)
         return found, after
+
+    def _group_rows(self, changes: Iterable[Change], file: Path) -> Mapping[schema.Operation, list[tuple[Any, ...]]]:
+        """Return the rows that are there after the changes, by operation."""
+        grouped: dict[schema.Operation, list[tuple[Any, ...]]] = {}
+        living = [each for each in changes if each.row is not None]
+        for each, row in zip(
+            living, _bounded((each.row for each in living if each.row is not None), file), strict=True
+        ):
+            # The newest rows are merged by their keys alone.
+            found = _OPERATIONS[each.operation] if self.plan.keeps_changes else schema.Operation.UPDATE
+            grouped.setdefault(found, []).append(row)
+        return grouped
 
     def _require_fit(self, snapshot: Snapshot, table: str) -> None:
         """Raise OtherKeyError or ReservedColumnError where a device's table does not fit that of the fleet."""
@@ -461,7 +488,7 @@ class CompactReader:
         for device, files in self.fleet.list_files().items():
             try:
                 names, rows = self._read_now(files[0], table)
-                yield from batches.build(device, names, rows, schema.Operation.INSERT)
+                yield from map(self._with_time, batches.build(device, names, rows, schema.Operation.INSERT))
             except ERRORS as error:
                 fault = explain_fault(error, files[0], None)
                 raise SourceUnavailableError(
@@ -484,8 +511,16 @@ class CompactReader:
             rows = copy.execute(f"SELECT {columns} FROM {quote_name(table)}")  # noqa: S608
             return names, list(_bounded(rows, file))
 
+    def _with_time(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch of a load, for a history with the time."""
+        if not self.plan.is_history:
+            return batch
+        at = pa.scalar(moment_of(self.end.position), pa.timestamp("us"))
+        return batch.append_column(COMMITTED_AT, pa.repeat(at, batch.num_rows))
+
     def _batches(self, at: Position | None) -> RowBatches:
-        return RowBatches(self.plan.feed.table, self.plan.settings.temporal, at)
+        read_at = moment_of(self.end.position) if at and self.plan.has_commit_times else None
+        return RowBatches(self.plan.feed.table, self.plan.settings.temporal, at, read_at)
 
 
 def quote_name(name: str) -> str:

@@ -19,7 +19,7 @@ from compact_tracking import TrackingKeyType, guard
 from floodmark.core.errors import ConfigError
 from floodmark.core.plan import value_columns
 from floodmark.core.position import Position
-from floodmark.core.schema import EXACT_COLLATION, SourceColumn, SourceTable, TableName
+from floodmark.core.schema import EXACT_COLLATION, Operation, SourceColumn, SourceTable, TableName
 from floodmark.core.settings import TemporalPolicy
 from floodmark.sync.arrow import arrow_type
 
@@ -281,7 +281,9 @@ def table_name(name: TableName) -> str:
 POSITION = "__position"
 OPERATION = "__operation"
 MASK = "__mask"
+COMMITTED_AT = "__committed_at"
 OWN_COLUMNS = ((POSITION, "binary"), (OPERATION, "int"), (MASK, "binary"))
+_MOMENT = pa.timestamp("us")
 _OWN_FIELDS = [pa.field(POSITION, pa.binary()), pa.field(OPERATION, pa.int32()), pa.field(MASK, pa.binary())]
 BATCH_ROWS = 8192
 
@@ -291,14 +293,21 @@ Rows = Sequence[tuple[Any, ...]]
 class RowBatches:
     """A builder of the batches of one table."""
 
-    def __init__(self, table: SourceTable, temporal: TemporalPolicy, at: Position | None) -> None:
-        """Take the position of the rows; None for rows without columns of a change."""
+    def __init__(
+        self, table: SourceTable, temporal: TemporalPolicy, at: Position | None, read_at: datetime | None = None
+    ) -> None:
+        """Take the position of the rows; None for rows without columns of a change.
+
+        read_at: the time of the read in UTC, for tables that keep it.
+        """
         self._at = at
+        self._read_at = read_at
         self._table = table
         self._values = value_columns(table, temporal)
         self._convert = {column.name: converter(column) for column in table.stored_columns}
         fields = [pa.field(column.name, arrow_type(column.type)) for column in self._values]
-        self._schema = pa.schema([*(_OWN_FIELDS if at else []), *fields])
+        own = [*(_OWN_FIELDS if at else []), *([pa.field(COMMITTED_AT, _MOMENT)] if read_at else [])]
+        self._schema = pa.schema([*own, *fields])
 
     def build(self, device: str, names: Sequence[str], rows: Rows, operation: int) -> Iterator[pa.RecordBatch]:
         """Yield rows of a device that have values in the columns of these names, and NULL in the others.
@@ -321,6 +330,10 @@ class RowBatches:
                 pa.array([operation] * len(rows), pa.int32()),
                 pa.nulls(len(rows), pa.binary()),
             ]
+        if self._read_at:
+            # A row that was read with the whole device is no change in a log, and has no time there.
+            at = None if operation == Operation.LOADED else self._read_at
+            arrays.append(pa.array([at] * len(rows), _MOMENT))
         for column in self._values:
             kind, place = arrow_type(column.type), places.get(column.name.lower())
             if column.name == DEVICE_COLUMN:

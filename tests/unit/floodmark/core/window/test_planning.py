@@ -396,6 +396,6 @@ def test_naming_that_was_changed_is_reported_before_the_table_changes() -> None:
 def test_feed_without_times_of_commits_is_refused_where_they_are_asked_for() -> None:
     source = snapshot(table_seen(feed=replace(instance(), has_members=True, member_column="__device")))
     [table] = settings(ORDERS).tables
-    with pytest.raises(ConfigError, match="commit_times: true, but the changes of devices have no times so far"):
+    with pytest.raises(ConfigError, match="commit_times: true, but clocks of devices are not asked"):
         plan_table(replace(table, commit_times=True), source.tables[0], source, None)
     assert not plan_table(table, source.tables[0], source, None).has_commit_times

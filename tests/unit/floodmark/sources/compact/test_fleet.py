@@ -33,5 +33,7 @@ def test_paths_that_cannot_be_are_refused(paths: tuple[str, ...]) -> None:
         Fleet(paths)
 
 
-def test_changes_of_devices_become_no_log_and_no_history() -> None:
-    assert "do not become a log or a history" in find_kind("compact").rules.of_table()["style"]
+def test_devices_have_no_snapshots_of_tables_and_no_rows_before_updates() -> None:
+    rules = find_kind("compact").rules
+    assert "only changes that change data capture has recorded" in rules.styles["snapshot"]["style"]
+    assert "no row before an update" in rules.of_table()["before_images"]
