@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -17,10 +17,10 @@ from warehouse_shop import DELETE, INSERT, ORDERS, PIPELINE, Shop
 from floodmark.core.errors import OtherDatabaseError, WatermarkConflictError, WindowExpiredError
 from floodmark.core.imported import DebeziumOffset, TableImport, ToolState, parse_debezium_offsets, parse_ssis_state
 from floodmark.core.plan import WindowState
-from floodmark.core.position import Interval, NoPosition
+from floodmark.core.position import Interval, NoPosition, Position
 from floodmark.core.recovery import ReplayRecords, WholeLoad, plan_replay
 from floodmark.core.schema import TableName
-from floodmark.core.settings import Cast, ColumnSettings, Deletes, Mask, Naming, NetSource
+from floodmark.core.settings import Cast, ColumnSettings, Deletes, Mask, Naming, NetSource, Style
 from floodmark.core.snapshot import DatabaseIdentity
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.ledger.steps import finish_table
@@ -57,6 +57,8 @@ class OldTool:
     shop: Shop
     source: SmallSource = field(default_factory=SmallSource)
     chosen: dict[str, Any] = field(default_factory=dict)
+    times: dict[Position, datetime] = field(default_factory=dict)
+    """The times of commits that the source knows."""
 
     def execute(self, *statements: str) -> None:
         with psycopg.connect(self.shop.connection.conninfo(), autocommit=True) as session:
@@ -73,9 +75,13 @@ class OldTool:
                         session.execute("INSERT INTO shop.orders VALUES (%s, %s)", [row.id, row.amount])
         return self.source.position
 
+    def read_time(self, position: Position) -> datetime | None:
+        return self.times.get(position)
+
     def adopt(self, state: ToolState, *, dry_run: bool = False) -> TableImport:
         chosen = settings(**self.chosen)
-        adopter = Adopter(chosen, self.source, self.shop.ledger, PostgresAdoption(self.shop.connection))
+        targets = PostgresAdoption(self.shop.connection)
+        adopter = Adopter(chosen, self.source, self.shop.ledger, targets, self.read_time)
         (found,) = adopter.adopt(state, chosen.tables, dry_run=dry_run)
         return found
 
@@ -458,7 +464,11 @@ def test_name_of_the_target_is_quoted(tool: OldTool) -> None:
     tool.execute('ALTER TABLE shop.orders RENAME TO "or""ders"')
     chosen = replace(settings().tables[0], target=name)
     adopter = Adopter(
-        replace(settings(), tables=(chosen,)), tool.source, tool.shop.ledger, PostgresAdoption(tool.shop.connection)
+        replace(settings(), tables=(chosen,)),
+        tool.source,
+        tool.shop.ledger,
+        PostgresAdoption(tool.shop.connection),
+        tool.read_time,
     )
     (found,) = adopter.adopt(finished(tool.source.position), [chosen])
     assert found.refusal == ""
@@ -473,3 +483,52 @@ def test_target_is_adopted_under_the_names_that_its_naming_gives(tool: OldTool) 
     assert tool.adopt(finished(at)).refusal == ""
     known = tool.shop.ledger.read_tables(PIPELINE)[ORDERS].columns
     assert {each.source: each.target for each in known} == names
+
+
+def as_history(tool: OldTool) -> int:
+    """Let the old tool apply all changes, and the pipeline keep a history. Return the position of the old tool."""
+    tool.chosen = {"style": Style.HISTORY}
+    at = tool.apply()
+    tool.times[lsn(at)] = datetime(2026, 11, 20, 6, 15, tzinfo=UTC)
+    return at
+
+
+def test_rows_of_a_history_are_versions_that_begin_at_the_position(tool: OldTool) -> None:
+    at = as_history(tool)
+    found = tool.adopt(finished(at))
+    (row, *others) = tool.shop.rows(
+        "SELECT DISTINCT __load, __lsn, __op, __deleted, __committed_at, __kept, __valid_from, __window_id"
+        " FROM shop.orders"
+    )
+    assert others == []
+    began = tool.times[lsn(at)]
+    assert list(row.values()) == [
+        found.window_id, lsn(at).value, INSERT, False, began, [], began, found.window_id
+    ]  # fmt: skip
+    assert tool.shop.rows("SELECT * FROM pg_attrdef WHERE adrelid = 'shop.orders'::regclass") == []
+    assert tool.shop.rows("SELECT count(*) AS n FROM shop.orders_history WHERE __valid_to IS NULL") == [{"n": 4}]
+    assert tool.watermark() == lsn(at)
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_history_whose_beginning_has_no_time_is_refused(tool: OldTool, dry_run: bool) -> None:
+    at = as_history(tool)
+    tool.times.clear()
+    refused(tool.adopt(finished(at), dry_run=dry_run), "style: history, and the source does not know the time of")
+    assert untouched(tool)
+
+
+def test_history_whose_table_of_ended_versions_is_there_is_refused(tool: OldTool) -> None:
+    at = as_history(tool)
+    tool.execute("CREATE TABLE shop.orders_versions (id integer)")
+    refused(tool.adopt(finished(at)), "whose ended versions belong in shop.orders_versions, which exists")
+    assert untouched(tool)
+
+
+@pytest.mark.parametrize("style", [Style.LOG, Style.SNAPSHOT])
+def test_rows_of_another_tool_become_neither_a_log_nor_a_snapshot(tool: OldTool, style: Style) -> None:
+    tool.chosen = {"style": style}
+    refused(
+        tool.adopt(finished(tool.apply())), f"cannot be adopted as a {style.value}", "Use style: current or history"
+    )
+    assert untouched(tool)

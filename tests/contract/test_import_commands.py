@@ -10,6 +10,8 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +178,30 @@ def test_pipeline_continues_from_the_state_table_of_ssis(old: OldWarehouse) -> N
     again = call(*SSIS, "shop", "--state-table", "dbo.cdc_states")
     assert again.exit_code == 1
     assert again.stdout.count("already") == 2
+
+
+def test_adopted_rows_are_the_first_versions_of_a_history(old: OldWarehouse, tmp_path: Path) -> None:
+    history = CONFIG.replace("target: shop.orders}", "target: shop.orders, style: history}")
+    (tmp_path / "pipelines.yaml").write_text(history, encoding="utf-8")
+    state = ssis_end(old.copy_all())
+    commits = "SELECT MAX(tran_end_time) AS at, DATEDIFF(minute, GETUTCDATE(), GETDATE()) AS ahead"
+    (commit,) = old.database.query(f"{commits} FROM cdc.lsn_time_mapping")
+    assert succeed(*SSIS, "shop", text=state).count("set") == 2
+    continue_and_compare(old)
+    with psycopg.connect(old.connection.conninfo()) as session:
+        found = session.execute(
+            'SELECT "Id", __op, "Total", __deleted, __window_id = __load, __valid_from, __valid_to IS NULL'
+            ' FROM shop.orders_history ORDER BY "Id", __load, __lsn'
+        ).fetchall()
+    assert [(*row[:5], row[6]) for row in found] == [
+        (1, 2, Decimal("12.50"), False, True, False),
+        (1, 4, Decimal("13.75"), False, False, True),
+        (2, 2, Decimal(8), False, True, False),
+        (2, 1, Decimal(8), True, False, True),
+        (3, 2, None, False, False, True),
+    ]
+    began = (commit["at"] - timedelta(minutes=commit["ahead"])).replace(tzinfo=UTC)
+    assert [abs(row[5] - began) < timedelta(seconds=0.01) for row in found] == [True, False, True, False, False]
 
 
 def test_state_is_chosen_by_its_name(old: OldWarehouse) -> None:

@@ -412,7 +412,10 @@ def import_state(
     """
     _require_log(pipeline)
     chosen = [pipeline.find_table(table) for table in tables] or pipeline.settings.tables
-    adopter = Adopter(pipeline.settings, pipeline.source.snapshots(), pipeline.ledger, pipeline.app.adoption)
+    source = pipeline.source
+    adopter = Adopter(
+        pipeline.settings, source.snapshots(), pipeline.ledger, pipeline.app.adoption, source.read_commit_time
+    )
     with pipeline.kept_sessions():
         return adopter.adopt(state, chosen, dry_run=dry_run)
 

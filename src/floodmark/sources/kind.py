@@ -16,6 +16,8 @@ from floodmark.core.errors import ConfigError
 from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from floodmark.core.capture import HeartbeatSettings
     from floodmark.core.doctor import DiagnosisInput, Finding
     from floodmark.core.drift import DriftWords
@@ -212,6 +214,10 @@ class SourceKind(ABC):
     def read_state(self, table: TableName, name: str | None) -> str:
         """Return a state of SSIS from the table that has it. name: None for the only one."""
         raise self._lacks("there is no state of SSIS")
+
+    def read_commit_time(self, position: Position) -> datetime | None:
+        """Return the time in UTC of the newest commit up to a position; None where the source does not know it."""
+        raise self._lacks("the time of a position is not to be had")
 
     @abstractmethod
     def diagnose(self, examined: DiagnosisInput, read_marks: Callable[[], Marks]) -> tuple[Finding, ...]:

@@ -507,3 +507,5 @@ class RowsAge:
     """The newest position at that time."""
     read_to_at: datetime | None
     """The commit time of ``read_to``."""
+    begins_at: datetime | None = None
+    """The time in UTC of the newest commit up to ``at``, for a history: its first versions begin there."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from floodmark.core.errors import (
@@ -33,7 +34,7 @@ from floodmark.core.planning import (
 from floodmark.core.position import Position
 from floodmark.core.recovery import REPAIR, Gap, build_gap, build_repair_alert, repair_key, repairing
 from floodmark.core.schema import TableName
-from floodmark.core.settings import DriftClass, OnGap, PipelineSettings, TableSettings, WhenAdded
+from floodmark.core.settings import DriftClass, OnGap, PipelineSettings, Style, TableSettings, WhenAdded
 from floodmark.core.snapshot import LogEntry, SourceSnapshot, TableSnapshot, TableState, Validity, Verdict
 from floodmark.core.verdicts import GAPS, classify, incident
 from floodmark.sync.alerts import Alerts
@@ -450,6 +451,8 @@ class Adopter:
     source: Source
     ledger: PostgresLedger
     targets: PostgresAdoption
+    read_time: Callable[[Position], datetime | None]
+    """Returns the time in UTC of the newest commit up to a position; None where it is not known."""
 
     def adopt(
         self, state: ToolState, tables: Sequence[TableSettings], *, dry_run: bool = False
@@ -506,13 +509,14 @@ class _OneImport:
 
     def _adopt(self, table: TableSettings, seen: TableSnapshot, validity: Validity) -> TableImport:
         plan = plan_table(table, seen, self.snapshot, None)
+        age = self._age(table)
         window_id = None
         if self.dry_run:
             self.adopter.targets.check_adoption(plan)
         else:
             pipeline = self.adopter.settings.name
             follow_database(pipeline, self.snapshot, self.adopter.ledger)
-            window_id = self.adopter.targets.adopt(pipeline, plan, self._age())
+            window_id = self.adopter.targets.adopt(pipeline, plan, age)
             _LOG.info("%s: %s was adopted, its watermark is %s.", table.source, table.target, self.position.after)
         return TableImport(table.source, table.target, self.position.after, validity.verdict.value, window_id)
 
@@ -545,13 +549,22 @@ class _OneImport:
         sees_times = self.snapshot.newest_at is not None
         return sees_times and isinstance(low, Position) and proof > low and self.snapshot.entries.get(proof) is None
 
-    def _age(self) -> RowsAge:
-        after, newest = self.position.after, self.snapshot.newest
+    def _age(self, table: TableSettings) -> RowsAge:
+        """Return the age of the rows. Raises ConfigError where a history would not know when its versions begin."""
+        after, newest, begins_at = self.position.after, self.snapshot.newest, None
+        if table.style is Style.HISTORY and (begins_at := self.adopter.read_time(after)) is None:
+            raise ConfigError(
+                str(table.source),
+                f"style: history, and the source does not know the time of {after}, at which the versions of the "
+                "adopted rows would begin.",
+                "Name another target, and run the pipeline, which loads it.",
+            )
         return RowsAge(
             LogEntry(after, self.snapshot.entries.get(after)),
             self.snapshot.latest_commit_at,
             newest if isinstance(newest, Position) else None,
             self.snapshot.newest_at,
+            begins_at,
         )
 
     def _load_instead(self, table: TableSettings) -> str:

@@ -11,14 +11,19 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import psycopg
+from psycopg import sql
 
 from floodmark.core.errors import ConfigError
 from floodmark.core.plan import TableCounts, TablePlan, WindowPlan, import_lane
 from floodmark.core.schema import (
+    COMMITTED_COLUMN,
     DELETED_COLUMN,
+    KEPT_COLUMN,
+    LOAD_COLUMN,
     LOADED_AT_COLUMN,
     OPERATION_COLUMN,
     POSITION_COLUMN,
+    VALID_FROM_COLUMN,
     WINDOW_COLUMN,
     quote,
     quote_table,
@@ -29,14 +34,17 @@ from floodmark.postgres.ledger.steps import finish_table, insert_window, mark_me
 from floodmark.postgres.session import open_transaction, query, source_parameters
 from floodmark.postgres.warehouse.targets import (
     LOCK_SECONDS,
+    NULLABLE_COLUMNS,
     OWN_TYPES,
     TargetColumn,
     column_types,
     floodmark_columns,
+    list_relations,
     lock_targets,
     read_columns,
     type_holds,
 )
+from floodmark.postgres.warehouse.views import ensure_with_view, read_views
 from floodmark.sync.ports import RowsAge
 
 if TYPE_CHECKING:
@@ -71,7 +79,10 @@ class PostgresAdoption:
             window = insert_window(session, pipeline, import_lane(plan.source), age.at, [plan])
             lock_targets(session, [plan.target])
             _check(session, plan)
-            _add_columns(session, window, plan)
+            _add_columns(session, window, plan, age)
+            if plan.is_history:
+                found, views = read_columns(session, list_relations([plan])), read_views(session, [plan])
+                ensure_with_view(session, window, plan, found, views.get(plan.target))
             _finish(session, window, plan, age)
         return window.window_id
 
@@ -85,9 +96,12 @@ def _check(session: psycopg.Connection, plan: TablePlan) -> None:
             "Name the table that has the rows (target in pipelines.yaml). Where there is none, run the pipeline: it "
             "loads the table.",
         )
-    if plan.settings.style is not Style.CURRENT:
+    if plan.is_history and read_columns(session, [plan.ended_versions.target]):
+        problem = f"is to be a history, whose ended versions belong in {plan.ended_versions.target}, which exists"
+        raise _not_adopted(plan, problem, "Rename or drop that table.")
+    if plan.settings.style not in (Style.CURRENT, Style.HISTORY):
         problem = f"has rows that were merged, so it cannot be adopted as a {plan.settings.style.value}"
-        raise _not_adopted(plan, problem, "Use style: current.")
+        raise _not_adopted(plan, problem, "Use style: current or history.")
     if other := [column.name for column in plan.settings.columns if column.is_other]:
         problem = f"may have other values of {', '.join(other)}, which columns of the table masks, casts or leaves out"
         raise _not_adopted(plan, problem, "Name another target, and run the pipeline, which loads it.")
@@ -133,8 +147,11 @@ def _list_problems(plan: TablePlan, found: Mapping[str, TargetColumn]) -> Iterat
             yield f"column {name} is NOT NULL, has no default, and does not come from the source"
 
 
-def _add_columns(session: psycopg.Connection, window: WindowPlan, plan: TablePlan) -> None:
-    """Add Floodmark's columns with the values of the existing rows, which new rows do not get."""
+def _add_columns(session: psycopg.Connection, window: WindowPlan, plan: TablePlan, age: RowsAge) -> None:
+    """Add Floodmark's columns with the values of the existing rows, which new rows do not get.
+
+    The rows of a history are versions that the window made, as those of a load.
+    """
     values = {
         POSITION_COLUMN: f"'\\x{window.rows_at(plan).hex()}'",
         OPERATION_COLUMN: str(_INSERT),
@@ -142,7 +159,12 @@ def _add_columns(session: psycopg.Connection, window: WindowPlan, plan: TablePla
         LOADED_AT_COLUMN: "now()",
         DELETED_COLUMN: "false",
     }
-    added = (f"ADD COLUMN {quote(name)} {OWN_TYPES[name]} NOT NULL DEFAULT {value}" for name, value in values.items())
+    if plan.is_history:
+        begins = sql.Literal(age.begins_at).as_string(session)
+        values |= {LOAD_COLUMN: str(window.window_id), KEPT_COLUMN: "'{}'"}
+        values |= dict.fromkeys((COMMITTED_COLUMN, VALID_FROM_COLUMN), begins)
+    types = {name: OWN_TYPES[name] + ("" if name in NULLABLE_COLUMNS else " NOT NULL") for name in values}
+    added = (f"ADD COLUMN {quote(name)} {types[name]} DEFAULT {value}" for name, value in values.items())
     dropped = (f"ALTER COLUMN {quote(name)} DROP DEFAULT" for name in values)
     for changes in (added, dropped):
         session.execute(f"ALTER TABLE {quote_table(plan.target)} {', '.join(changes)}")

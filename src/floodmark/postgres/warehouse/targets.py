@@ -158,7 +158,7 @@ OWN_TYPES = {
     NEXT_POSITION_COLUMN: "bytea",
     VALID_TO_COLUMN: "timestamp with time zone",
 }
-_NULLABLE = frozenset({CHANGED_COLUMN, COMMITTED_COLUMN, VALID_FROM_COLUMN, VALID_TO_COLUMN})
+NULLABLE_COLUMNS = frozenset({CHANGED_COLUMN, COMMITTED_COLUMN, VALID_FROM_COLUMN, VALID_TO_COLUMN})
 FILLED = 80
 """The share of a page of a new target that inserts fill, in percent.
 
@@ -315,7 +315,7 @@ def create_target(table: TablePlan) -> str:
     """Return the CREATE TABLE statement of a target."""
     columns = [f"{quote(name)} {type_name}" for name, type_name in column_types(table).items()]
     columns += [
-        f"{quote(name)} {OWN_TYPES[name]}{'' if name in _NULLABLE else ' NOT NULL'}"
+        f"{quote(name)} {OWN_TYPES[name]}{'' if name in NULLABLE_COLUMNS else ' NOT NULL'}"
         for name in floodmark_columns(table)
     ]
     columns.append(f"PRIMARY KEY ({', '.join(quote(name) for name in table.target_key)})")

@@ -10,6 +10,8 @@ from floodmark.sources.kind import NO_STREAM, KindRules, LoadAdapters
 from floodmark.sources.sqlserver.kind import SqlServerKind
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from floodmark.core.capture import HeartbeatSettings
     from floodmark.core.doctor import DiagnosisInput, Finding
     from floodmark.core.drift import DriftWords
@@ -99,6 +101,11 @@ class CdcKind(SqlServerKind):
         from floodmark.sources.cdc.source import read_state
 
         return read_state(self.database(), table, name)
+
+    def read_commit_time(self, position: Position) -> datetime | None:
+        from floodmark.sources.cdc.reader import read_commit_time
+
+        return read_commit_time(self.database(), position)
 
     def read_progress(self, watermarks: Iterable[Position], marks: Marks) -> SourceProgress:
         from floodmark.sources.cdc.source import read_progress

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from itertools import pairwise
 
@@ -81,6 +82,26 @@ def select_commits(*, has_zone: bool, is_guessed: bool = False) -> str:
         " FROM cdc.lsn_time_mapping AS m WHERE m.start_lsn > ? AND m.start_lsn <= ?"
     )
     return select_utc(local, COMMIT_LSN, has_zone=has_zone, is_guessed=is_guessed)
+
+
+def select_newest_commit(*, has_zone: bool) -> str:
+    """Return the SELECT of the newest commit up to an LSN, with its time in UTC. Parameters: as for ``select_commits``,
+    with the LSN alone.
+    """
+    local = (
+        f"SELECT TOP (1) m.start_lsn AS {bracket(COMMIT_LSN)}, CAST(m.tran_end_time AS datetime2(3)) AS {LOCAL_TIME}"  # noqa: S608
+        " FROM cdc.lsn_time_mapping AS m WHERE m.start_lsn <= ? ORDER BY m.start_lsn DESC"
+    )
+    return select_utc(local, COMMIT_LSN, has_zone=has_zone, is_guessed=True)
+
+
+def read_commit_time(source: SqlServerConnection, position: Position) -> datetime | None:
+    """Return the time in UTC of the newest commit up to a position; None where the server no longer knows it."""
+    with connect(source, subject=source.database) as session:
+        clock = read_clock(session, is_guessed=True)
+        found = session.fetch(select_newest_commit(has_zone=isinstance(clock[0], str)), (*clock, position.value))
+    at: datetime | None = found[0][1] if found else None
+    return at and at.replace(tzinfo=UTC)
 
 
 def select_changes(plan: TablePlan, *, has_zone: bool = False) -> str:
