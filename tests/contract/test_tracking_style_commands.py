@@ -69,6 +69,7 @@ def test_history_and_log_are_filled_checked_verified_and_forgotten(rig: CommandR
         "INSERT INTO dbo.Lines VALUES (3, 30), (4, -4)",
         "DELETE dbo.Lines WHERE Id = 3",
     )
+    assert "1 row waits in quarantine" in rig.call("verify", "shop")
     run_both(rig, "DELETE dbo.Lines WHERE Id IN (2, 4)", "UPDATE dbo.Lines SET Amount = 12 WHERE Id = 1")
     first = [(2, 1, 10, False), (4, 1, 11, False), (4, 1, 12, True)]
     # The insert of the last row waits in quarantine. Its delete has come.

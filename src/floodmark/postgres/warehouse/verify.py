@@ -217,12 +217,14 @@ def _mark_waiting(table: TablePlan) -> str:
         if column.name in optional:
             same = f"({same} OR coalesce((q.row_data ->> {_literal(keep_column(column.name))})::boolean, false))"
         alike.append(same)
+    # A version in quarantine has its load and its position behind its key.
+    same_key = "jsonb_hash_extended(q.key, 0) = jsonb_hash_extended(d.key, 0) AND q.key = d.key"
+    same_key = "q.key - -1 - -1 = d.key" if table.is_history else same_key
     return (
         f"UPDATE {_DIFFERENCES} AS d SET kind = 'waiting' WHERE d.kind <> 'extra' AND EXISTS ("  # noqa: S608
         f"SELECT FROM floodmark.quarantine AS q WHERE q.target_schema = {_literal(table.target.schema)}"
         f" AND q.target_name = {_literal(table.target.name)} AND q.settled_at IS NULL"
-        " AND jsonb_hash_extended(q.key, 0) = jsonb_hash_extended(d.key, 0) AND q.key = d.key"
-        f" AND {' AND '.join(alike)})"
+        f" AND {same_key} AND {' AND '.join(alike)})"
     )
 
 
