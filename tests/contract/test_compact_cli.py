@@ -6,10 +6,12 @@ Everything but Spark is real (``load_without_spark``).
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -18,8 +20,11 @@ from typer.testing import CliRunner
 from fleet_rig import FleetRig, fleet_settings
 from floodmark.cli.main import app
 from floodmark.cli.process import out
+from floodmark.core.settings import Style
 from floodmark.postgres.session import WarehouseConnection
+from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.spark import job
+from floodmark.sync.columns import hash_value
 from load_without_spark import no_session, stager
 
 CONFIG = """
@@ -228,3 +233,129 @@ def test_commands_on_a_history_and_a_log_of_a_fleet(rig: FleetRig, tmp_path: Pat
     code, text = call("forget", "edge", "main.orders", "--key", "__device=van-1", "--key", "id=2")
     assert code == 0, text
     assert [row[:2] for row in rig.rows(history)] == [("van-1", 1), ("van-1", 1), ("van-1", 3), ("van-2", 1)]
+
+
+SECRET = "a secret of more than sixteen characters"
+MASKED = """
+sources: {vans: {conn_id: vans, kind: compact}}
+warehouse: {conn_id: warehouse}
+pipelines:
+  edge:
+    source: vans
+    schedule: null
+    tables:
+      - source: main.people
+        target: edge.people
+        style: STYLE
+        mask_key_conn_id: mask_key
+        rules: [{name: positive, sql: '"amount" > 0'}]
+        columns:
+          id: {mask: hash}
+          mail: {as: email, mask: hash}
+          phone: {mask: last4}
+          born: {mask: year}
+          made: {cast: date}
+          notes: drop
+"""
+PEOPLE = (
+    "CREATE TABLE people (id TEXT PRIMARY KEY NOT NULL, amount INTEGER, mail TEXT, phone TEXT, born DATE,"
+    " made DATETIME, notes TEXT)"
+)
+PLANTED = ("key-", "mail-", "0699-", "1987-06-", "23:59:", "note-")
+
+
+def person(number: int, amount: int = 1) -> str:
+    values = f"('key-{number}', {amount}, 'mail-{number}@example.com', '0699-{number}-1234', '1987-06-0{number}'"
+    columns = "id, amount, mail, phone, born, made, notes"
+    return f"INSERT INTO people ({columns}) VALUES {values}, '2026-01-0{number} 23:59:59', 'note-{number}')"
+
+
+def hashed(value: str) -> str:
+    return hash_value(SECRET.encode(), value)
+
+
+def dump(rig: FleetRig) -> str:
+    """Return every row of every table of the warehouse's database."""
+    tables = rig.rows(
+        "SELECT format('%I.%I', table_schema, table_name) FROM information_schema.tables"
+        " WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
+    )
+    return "\n".join(
+        f"{table} {row}" for (table,) in tables for (row,) in rig.rows(f"SELECT t::text FROM {table} AS t")
+    )
+
+
+@pytest.mark.parametrize("style", [Style.CURRENT, Style.HISTORY, Style.LOG])
+def test_columns_of_devices_come_to_the_target_as_the_file_says(
+    rig: FleetRig, tmp_path: Path, style: Style, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("AIRFLOW_CONN_MASK_KEY", json.dumps({"conn_type": "generic", "password": SECRET}))
+    (tmp_path / "pipelines.yaml").write_text(MASKED.replace("STYLE", style.value), encoding="utf-8")
+    staged: list[str] = []
+    merge = PostgresWarehouse.merge_window
+
+    def watched(self: PostgresWarehouse, *arguments: Any, **named: Any) -> Any:
+        staged.append(dump(rig))
+        return merge(self, *arguments, **named)
+
+    monkeypatch.setattr(PostgresWarehouse, "merge_window", watched)
+    rig.make("van-1", person(1), person(2), person(3, -1), table=PEOPLE, tracked="people")
+    said = [call("config", "check"), call("run", "edge")]
+    rig.run("van-1", "UPDATE people SET mail = 'mail-11', phone = '123', made = NULL WHERE id = 'key-1'")
+    rig.run("van-1", "DELETE FROM people WHERE id = 'key-2'", person(4))
+    said += [call("run", "edge"), call("status", "edge"), call("quarantine", "list", "edge")]
+    assert [code for code, _ in said] == [0] * len(said), said[1][1][-1500:]
+    columns = "id, amount, email, phone, born::text, made::text FROM edge.people"
+    newest = f"SELECT {columns} WHERE __op <> 1 AND __lsn = (SELECT max(__lsn) FROM edge.people) ORDER BY amount, email"
+    assert sorted(rig.rows(newest)) == sorted([
+        (hashed("key-1"), 1, hashed("mail-11"), "***", "1987-01-01", None),
+        (hashed("key-4"), 1, hashed("mail-4@example.com"), "*******1234", "1987-01-01", "2026-01-04"),
+    ])  # fmt: skip
+    gone = "SELECT email FROM edge.people WHERE __op = 1"
+    assert rig.rows(gone) == [(None if style is Style.LOG else hashed("mail-2@example.com"),)]
+    assert hashed("key-3") in dump(rig).split("floodmark.quarantine ", 1)[1]
+    rig.run("van-1", "UPDATE people SET amount = 3 WHERE id = 'key-3'")
+    said += [call("run", "edge"), call("verify", "edge")]
+    assert said[-1][0] == (1 if style is Style.LOG else 0), said[-1]
+    files = [path for path in (tmp_path / "docs").rglob("*") if path.is_file()]
+    texts = [dump(rig), *staged, *(text for _, text in said), caplog.text, *(path.read_text() for path in files)]
+    assert [value for value in PLANTED for text in texts if value in text] == []
+    rig.run(
+        "van-1", "ALTER TABLE people ADD COLUMN extra TEXT", "UPDATE people SET extra = 'note-9' WHERE id = 'key-1'"
+    )
+    code, text = call("run", "edge")
+    assert (code != 0, "a new column extra" in text) == (True, True), text
+    assert "note-9" not in dump(rig)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ("__device: {mask: hash}", "__device has the names of devices"),
+        ("__device: {as: van}", "__device has the names of devices"),
+        ("Mail: drop", "there is no captured column Mail in this spelling"),
+        ("id: drop", "id is part of the key"),
+    ],
+)
+def test_columns_that_devices_cannot_have_are_refused(rig: FleetRig, tmp_path: Path, columns: str, words: str) -> None:
+    text = MASKED.replace("STYLE", "current").split("        columns:")[0].replace("mask_key_conn_id: mask_key\n", "\n")
+    if "hash" in columns:
+        text = text.replace("style: current\n", "style: current\n        mask_key_conn_id: mask_key\n")
+    (tmp_path / "pipelines.yaml").write_text(f"{text}        columns: {{{columns}}}\n", encoding="utf-8")
+    rig.make("van-1", person(1), table=PEOPLE, tracked="people")
+    code, found = call("run", "edge")
+    assert (code != 0, words in found) == (True, True), found
+
+
+def test_device_that_spells_a_column_that_is_left_out_otherwise_brings_no_value(rig: FleetRig, tmp_path: Path) -> None:
+    text = MASKED.replace("STYLE", "current").split("        columns:")[0].replace("mask_key_conn_id: mask_key\n", "\n")
+    (tmp_path / "pipelines.yaml").write_text(
+        f"{text}        new_columns: follow\n        columns: {{notes: drop}}\n", encoding="utf-8"
+    )
+    rig.make("van-2", person(1), table=PEOPLE, tracked="people")
+    assert call("run", "edge")[0] == 0
+    rig.make("van-1", person(2), table=PEOPLE.replace("notes", "Notes"), tracked="people")
+    code, found = call("run", "edge")
+    assert (code != 0, "the first device spells notes as Notes" in found) == (True, True), found
+    assert "note-" not in dump(rig)

@@ -64,12 +64,12 @@ class FleetRig:
     def path(self, device: str) -> Path:
         return self.folder / f"{device}.db"
 
-    def make(self, device: str, *statements: str, table: str = TABLE) -> None:
+    def make(self, device: str, *statements: str, table: str = TABLE, tracked: str = "orders") -> None:
         """Create a device's file with a tracked table, and run statements in it."""
         with closing(sqlite3.connect(self.path(device), isolation_level=None)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(table)
-            ChangeTracking(connection).enable_tracking("orders")
+            ChangeTracking(connection).enable_tracking(tracked)
         self.run(device, *statements)
 
     def run(self, device: str, *statements: str) -> None:

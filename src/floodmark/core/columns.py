@@ -210,6 +210,20 @@ def why_not_of_table(settings: TableOptions, table: SourceTable, known: Collecti
     return ""
 
 
+def why_not_of_members(settings: TableOptions, feed: Feed) -> str:
+    """Return why a feed with members cannot have its settings of columns, as a clause; "" where it can."""
+    if feed.has_members and not feed.member_column:
+        return "the columns of events are not named, masked or left out so far"
+    if any(each.name == feed.member_column for each in settings.columns):
+        return f"{feed.member_column} has the names of devices, by which their rows are found: it stays as it is"
+    spelled = {each.name.casefold(): each.name for each in settings.columns}
+    for column in feed.table.columns:
+        # As a new column, it would bring the values of one that is masked or left out.
+        if (name := spelled.get(column.name.casefold(), column.name)) != column.name:
+            return f"the first device spells {name} as {column.name}: write it in this spelling"
+    return ""
+
+
 def why_names_clash(columns: Mapping[str, str]) -> str:
     """Return why columns cannot have their names in the target, as a clause; "" where they can.
 

@@ -21,6 +21,7 @@ from floodmark.core.columns import (
     why_names_clash,
     why_no_columns,
     why_not_filtered,
+    why_not_of_members,
     why_not_of_table,
 )
 from floodmark.core.errors import ConfigError, DefinitionChangedError, command_line
@@ -178,8 +179,8 @@ def with_columns(settings: TableSettings, feed: Feed, state: TableState | None) 
     """
     known = state.known_columns if state else frozenset()
     why = why_no_columns(settings) or why_not_of_table(settings, feed.table, known)
-    if (settings.columns or settings.new_columns) and not why and feed.has_members:
-        why = "only the columns of a database are named, masked or left out so far"
+    if not why and (settings.columns or settings.new_columns):
+        why = why_not_of_members(settings, feed)
     if why:
         raise ConfigError(str(settings.source), f"columns: {why}.", "Correct the table in pipelines.yaml.")
     if why := why_not_filtered(settings, feed, known):

@@ -59,12 +59,13 @@ def find_kind(name: str) -> type[SourceKind]:
 NO_INSTANCES = "a table has no capture instances"
 NO_JOB = "there is no capture job that could lag"
 NO_SNAPSHOT = "only changes that change data capture has recorded begin the reads of a snapshot so far"
+NO_FILTER = "only rows of a database are filtered so far"
 NO_COLUMNS = {
     **dict.fromkeys(
         ("columns", "new_columns", "mask_key_conn_id"),
-        "only the columns of a database are named, masked or left out so far",
+        "the columns of events are not named, masked or left out so far",
     ),
-    "where": "only rows of a database are filtered so far",
+    "where": NO_FILTER,
 }
 NO_STREAM = "its changes are not streamed"
 

@@ -324,7 +324,9 @@ def refuse_lost_targets(session: psycopg.Connection, plan: WindowPlan) -> None:
                 fault = find_fault(session, plan.pipeline, row)
             if fault:
                 raise _lost(plan, source, fault)
-            refuse_older_definition(plans[source], row["definition"] or {}, row["column_names"] or {})
+            # The first window of a fleet is none of a load, and finds no definition yet.
+            if row["watermark"] is not None or row["definition"] is not None:
+                refuse_older_definition(plans[source], row["definition"] or {}, row["column_names"] or {})
         if row["watermark"] is not None:
             compared.add(source)
     for table in plan.tables:

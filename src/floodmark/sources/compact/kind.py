@@ -12,7 +12,7 @@ from floodmark.core.errors import ConfigError
 from floodmark.core.schema import Dataset, file_dataset
 from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
 from floodmark.sources.kind import (
-    NO_COLUMNS,
+    NO_FILTER,
     NO_INSTANCES,
     NO_JOB,
     NO_SNAPSHOT,
@@ -63,7 +63,7 @@ class CompactKind(SourceKind):
             "first_load": "a device that was not read before is read as a whole, with the changes of the others",
         },
         table={
-            **NO_COLUMNS,
+            "where": NO_FILTER,
             "capture_instance": NO_INSTANCES,
             "key": "a row is known by its device and the table's own key",
             "key_spelling": "the changes have both spellings of a key",

@@ -134,12 +134,17 @@ def test_kind_without_a_database_refuses_a_filter(write: Write, kind: str) -> No
         with_columns(table, replace(instance(), has_members=True), None)
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS.keys() - set(DATABASES)))
 @pytest.mark.parametrize("settings", ["columns: {Note: drop}", "new_columns: hold", "mask_key_conn_id: mask_key"])
-def test_kind_without_a_database_refuses_settings_of_columns(write: Write, kind: str, settings: str) -> None:
-    with pytest.raises(ConfigError, match=f"does not apply to a source of kind {kind}: only the columns of a database"):
+def test_event_stream_refuses_settings_of_columns(write: Write, settings: str) -> None:
+    kind = "event_stream"
+    with pytest.raises(ConfigError, match=f"does not apply to a source of kind {kind}: the columns of events are not"):
         load_config(write(settings, kind))
     assert load_config(write("rules: []", kind)).settings("shop").tables[0].columns == ()
+
+
+def test_devices_have_settings_of_columns(write: Write) -> None:
+    settings = load_config(write("columns: {Note: drop}", "compact")).settings("shop")
+    assert settings.tables[0].columns == (ColumnSettings("Note", is_dropped=True),)
 
 
 @pytest.mark.parametrize(
@@ -149,5 +154,7 @@ def test_load_of_a_feed_with_members_refuses_settings_of_columns(settings: dict[
     """A plan may be older than the file."""
     table = replace(TableSettings(ORDERS, ORDERS), **settings)  # type: ignore[arg-type]
     assert with_columns(table, instance(), None).table.key == ("Id",)
-    with pytest.raises(ConfigError, match="only the columns of a database"):
+    with pytest.raises(ConfigError, match="the columns of events are not named"):
         with_columns(table, replace(instance(), has_members=True), None)
+    fleet = replace(instance(), has_members=True, member_column="__device", delivers_net=True)
+    assert with_columns(table, fleet, None).table.key == ("Id",)
