@@ -34,7 +34,7 @@ from floodmark.postgres.ledger.schema import (
     lock_watermarks,
     one_window,
     opened_window,
-    record_definition,
+    record_definitions,
     refuse_left_instances,
     refuse_other_lanes,
     with_marks,
@@ -322,8 +322,7 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
             if window.state is WindowState.CHECKED:
                 if publish is not None:
                     publish(window.plan, session)
-                    for table in window.plan.tables:
-                        record_definition(session, window.plan, table)
+                    record_definitions(session, window.plan, window.plan.tables)
                 if not is_replay_lane(window.plan.lane):
                     for table in sorted(window.plan.tables, key=lambda table: table.source):
                         finish_table(session, window.plan, table)

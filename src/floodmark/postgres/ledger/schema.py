@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 from psycopg.rows import DictRow, dict_row
@@ -275,37 +275,46 @@ def describe_watermark(value: bytes | None) -> str:
 # has left its number in none.
 
 
-def record_target(
-    session: psycopg.Connection, plan: WindowPlan, table: TablePlan, *, has_written: bool, is_replaced: bool = False
-) -> None:
-    """Record the target as it is after the merge of a window, in the transaction of the merge.
+class WrittenTarget(NamedTuple):
+    """The target of a table after the merge of a window."""
 
-    has_written: some row of the target has the number of the window now. is_replaced: no row has another one.
-    """
-    query(
-        session,
-        "record_target",
-        pipeline=plan.pipeline,
-        **source_parameters(table.source),
-        window_id=plan.window_id,
-        columns=[*(column.name for column in table.in_target.stored_columns), WINDOW_COLUMN],
-        has_written=has_written,
-        is_replaced=is_replaced,
-    )
-    record_definition(session, plan, table)
+    table: TablePlan
+    has_written: bool
+    """Some row of the target has the number of the window now."""
+    is_replaced: bool = False
+    """No row has another one."""
 
 
-def record_definition(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) -> None:
-    """Record the names and the settings of the columns of a target that gets the rows of a window."""
-    query(
-        session,
-        "record_definition",
-        pipeline=plan.pipeline,
-        **source_parameters(table.source),
-        names=None if table.recorded_names is None else Jsonb(table.recorded_names),
-        definition=Jsonb(table.definition),
-        is_whole=table.kind is LoadKind.FIRST_LOAD and not table.where,
-    )
+def record_targets(session: psycopg.Connection, plan: WindowPlan, targets: Sequence[WrittenTarget]) -> None:
+    """Record targets as they are after the merge of a window, in the transaction of the merge."""
+    # In the order in which others lock them.
+    query(session, "lock_tables", pipeline=plan.pipeline, **source_arrays(each.table.source for each in targets))
+    found = [
+        {
+            **source_parameters(each.table.source),
+            "columns": [*(column.name for column in each.table.in_target.stored_columns), WINDOW_COLUMN],
+            "has_written": each.has_written,
+            "is_replaced": each.is_replaced,
+        }
+        for each in targets
+    ]
+    query(session, "record_targets", pipeline=plan.pipeline, window_id=plan.window_id, targets=Jsonb(found))
+    record_definitions(session, plan, [each.table for each in targets])
+
+
+def record_definitions(session: psycopg.Connection, plan: WindowPlan, tables: Iterable[TablePlan]) -> None:
+    """Record the names and the settings of the columns of targets that get the rows of a window."""
+    found = [
+        {
+            **source_parameters(table.source),
+            # What is left out is NULL.
+            **({} if table.recorded_names is None else {"names": table.recorded_names}),
+            "definition": table.definition,
+            "is_whole": table.kind is LoadKind.FIRST_LOAD and not table.where,
+        }
+        for table in tables
+    ]
+    query(session, "record_definitions", pipeline=plan.pipeline, tables=Jsonb(found))
 
 
 def refuse_lost_targets(session: psycopg.Connection, plan: WindowPlan) -> None:

@@ -137,32 +137,38 @@ FROM pg_catalog.pg_class AS c
 JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s AND c.relname = %(name)s
 
--- name: record_target
--- In the transaction of a merge. has_written: some row of the target has the window's number now. is_replaced: no row has
--- another one.
+-- name: record_targets
+-- In the transaction of a merge. targets: has_written: some row of the target has the window's number now. is_replaced: no
+-- row has another one.
 UPDATE floodmark.tables AS t
-SET target_mark = m.mark, target_columns = %(columns)s::text[],
-    target_window_id = CASE WHEN %(has_written)s THEN %(window_id)s::bigint
-        WHEN NOT %(is_replaced)s THEN t.target_window_id END
+SET target_mark = m.mark, target_columns = r.columns,
+    target_window_id = CASE WHEN r.has_written THEN %(window_id)s::bigint
+        WHEN NOT r.is_replaced THEN t.target_window_id END
 FROM floodmark.target_marks AS m
+JOIN jsonb_to_recordset(%(targets)s::jsonb) AS r (
+    source_schema text, source_name text, columns text[], has_written boolean, is_replaced boolean
+) ON r.source_schema = m.source_schema AND r.source_name = m.source_name
 WHERE m.pipeline = t.pipeline AND m.source_schema = t.source_schema AND m.source_name = t.source_name
-  AND t.pipeline = %(pipeline)s AND t.source_schema = %(source_schema)s AND t.source_name = %(source_name)s
+  AND t.pipeline = %(pipeline)s
 
--- name: record_definition
--- In the transaction in which a target gets rows by it. names: of columns, by those of the source; NULL for the same.
--- is_whole: a load of the whole table, which may give all columns others.
+-- name: record_definitions
+-- In the transaction in which targets get rows by them. tables: names: of columns, by those of the source; NULL for the
+-- same. is_whole: a load of the whole table, which may give all columns others.
 -- Any other window adds names and settings of columns: its plan may be older than that of the last one which was merged.
 UPDATE floodmark.tables AS t
-SET column_names = CASE WHEN %(is_whole)s THEN %(names)s::jsonb
-        ELSE coalesce(t.column_names || %(names)s::jsonb, %(names)s::jsonb, t.column_names) END,
-    definition = CASE WHEN %(is_whole)s THEN %(definition)s::jsonb
+SET column_names = CASE WHEN r.is_whole THEN r.names
+        ELSE coalesce(t.column_names || r.names, r.names, t.column_names) END,
+    definition = CASE WHEN r.is_whole THEN r.definition
         ELSE coalesce((
             -- A ledger of an older version lacks the fingerprint of a column's secret.
             SELECT jsonb_object_agg(key,
-                jsonb_strip_nulls(jsonb_build_object('fingerprint', %(definition)s::jsonb -> key -> 'fingerprint')) || value)
-            FROM jsonb_each(%(definition)s::jsonb || t.definition)
-        ), %(definition)s::jsonb) END
-WHERE t.pipeline = %(pipeline)s AND t.source_schema = %(source_schema)s AND t.source_name = %(source_name)s
+                jsonb_strip_nulls(jsonb_build_object('fingerprint', r.definition -> key -> 'fingerprint')) || value)
+            FROM jsonb_each(r.definition || t.definition)
+        ), r.definition) END
+FROM jsonb_to_recordset(%(tables)s::jsonb) AS r (
+    source_schema text, source_name text, names jsonb, definition jsonb, is_whole boolean
+)
+WHERE t.pipeline = %(pipeline)s AND t.source_schema = r.source_schema AND t.source_name = r.source_name
 
 -- name: missing_rights
 -- What the user of the session may not do with relations, each by its schema and name: where one is to be created, the name

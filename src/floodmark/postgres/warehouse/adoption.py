@@ -29,7 +29,7 @@ from floodmark.core.schema import (
     quote_table,
 )
 from floodmark.core.settings import Style
-from floodmark.postgres.ledger.schema import record_target
+from floodmark.postgres.ledger.schema import WrittenTarget, record_targets
 from floodmark.postgres.ledger.steps import finish_table, insert_window, mark_merged
 from floodmark.postgres.session import open_transaction, query, source_parameters
 from floodmark.postgres.warehouse.targets import (
@@ -183,7 +183,7 @@ def _finish(session: psycopg.Connection, window: WindowPlan, plan: TablePlan, ag
         read_lsn_at=age.read_to_at,
     )
     mark_merged(session, window, {plan.source: TableCounts()})
-    record_target(session, window, plan, has_written=True)
+    record_targets(session, window, [WrittenTarget(plan, has_written=True)])
     query(session, "mark_checked", window_id=window.window_id)
     finish_table(session, window, plan)
     query(session, "mark_advanced", window_id=window.window_id)

@@ -22,9 +22,10 @@ from floodmark.core.recovery import Release, release_rules
 from floodmark.core.schema import TableName, keep_column, quote_table
 from floodmark.core.settings import TableSettings, UnstorablePolicy
 from floodmark.postgres.ledger.schema import (
+    WrittenTarget,
     ensure_schema,
     opened_window,
-    record_target,
+    record_targets,
     refuse_loads,
     refuse_lost_targets,
 )
@@ -180,7 +181,7 @@ class _Release:
         query(self.session, "store_plan", window_id=self.plan.window_id, plan=Jsonb(plan_to_json(self.plan)))
         query(self.session, "open_window_table", **named, kind=self.planned.kind.value, **_NO_INTERVAL)
         query(self.session, "record_counts", **named | asdict(counts))
-        record_target(self.session, self.plan, self.planned, has_written=has_written)
+        record_targets(self.session, self.plan, [WrittenTarget(self.planned, has_written)])
         for step in ("mark_merged", "mark_checked", "mark_advanced"):
             query(self.session, step, window_id=self.plan.window_id)
         return self.plan.window_id

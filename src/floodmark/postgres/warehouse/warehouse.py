@@ -34,8 +34,9 @@ from floodmark.core.plan import (
 from floodmark.core.schema import COMMITTED_COLUMN, TableName, quote, quote_table
 from floodmark.core.settings import Deletes
 from floodmark.postgres.ledger.schema import (
+    WrittenTarget,
     is_of_this_ledger,
-    record_target,
+    record_targets,
     refuse_lost_targets,
     refuse_overtaken,
 )
@@ -330,8 +331,9 @@ class PostgresWarehouse:
             refuse_overtaken(session, plan)
             session.execute(_MERGE_SETTINGS)
             with LockLimit(session, self._at, plan.lane) as limit:
-                counts = _merge_tables(session, plan, staged or {}, limit)
-            return mark_merged(session, plan, counts)
+                merged = _merge_tables(session, plan, staged or {}, limit)
+            record_targets(session, plan, [written for _, written in merged])
+            return mark_merged(session, plan, {written.table.source: counts for counts, written in merged})
 
     def open_rows(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> Sequence[CheckedRows]:
         """Return the rows for the checks; without staging where it is empty or dropped.
@@ -427,9 +429,12 @@ def _as_reload(session: psycopg.Connection, plan: WindowPlan, table: TablePlan) 
     return dataclasses.replace(table, is_reload=True)
 
 
+_Merged = tuple[TableCounts, WrittenTarget]
+
+
 def _merge_tables(
     session: psycopg.Connection, plan: WindowPlan, staged: Mapping[TableName, StagedRows], limit: LockLimit
-) -> Mapping[TableName, TableCounts]:
+) -> Sequence[_Merged]:
     """Merge every table, and evaluate the constraints that would be evaluated at COMMIT.
 
     They see all tables merged: a foreign key may need rows of a table that is merged later. An error names its table.
@@ -437,9 +442,9 @@ def _merge_tables(
     """
     try:
         with session.transaction():  # a savepoint
-            counts = _merge_each(session, plan, staged, limit)
+            merged = _merge_each(session, plan, staged, limit)
             session.execute("SET CONSTRAINTS ALL IMMEDIATE")
-            return counts
+            return merged
     except psycopg.Error as error:
         if session.broken:
             raise
@@ -451,12 +456,12 @@ def _merge_tables(
 
 def _merge_each(
     session: psycopg.Connection, plan: WindowPlan, staged: Mapping[TableName, StagedRows], limit: LockLimit
-) -> Mapping[TableName, TableCounts]:
-    counts, left = {}, find_leftovers(session, plan)
+) -> Sequence[_Merged]:
+    merged, left = [], find_leftovers(session, plan)
     for index, planned in enumerate(plan.tables):
         with limit.table(planned):
-            counts[planned.source] = _merge_table(session, plan, index, left[index], staged.get(planned.source))
-    return counts
+            merged.append(_merge_table(session, plan, index, left[index], staged.get(planned.source)))
+    return merged
 
 
 def _log_all(changes: Iterable[str]) -> None:
@@ -466,7 +471,7 @@ def _log_all(changes: Iterable[str]) -> None:
 
 def _merge_table(
     session: psycopg.Connection, plan: WindowPlan, index: int, left: Leftovers, rows: StagedRows | None
-) -> TableCounts:
+) -> _Merged:
     planned = _as_reload(session, plan, plan.tables[index])
     if planned.renames_columns:
         found, views = read_columns(session, list_relations([planned])), read_views(session, [planned])
@@ -502,11 +507,10 @@ def constraint_refused(planned: TablePlan, error: psycopg.Error) -> TargetRefuse
 
 def _merge_staged(
     session: psycopg.Connection, plan: WindowPlan, index: int, left: Leftovers, rows: StagedRows | None
-) -> TableCounts:
+) -> _Merged:
     planned = plan.tables[index]
     if rows is not None and _has_nothing(planned, rows):
-        record_target(session, plan, planned, has_written=False)
-        return TableCounts()
+        return TableCounts(), WrittenTarget(planned, has_written=False)
     # A load that sweeps has just lowered the tombstones.
     merge = merge_of(plan, index, has_tombstones=left.has_tombstones and not planned.sweeps)
     staging = quote_table(merge.staging)
@@ -554,8 +558,7 @@ def _merge_staged(
     if planned.kind is LoadKind.FIRST_LOAD:
         session.execute(f"ANALYZE {quote_table(planned.target)}")
     marked = swept if planned.settings.deletes is Deletes.SOFT else 0
-    record_target(session, plan, planned, has_written=counted.written + marked > 0, is_replaced=merge.replaces)
-    return TableCounts(
+    counts = TableCounts(
         staged_rows=staged - dropped,
         inserted_rows=counted.inserted,
         updated_rows=counted.updated,
@@ -565,6 +568,7 @@ def _merge_staged(
         warned_rows=gate.warned,
         swept_rows=swept,
     )
+    return counts, WrittenTarget(planned, counted.written + marked > 0, merge.replaces)
 
 
 def _has_nothing(planned: TablePlan, rows: StagedRows) -> bool:
