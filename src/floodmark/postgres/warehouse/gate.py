@@ -51,7 +51,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What earlier windows have left of a table, other than the rows of its target."""
+    """Rows about a table that earlier windows have left outside of its target."""
 
     has_tombstones: bool
     """A tombstone may have a higher position than a staged row, which only happens in a replay."""
