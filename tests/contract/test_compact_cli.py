@@ -359,3 +359,29 @@ def test_device_that_spells_a_column_that_is_left_out_otherwise_brings_no_value(
     code, found = call("run", "edge")
     assert (code != 0, "the first device spells notes as Notes" in found) == (True, True), found
     assert "note-" not in dump(rig)
+
+
+def test_another_filter_of_a_fleet_needs_a_target_without_rows(rig: FleetRig, tmp_path: Path) -> None:
+    def configure(where: str) -> None:
+        table = f'{{source: main.orders, target: edge.orders, where: "{where}"}}'
+        text = CONFIG.replace("{source: main.orders, target: edge.orders}", table)
+        (tmp_path / "pipelines.yaml").write_text(text, encoding="utf-8")
+
+    configure("amount > 1 AND note LIKE 'a%'")
+    rig.make("van-1", "INSERT INTO orders (id, amount, note) VALUES (1, 2, 'ab'), (2, 2, 'b'), (3, 1, 'ab')")
+    assert call("run", "edge")[0] == 0
+    assert rig.rows("SELECT id FROM edge.orders") == [(1,)]
+    assert call("verify", "edge")[0] == 0
+    configure("amount > 1")
+    code, text = call("run", "edge")
+    assert (code != 0, "where: amount > 1 AND note LIKE" in text.replace("[", "").replace("]", "")) == (True, True), (
+        text
+    )
+    code, text = call("reload", "edge", "main.orders")
+    assert (code != 0, "has rows of another filter, and a load of devices deletes no row" in text) == (True, True), text
+    rig.execute("DROP TABLE edge.orders")
+    code, text = call("reload", "edge", "main.orders")
+    assert code == 0, text
+    assert rig.rows("SELECT id FROM edge.orders ORDER BY 1") == [(1,), (2,)]
+    assert call("run", "edge")[0] == 0
+    assert call("verify", "edge")[0] == 0

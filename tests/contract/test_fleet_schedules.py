@@ -15,6 +15,7 @@ from fleet_schedule import FleetSchedule
 from floodmark.core.settings import Deletes, OnGap, Style
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
+from floodmark.sync.filters import parse_filter
 from schedule_seeds import repeatable, schedule_seeds
 
 
@@ -28,10 +29,10 @@ def test_fleet_ends_with_the_rows_of_its_devices_or_a_verdict(
     deletes = deletes if style is Style.CURRENT else Deletes.SOFT
     folder = tmp_path / "devices"
     folder.mkdir()
-    schedule = FleetSchedule(
-        FleetRig(folder, database, fleet_settings(style=style, on_gap=on_gap, deletes=deletes)), seed
-    )
-    schedule.note(f"on_gap {on_gap.value}, deletes {deletes.value}, style {style.value}")
+    where = None if style is Style.LOG else chance.choice((None, parse_filter("id <= 4 AND amount > 6")))
+    settings = fleet_settings(style=style, on_gap=on_gap, deletes=deletes, where=where)
+    schedule = FleetSchedule(FleetRig(folder, database, settings), seed)
+    schedule.note(f"on_gap {on_gap.value}, deletes {deletes.value}, style {style.value}, {where}")
     test = "tests/contract/test_fleet_schedules.py::test_fleet_ends_with_the_rows_of_its_devices_or_a_verdict"
     with repeatable(test, seed, schedule.journal):
         schedule.run(steps=25)

@@ -11,10 +11,12 @@ import pytest
 from fleet_rig import ORDERS, PIPELINE, FleetRig, fleet_settings
 from floodmark.core.errors import OperatorError, TableNotPlannableError, TargetRefusedError
 from floodmark.core.position import Version
-from floodmark.core.settings import OnFailure, OnGap, Rule, Style
+from floodmark.core.settings import ColumnSettings, Deletes, OnFailure, OnGap, Rule, Style
+from floodmark.core.snapshot import Verdict
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.release import PostgresQuarantine
+from floodmark.sync.filters import parse_filter
 
 VERSIONS = (
     "SELECT __device, id, __op, amount::text, note, __deleted FROM edge.orders_history ORDER BY 1, 2, __load, __lsn"
@@ -255,4 +257,75 @@ def test_what_a_device_does_not_know_is_refused(
 ) -> None:
     rig.settings = fleet_settings(style=style, **settings)
     with pytest.raises(TableNotPlannableError, match=f"style: {style.value}, but {cause}"):
+        rig.sync()
+
+
+def filtered(where: str, **settings: Any) -> dict[str, Any]:
+    return {"where": parse_filter(where), **settings}
+
+
+@pytest.mark.parametrize("deletes", Deletes)
+def test_rows_enter_and_leave_the_filter_of_a_target(
+    tmp_path: Path, rig: FleetRig, database: WarehouseConnection, deletes: Deletes
+) -> None:
+    rig = rig_of(tmp_path / "devices", database, **filtered("amount >= 2 AND __device <> 'van-3'", deletes=deletes))
+    rig.make("van-3", "INSERT INTO orders (id, amount, note) VALUES (1, 10, 'no')")
+    rig.sync()
+    rows = rig.rows("SELECT __device, id, note FROM edge.orders ORDER BY 1, 2")
+    assert rows == [("van-1", 2, "b"), ("van-2", 1, "x")]
+    rig.run("van-1", "UPDATE orders SET amount = 3 - amount", "INSERT INTO orders (id, note) VALUES (3, 'never')")
+    rig.sync()
+    assert [row[:2] for row in rig.living()] == [("van-1", 1), ("van-2", 1)]
+    assert rig.differing() == []
+    found = {row[0] for row in rig.rows("SELECT note FROM edge.orders")}
+    assert found == ({"a", "x", "b"} if deletes is Deletes.SOFT else {"a", "x"})
+
+
+def test_row_that_leaves_the_filter_is_a_deleted_version_with_its_last_values_that_passed(
+    tmp_path: Path, rig: FleetRig, database: WarehouseConnection
+) -> None:
+    rig = rig_of(tmp_path / "devices", database, **filtered("amount >= 2", style=Style.HISTORY))
+    rig.sync()
+    rig.run("van-1", "UPDATE orders SET amount = 1, note = 'hidden' WHERE id = 2")
+    rig.sync()
+    rig.run("van-1", "UPDATE orders SET note = 'hidden too' WHERE id = 2")
+    rig.sync()
+    rig.ledger.forget_mark(PIPELINE, ORDERS, "van-1")
+    rig.sync()
+    rig.run("van-1", "UPDATE orders SET amount = 4, note = 'B' WHERE id = 2")
+    rig.sync()
+    assert rig.rows(VERSIONS)[:-1] == [
+        ("van-1", 2, 2, "2.00", "b", False),
+        ("van-1", 2, 1, "2.00", "b", True),
+        ("van-1", 2, 2, "4.00", "B", False),
+    ]
+
+
+def test_filter_may_read_a_column_that_is_left_out(
+    tmp_path: Path, rig: FleetRig, database: WarehouseConnection
+) -> None:
+    columns = (ColumnSettings("note", is_dropped=True),)
+    rig = rig_of(tmp_path / "devices", database, **filtered("note <> 'b'", columns=columns))
+    rig.sync()
+    rig.run("van-2", "INSERT INTO orders (id, amount, note) VALUES (2, 1, 'b'), (3, 1, 'c'), (4, 1, NULL)")
+    rig.sync()
+    assert rig.rows("SELECT __device, id FROM edge.orders ORDER BY 1, 2") == [("van-1", 1), ("van-2", 1), ("van-2", 3)]
+    assert rig.differing() == []
+
+
+def test_device_whose_column_has_another_type_for_the_filter_is_left_out(
+    tmp_path: Path, rig: FleetRig, database: WarehouseConnection
+) -> None:
+    rig = rig_of(tmp_path / "devices", database, **filtered("amount >= 2"))
+    text = "CREATE TABLE orders (id INTEGER PRIMARY KEY NOT NULL, amount TEXT, note TEXT)"
+    rig.make("van-3", "INSERT INTO orders (id, amount) VALUES (1, 'much')", table=text)
+    assert rig.sync() == {"van-3": Verdict.NOT_PLANNABLE}
+    assert [row[:2] for row in rig.living()] == [("van-1", 2), ("van-2", 1)]
+    ((cause,),) = rig.rows("SELECT cause FROM floodmark.members WHERE member = 'van-3'")
+    assert cause == "the filter compares amount, which is nvarchar, with 2."
+
+
+def test_filter_of_a_log_is_refused(rig: FleetRig) -> None:
+    rig.settings = fleet_settings(**filtered("amount >= 2", style=Style.LOG))
+    with pytest.raises(TableNotPlannableError, match="style: log, but where, and nothing shows whether a row"):
         rig.sync()

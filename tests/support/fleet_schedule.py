@@ -244,8 +244,22 @@ class FleetSchedule:
             self.check_log()
         else:
             assert self.rig.differing() == []
+            assert self.rig.living() == self.read_devices()
         if self.style is Style.HISTORY:
             self.check_history()
+
+    def read_devices(self) -> list[tuple[Any, ...]]:
+        """Return the rows of the devices that pass the filter, as SQLite evaluates it."""
+        where = self.rig.settings.tables[0].where
+        found = []
+        for device in sorted(self.present()):
+            with closing(sqlite3.connect(self.rig.path(device))) as file:
+                condition = where.sql if where else "true"
+                rows = file.execute(f"SELECT id, amount, note FROM orders WHERE {condition} ORDER BY id")
+                found += [
+                    (device, key, None if amount is None else Decimal(amount), note) for key, amount, note in rows
+                ]
+        return found
 
     def check_history(self) -> None:
         """Compare the history with the rows that it had at the end of each window, and each version with the next."""
@@ -275,11 +289,7 @@ class FleetSchedule:
             " ORDER BY o.__device, id, __lsn DESC"
         )
         logged = self.rig.rows(f"SELECT __device, id, amount, note FROM ({newest}) AS n WHERE __op <> 1 ORDER BY 1, 2")
-        found = []
-        for device in sorted(self.present()):
-            with closing(sqlite3.connect(self.rig.path(device))) as file:
-                rows = file.execute("SELECT id, amount, note FROM orders ORDER BY id").fetchall()
-            found += [(device, key, None if amount is None else Decimal(amount), note) for key, amount, note in rows]
+        found = self.read_devices()
         assert [row for row in found if row not in logged] == []
         # A device that had no row when it was read as a whole again has no entry of that.
         assert {row[0] for row in logged if row not in found} <= {device for device in _DEVICES if self.allowed[device]}

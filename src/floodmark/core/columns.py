@@ -254,8 +254,8 @@ def why_not_filtered(settings: TableOptions, feed: Feed, known: Collection[str])
     """
     if settings.where is None:
         return ""
-    if feed.has_members:
-        return "only rows of a database are filtered so far"
+    if feed.has_members and not feed.member_column:
+        return "the rows of events are not filtered so far"
     found = {column.name: column for column in feed.table.stored_columns}
     reasons = [_why_not_compared(found.get(each.name), each) for each in settings.where.columns]
     if not feed.delivers_net:

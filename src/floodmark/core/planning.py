@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 from floodmark.core import errors
 from floodmark.core.capture import PlannedStop, bracket_table
 from floodmark.core.columns import list_filled, select_columns
-from floodmark.core.definition import is_renamed, list_renewed, name_columns, refuse_other_definition, with_columns
+from floodmark.core.definition import (
+    has_other_filter,
+    is_renamed,
+    list_renewed,
+    name_columns,
+    refuse_other_definition,
+    with_columns,
+)
 from floodmark.core.errors import (
     ConfigError,
     DefinitionChangedError,
@@ -417,7 +424,10 @@ def _redefined(plan: TablePlan, table_snapshot: TableSnapshot, state: TableState
     columns = plan.columns
     if is_renamed(plan.settings, state, names):
         columns = name_columns(plan.settings, plan.feed, state, renames=True)
-    return replace(plan, columns=columns, renewed=list_renewed(plan.settings, state, names))
+    renewed = list_renewed(plan.settings, state, names)
+    if plan.feed.member_column and has_other_filter(plan.settings, state.definition):
+        renewed = (*renewed, "where")
+    return replace(plan, columns=columns, renewed=renewed)
 
 
 def has_changed(table: TablePlan, snapshot: SourceSnapshot, settings: PipelineSettings) -> bool:

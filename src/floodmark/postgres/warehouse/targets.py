@@ -411,12 +411,15 @@ def refuse_old_values(session: psycopg.Connection, table: TablePlan) -> None:
     """Raise ConfigError for a target with rows whose columns were masked otherwise, or not at all."""
     if not table.renewed:
         return
+    what = f"with other values of {', '.join(table.renewed)}: those columns are masked, cast or left out now, or have "
+    what += "another mask or cast"
+    if table.renewed == ("where",):
+        what = "of another filter, and a load of devices deletes no row, since some may be away"
     has_rows = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(table.target.schema, table.target.name))
     if session.execute(has_rows).fetchone() == (True,):
         raise ConfigError(
             str(table.source),
-            f"the target {table.target} has rows with other values of {', '.join(table.renewed)}: those columns are "
-            "masked, cast or left out now, or have another mask or cast.",
+            f"the target {table.target} has rows {what}.",
             "Rename or drop the target, and reload the table, which creates it again: "
             f"{command_line('reload', 'PIPELINE', table.source)}.",
         )

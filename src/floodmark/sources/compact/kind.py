@@ -12,7 +12,6 @@ from floodmark.core.errors import ConfigError
 from floodmark.core.schema import Dataset, file_dataset
 from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
 from floodmark.sources.kind import (
-    NO_FILTER,
     NO_INSTANCES,
     NO_JOB,
     NO_SNAPSHOT,
@@ -63,14 +62,18 @@ class CompactKind(SourceKind):
             "first_load": "a device that was not read before is read as a whole, with the changes of the others",
         },
         table={
-            "where": NO_FILTER,
             "capture_instance": NO_INSTANCES,
             "key": "a row is known by its device and the table's own key",
             "key_spelling": "the changes have both spellings of a key",
             "security_filtered": "a file has no security policies",
             "before_images": "a device keeps no row before an update",
         },
-        styles={"snapshot": {"style": NO_SNAPSHOT}},
+        styles={
+            "snapshot": {"style": NO_SNAPSHOT},
+            "log": {
+                "where": "nothing shows whether a row had passed the filter, and the log would have the key of each"
+            },
+        },
         drift={"unknown": "a file keeps no history of DDL"},
         policies={"propose": NO_INSTANCES},
         patterns="devices may have different tables, so each is named",

@@ -52,13 +52,17 @@ from floodmark.sources.compact.tables import (
     OPERATION,
     OWN_COLUMNS,
     POSITION,
+    DeviceTable,
+    Passes,
     RowBatches,
     ValueRefusedError,
     describe_tables,
+    filter_rows,
     has_own_column,
     open_file,
     table_name,
 )
+from floodmark.sync.filters import FilterError
 from floodmark.sync.ports import RowShape, WindowReads, read_tables
 from floodmark.sync.records import attach_members
 
@@ -113,7 +117,8 @@ _COPY_AGAIN = "Copy the file from the device again, or restore it there."
 _ENABLE = "Enable the tracking of the table on the device (ChangeTracking.enable_tracking)."
 _FORGED = (ValueError, TypeError, LookupError, AttributeError)
 """What values lead to that neither SQLite nor the tracking wrote into the tracking's own tables."""
-ERRORS = (TrackingError, sqlite3.Error, OSError, ValueRefusedError, OtherKeyError, ReservedColumnError, *_FORGED)
+_UNFIT = (ValueRefusedError, OtherKeyError, ReservedColumnError, FilterError)
+ERRORS = (TrackingError, sqlite3.Error, OSError, *_UNFIT, *_FORGED)
 _CANNOT_OPEN = ("SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_READONLY", "SQLITE_AUTH")
 
 
@@ -147,6 +152,7 @@ def explain_fault(error: Exception, file: Path, mark: DeviceMark | None) -> Faul
 BY_CLASS: tuple[tuple[type[Exception], Verdict, str], ...] = (
     (OtherKeyError, Verdict.NOT_PLANNABLE, "Give the table the same key on all devices."),
     (ReservedColumnError, Verdict.NOT_PLANNABLE, "Rename the column on the device."),
+    (FilterError, Verdict.NOT_PLANNABLE, "Correct where, or give the column the same type on all devices."),
     (TrackingLostError, Verdict.INSTANCE_MISSING, _ENABLE),
     (AnchorReplacedError, Verdict.INSTANCE_REPLACED, _READ_AGAIN),
     (AnchorExpiredError, Verdict.EXPIRED, _READ_AGAIN),
@@ -412,44 +418,57 @@ class CompactReader:
         table = table_name(self.plan.source)
         with self._open(file, mark.proof if mark else None) as snapshot:
             _require_whole(snapshot)
-            names = snapshot.read_columns(table)
-            self._require_fit(snapshot, table)
+            names, key = snapshot.read_columns(table), self.plan.feed.table.key[1:]
+            passes = self._filter(device, self._require_fit(snapshot, table), names)
             if mark is None:
-                rows = [] if self.plan.reads_no_rows else list(_bounded(snapshot.read_rows(table), file))
+                every = [] if self.plan.reads_no_rows else _bounded(snapshot.read_rows(table), file)
+                rows = [row for row in every if passes(row)]
                 operation = schema.Operation.LOADED if self.plan.is_log else schema.Operation.INSERT
                 found = list(batches.build(device, names, rows, operation))
             else:
                 # An earlier attempt, or a reload, may have brought a row that is gone since.
                 changes = list(snapshot.enumerate_changes(table, mark.anchor, with_passing=True))
-                kept = self._group_rows(changes, file)
-                gone = [each.key for each in changes if each.operation is Operation.DELETE]
-                found = [batch for each, rows in kept.items() for batch in batches.build(device, names, rows, each)]
-                found += batches.build(device, self.plan.feed.table.key[1:], gone, schema.Operation.DELETE)
+                found = []
+                for operation, grouped in self._group_rows(changes, file, passes).items():
+                    columns = key if operation is schema.Operation.DELETE else names
+                    found += batches.build(device, columns, grouped, operation)
             after = str(DeviceMark.of(snapshot, table, self._consumer))
         if mark is not None and found:
             self._give_back(file)
         return found, after
 
-    def _group_rows(self, changes: Iterable[Change], file: Path) -> Mapping[schema.Operation, list[tuple[Any, ...]]]:
-        """Return the rows that are there after the changes, by operation."""
-        grouped: dict[schema.Operation, list[tuple[Any, ...]]] = {}
-        living = [each for each in changes if each.row is not None]
-        for each, row in zip(
-            living, _bounded((each.row for each in living if each.row is not None), file), strict=True
-        ):
-            # The newest rows are merged by their keys alone.
-            found = _OPERATIONS[each.operation] if self.plan.keeps_changes else schema.Operation.UPDATE
-            grouped.setdefault(found, []).append(row)
-        return grouped
+    def _group_rows(
+        self, changes: Sequence[Change], file: Path, passes: Passes
+    ) -> Mapping[schema.Operation, Sequence[tuple[Any, ...]]]:
+        """Return by operation the rows that are there after the changes, and for deletes their keys.
 
-    def _require_fit(self, snapshot: Snapshot, table: str) -> None:
-        """Raise OtherKeyError or ReservedColumnError where a device's table does not fit that of the fleet."""
+        Nothing shows whether a row that does not pass the filter had passed it: it comes as a delete.
+        """
+        deletes = [each.key for each in changes if each.row is None]
+        grouped: dict[schema.Operation, list[tuple[Any, ...]]] = {}
+        living = [(each, each.row) for each in changes if each.row is not None]
+        for (each, _), row in zip(living, _bounded((row for _, row in living), file), strict=True):
+            if passes(row):
+                # The newest rows are merged by their keys alone.
+                found = _OPERATIONS[each.operation] if self.plan.keeps_changes else schema.Operation.UPDATE
+                grouped.setdefault(found, []).append(row)
+            else:
+                deletes.append(each.key)
+        return grouped | {schema.Operation.DELETE: deletes}
+
+    def _filter(self, device: str, described: DeviceTable, names: Sequence[str]) -> Passes:
+        where = self.plan.settings.where
+        return filter_rows(where, device, described, names) if where else lambda _row: True
+
+    def _require_fit(self, snapshot: Snapshot, table: str) -> DeviceTable:
+        """Return a device's table. Raises OtherKeyError or ReservedColumnError where it does not fit the fleet's."""
         described = describe_tables(snapshot.connection, [table])[table.lower()]
         if has_own_column(described):
             raise ReservedColumnError(f"it has a column {DEVICE_COLUMN}, the name of the warehouse's own column")
         found, planned = described.key, self.plan.feed.table.key[1:]
         if [name.lower() for name in found] != [name.lower() for name in planned]:
             raise OtherKeyError(f"its key is ({', '.join(found)}), and that of other devices ({', '.join(planned)})")
+        return described
 
     def _has_nothing_new(self, file: Path, mark: DeviceMark) -> bool:
         is_own = mark.consumer == self._consumer
@@ -487,7 +506,7 @@ class CompactReader:
         table = table_name(self.plan.source)
         for device, files in self.fleet.list_files().items():
             try:
-                names, rows = self._read_now(files[0], table)
+                names, rows = self._read_now(device, files[0], table)
                 yield from map(self._with_time, batches.build(device, names, rows, schema.Operation.INSERT))
             except ERRORS as error:
                 fault = explain_fault(error, files[0], None)
@@ -495,9 +514,12 @@ class CompactReader:
                     str(self.plan.source), f"device {device} could not be read: {fault.cause}", fault.hint
                 ) from error
 
-    def _read_now(self, file: Path, table: str) -> tuple[Sequence[str], list[tuple[object, ...]]]:
+    def _read_now(self, device: str, file: Path, table: str) -> tuple[Sequence[str], list[tuple[object, ...]]]:
         """Return the columns and the rows of a table, from a copy: a reader may keep a device's writers waiting."""
+        where = self.plan.settings.where
         names = [column.name for column in self.plan.feed.table.stored_columns[1:]]
+        filtered = dict.fromkeys(each.name for each in where.columns) if where else ()
+        names += [name for name in filtered if name not in (DEVICE_COLUMN, *names)]
         opened = open_file(file, is_shipped=self.fleet.is_shipped)
         with opened as connection, closing(sqlite3.connect(":memory:")) as copy:
             # A copy would wait for a lock without end, a statement does not.
@@ -509,7 +531,9 @@ class CompactReader:
             names = [name for name in names if name.lower() in has]
             columns = ", ".join(quote_name(name) for name in names)
             rows = copy.execute(f"SELECT {columns} FROM {quote_name(table)}")  # noqa: S608
-            return names, list(_bounded(rows, file))
+            described = describe_tables(copy, [table]).get(table.lower()) or DeviceTable(table, (), ())
+            passes = self._filter(device, described, names)
+            return names, [row for row in _bounded(rows, file) if passes(row)]
 
     def _with_time(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch of a load, for a history with the time."""

@@ -20,8 +20,9 @@ from floodmark.core.errors import ConfigError
 from floodmark.core.plan import value_columns
 from floodmark.core.position import Position
 from floodmark.core.schema import EXACT_COLLATION, Operation, SourceColumn, SourceTable, TableName
-from floodmark.core.settings import TemporalPolicy
+from floodmark.core.settings import Filter, TemporalPolicy
 from floodmark.sync.arrow import arrow_type
+from floodmark.sync.filters import compile_filter
 
 # --------------------------------------------------------------------------------------------------------------------
 # The types of columns in SQLite files, as the source's types that Floodmark knows, and the conversion of values.
@@ -257,12 +258,15 @@ def join_tables(name: TableName, found: Sequence[DeviceTable]) -> SourceTable:
         for column, kind in table.columns:
             declared.setdefault(column.lower(), (column, kind))
     key = [declared[column.lower()][0] for column in found[0].key]
-    device = SourceColumn(DEVICE_COLUMN, "nvarchar", 1, nullable=False, collation=EXACT_COLLATION)
     columns = [
         source_column(column, kind, ordinal, nullable=column not in key)
         for ordinal, (column, kind) in enumerate(declared.values(), 2)
     ]
-    return SourceTable(name, (device, *columns), (DEVICE_COLUMN, *key))
+    return SourceTable(name, (_device_column(), *columns), (DEVICE_COLUMN, *key))
+
+
+def _device_column() -> SourceColumn:
+    return SourceColumn(DEVICE_COLUMN, "nvarchar", 1, nullable=False, collation=EXACT_COLLATION)
 
 
 def table_name(name: TableName) -> str:
@@ -272,6 +276,36 @@ def table_name(name: TableName) -> str:
             str(name), f"the schema of a table in a file is {_SCHEMA}.", f"Write source: {_SCHEMA}.{name.name}."
         )
     return name.name
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The filter of a table over the rows of a device, in the task that reads them.
+
+
+Passes = Callable[[tuple[Any, ...]], bool]
+"""Returns whether a row passes the filter. It raises ValueRefusedError."""
+
+
+def filter_rows(where: Filter, device: str, described: DeviceTable, names: Sequence[str]) -> Passes:
+    """Return the function that says whether a row of a device passes. names: the columns of the rows.
+
+    Columns have the types that the device declares; one that it lacks is NULL. Raises FilterError.
+    """
+    declared = {name.lower(): kind for name, kind in described.columns}
+    places = {name.lower(): place for place, name in enumerate(names)}
+    wanted = {each.name for each in where.columns} - {DEVICE_COLUMN}
+    typed = {
+        name: source_column(name, declared[name.lower()], 0, nullable=True)
+        for name in wanted
+        if name.lower() in declared and name.lower() in places
+    }
+    read = [(name, places[name.lower()], converter(column)) for name, column in typed.items()]
+    test = compile_filter(where, typed | {DEVICE_COLUMN: _device_column()})
+
+    def passes(row: tuple[Any, ...]) -> bool:
+        return test({name: convert(row[place]) for name, place, convert in read} | {DEVICE_COLUMN: device})
+
+    return passes
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from floodmark.config import dump_config, load_config
 from floodmark.core.definition import with_columns
 from floodmark.core.errors import ConfigError
 from floodmark.core.settings import Cast, ColumnSettings, Mask, NetSource, NewColumns, TableSettings
-from floodmark.sources.kind import KINDS, find_kind
+from floodmark.sources.kind import find_kind
 from floodmark.sync.filters import parse_filter
 from source_snapshots import ORDERS, instance
 
@@ -125,13 +125,19 @@ def test_filter_belongs_to_one_table_and_not_to_a_pattern(write: Write) -> None:
         load_config(write("where: Id > 1", table="dbo.*", target="shop.*"))
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS.keys() - set(DATABASES)))
-def test_kind_without_a_database_refuses_a_filter(write: Write, kind: str) -> None:
-    with pytest.raises(ConfigError, match=f"does not apply to a source of kind {kind}: only rows of a database"):
+def test_event_stream_refuses_a_filter(write: Write) -> None:
+    kind = "event_stream"
+    with pytest.raises(ConfigError, match=f"does not apply to a source of kind {kind}: the rows of events are not"):
         load_config(write("where: Id > 1", kind))
     table = TableSettings(ORDERS, ORDERS, where=parse_filter("Id > 1"))
-    with pytest.raises(ConfigError, match="where: only rows of a database"):
+    with pytest.raises(ConfigError, match="where: the rows of events are not filtered"):
         with_columns(table, replace(instance(), has_members=True), None)
+
+
+def test_filter_of_devices_is_no_filter_of_a_log(write: Write) -> None:
+    assert load_config(write("where: Id > 1", "compact")).settings("shop").tables[0].where == parse_filter("Id > 1")
+    with pytest.raises(ConfigError, match="nothing shows whether a row had passed the filter"):
+        load_config(write("style: log\n        where: Id > 1", "compact"))
 
 
 @pytest.mark.parametrize("settings", ["columns: {Note: drop}", "new_columns: hold", "mask_key_conn_id: mask_key"])
