@@ -16,7 +16,7 @@ from served_pages import configure_pages, fill_ledger, pages_of
 from floodmark.core.patterns import Listed, ListedTable
 from floodmark.core.schema import TableName
 from floodmark.orchestration.pages.buttons import Rights
-from floodmark.orchestration.pages.content import Query, pipeline_page, table_page
+from floodmark.orchestration.pages.content import Query, pipeline_page, quarantine_page, table_page
 from floodmark.orchestration.pages.decisions import take_decision, why_refused
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
@@ -101,6 +101,12 @@ def test_alert_is_not_closed_without_a_reason_or_from_another_pipeline(ask: Call
     assert ask("SELECT count(*) FROM floodmark.alerts WHERE ended_at IS NOT NULL") == [(0,)]
 
 
+LAKE = """
+sources: {shop: {conn_id: shop_mssql}}
+warehouse: {kind: iceberg, conn_id: lake}
+ledger: {conn_id: warehouse}
+pipelines: {shop: {source: shop, tables: [{source: dbo.Orders, target: shop.orders}]}}
+"""
 UNDECIDED = """
 SELECT (SELECT count(*) FROM floodmark.alerts WHERE ended_at IS NULL),
     (SELECT count(*) FROM floodmark.quarantine WHERE settled_at IS NULL),
@@ -162,6 +168,19 @@ def test_rows_leave_quarantine_by_rule(ask: Callable[[str], list[Any]]) -> None:
     assert ask("SELECT DISTINCT settled_by, outcome FROM floodmark.quarantine") == [("anna", "discarded")]
     assert made(operator, "shop", "discard", table="dbo.None", rule="")[0] == 409
     assert made(operator, "shop", "none")[0] == 404
+
+
+def test_rows_of_a_lake_are_released_by_command_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, database: WarehouseConnection, ask: Callable[[str], list[Any]]
+) -> None:
+    operator = viewer("cdc_shop")
+    (tmp_path / "lake.yaml").write_text(LAKE, encoding="utf-8")
+    monkeypatch.setenv("FLOODMARK_CONFIG", str(tmp_path / "lake.yaml"))
+    code, said = made(operator, "shop", "release", table="dbo.Orders")
+    assert (code, "Run: floodmark quarantine release shop dbo.Orders" in said) == (409, True)
+    page = quarantine_page(operator, lambda _: False, "shop", "dbo.Orders", Query()).body
+    assert ("decisions/shop/release" in page, "decisions/shop/discard" in page) == (False, True)
+    assert ask(UNDECIDED) == [(1, 3, 0)]
 
 
 def test_buttons_are_for_those_who_may_press_them(database: WarehouseConnection) -> None:

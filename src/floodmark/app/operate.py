@@ -175,17 +175,13 @@ def _question(event: DriftEvent, proposal: Proposal) -> ProposedSwitch:
 def release_rows(pipeline: Pipeline, table: str, by: str) -> Release:
     """Merge the rows of a table in quarantine that break no rule of the configuration any more. by: the operator.
 
-    Raises ConfigError for an unknown table, and the errors of ``PostgresQuarantine.release``.
+    Raises ConfigError for an unknown table, and the errors of ``PostgresQuarantine.release``, in a lake those of
+    ``LakeQuarantine.release``, which starts a Spark.
     """
     settings = pipeline.find_table(table)
-    if pipeline.app.is_lake:
-        raise ConfigError(
-            "warehouse",
-            "the release from quarantine is not supported for kind iceberg so far.",
-            "Load the rows from the source, which settles them: "
-            f"{command_line('reload', pipeline.name, settings.source)} --where ...",
-        )
-    found = pipeline.app.quarantine.release(pipeline.name, settings, by)
+    app = pipeline.app
+    released = app.lake_quarantine if app.is_lake else app.quarantine
+    found = released.release(pipeline.name, settings, by)
     update_waiting(pipeline.settings, pipeline.ledger, pipeline.alerts)
     _LOG.info("%s: %s of quarantine released, window %s.", table, found.released, found.window_id or "none")
     return found

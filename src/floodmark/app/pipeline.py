@@ -48,7 +48,9 @@ if TYPE_CHECKING:
     from floodmark.core.settings import PipelineSettings, TableSettings
     from floodmark.core.snapshot import Survey
     from floodmark.core.types import WarehouseType
-    from floodmark.iceberg.lake import LakeFolder, LakeTable
+    from floodmark.iceberg.lake import LakeFolder
+    from floodmark.iceberg.metadata import LakeTable
+    from floodmark.iceberg.release import LakeQuarantine
     from floodmark.iceberg.upkeep import LakeUpkeep
     from floodmark.iceberg.warehouse import IcebergWarehouse
     from floodmark.postgres.ledger.drift import PostgresDriftLedger
@@ -227,9 +229,17 @@ class App:
             raise ConfigError("warehouse", "its kind is postgres, and only one of kind iceberg is a lake.")
         return LakeUpkeep(self.iceberg, self.lake_spark.close)
 
+    @cached_property
+    def lake_quarantine(self) -> LakeQuarantine:
+        """The release of rows from quarantine in a lake."""
+        from floodmark.iceberg.release import LakeQuarantine
+
+        return LakeQuarantine(self.iceberg, self.lake_spark.close)
+
     def read_lake_table(self, target: TableName) -> LakeTable | None:
         """Return what readers of the lake see of a target; None for another warehouse, or where it cannot be read."""
-        from floodmark.iceberg.lake import LakeCatalog, read_lake
+        from floodmark.iceberg.lake import LakeCatalog
+        from floodmark.iceberg.metadata import read_lake
 
         return next(read_lake(LakeCatalog(self.ledger_connection), [target]), None) if self.is_lake else None
 
@@ -463,24 +473,11 @@ def config_path() -> Path:
 
 
 def check_expectations(path: Path, config: Config) -> None:
-    """Raise ConfigError for expectations of a configuration with arguments that Great Expectations does not take.
+    """Raise the errors of ``refuse_arguments``. It imports Great Expectations, which takes seconds."""
+    if any(table.expectations for pipeline in config.pipelines.values() for table in pipeline.tables):
+        from floodmark.quality.expectations import refuse_arguments
 
-    path: of its file. Great Expectations is imported where there are any expectations, which takes seconds.
-    """
-    declared = [
-        (f"pipelines.{name}.tables[{index}].expectations[{number}]", expectation)
-        for name, pipeline in config.pipelines.items()
-        for index, table in enumerate(pipeline.tables)
-        for number, expectation in enumerate(table.expectations)
-    ]
-    if not declared:
-        return
-    from floodmark.quality.expectations import wrong_arguments
-
-    lines = [f"{place}: {each.type}: {words}" for place, each in declared if (words := wrong_arguments(each))]
-    if lines:
-        count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
-        raise ConfigError(str(path), "".join((f"{count}:", *(f"\n  {line}" for line in lines))))
+        refuse_arguments(path, config)
 
 
 def data_docs_dir() -> Path:

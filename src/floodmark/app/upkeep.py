@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from floodmark.config.sections import CaptureConfig, RetentionConfig
     from floodmark.core.capture import PlannedStop
     from floodmark.core.schema import TableName
-    from floodmark.iceberg.lake import LakeTable
+    from floodmark.iceberg.metadata import LakeTable
     from floodmark.sync.records import DriftEvent
 
 _LOG = logging.getLogger(__name__)

@@ -13,8 +13,9 @@ from floodmark.core.errors import ConfigError, DataQualityError, FloodmarkError
 from floodmark.core.plan import TableCounts, WindowPlan
 from floodmark.core.schema import TableName
 from floodmark.iceberg.lake import UNPUBLISHED
+from floodmark.iceberg.merge import spark_errors
 from floodmark.iceberg.tables import in_spark
-from floodmark.iceberg.warehouse import IcebergWarehouse, spark_errors
+from floodmark.iceberg.warehouse import IcebergWarehouse
 from floodmark.quality.checks import BATCH, Batch, Check, FailedCheck, RowCount, Severity, build_batches
 
 _LOG = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -18,17 +18,15 @@ import psycopg
 
 from floodmark.core.errors import ConfigError, WatermarkConflictError, WindowBusyError
 from floodmark.core.plan import WindowPlan, WindowState, finishing_command
-from floodmark.core.position import Position, parse_position
 from floodmark.core.schema import LEDGER_SCHEMA, TableName
-from floodmark.core.upkeep import format_bytes
-from floodmark.iceberg.metadata import read_metadata
 from floodmark.postgres.ledger.ledger import is_being_loaded
 from floodmark.postgres.session import WarehouseConnection, open_transaction
 
 # ruff: noqa: S608  (the names in statements are constants)
 
-PUBLISHED, UNPUBLISHED, KEPT = "lake", "next", "upkeep"
-"""The names of the catalog: what readers see, what is merged and checked, and what is made smaller (``upkeep``)."""
+PUBLISHED, UNPUBLISHED, KEPT, RELEASED = "lake", "next", "upkeep", "release"
+"""The names of the catalog: what readers see, what is merged and checked, what is made smaller (``upkeep``), and where
+rows from quarantine are merged (``release``)."""
 CATALOG_SCHEMA = "floodmark_lake"
 """The schema of the ledger's database with the tables of Iceberg's catalog, which Iceberg creates itself."""
 HELD_ROWS = f"{CATALOG_SCHEMA}.lake_quarantine"
@@ -99,7 +97,7 @@ def catalog_settings(ledger: WarehouseConnection, folder: LakeFolder) -> dict[st
     }
     return {
         f"spark.sql.catalog.{name}{key}": value
-        for name in (PUBLISHED, UNPUBLISHED, KEPT)
+        for name in (PUBLISHED, UNPUBLISHED, KEPT, RELEASED)
         for key, value in values.items()
     }
 
@@ -241,23 +239,23 @@ WHERE l.catalog_name = '{PUBLISHED}' AND n.catalog_name = '{UNPUBLISHED}'
   AND (l.table_namespace, l.table_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
   AND w.window_id NOT IN ({_UNFINISHED}) AND w.published = l.metadata_location
 """
-_PUBLISH_KEPT = f"""
+_PUBLISH_OF = f"""
 UPDATE {CATALOG_SCHEMA}.iceberg_tables AS l
 SET metadata_location = k.metadata_location, previous_metadata_location = l.metadata_location
 FROM {CATALOG_SCHEMA}.iceberg_tables AS k
-WHERE l.catalog_name IN ('{PUBLISHED}', '{UNPUBLISHED}') AND k.catalog_name = '{KEPT}'
+WHERE l.catalog_name IN ('{PUBLISHED}', '{UNPUBLISHED}') AND k.catalog_name = %(of)s
   AND (l.table_namespace, l.table_name) = (k.table_namespace, k.table_name)
   AND (l.table_namespace, l.table_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
 """
-_RECORD_KEPT = f"""
+_RECORD_AS_PUBLISHED = f"""
 UPDATE {CATALOG_SCHEMA}.lake_tables AS w SET published = l.metadata_location
 FROM {CATALOG_SCHEMA}.iceberg_tables AS l
 WHERE l.catalog_name = '{PUBLISHED}' AND (l.table_namespace, l.table_name) = (w.target_schema, w.target_name)
   AND (w.target_schema, w.target_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
 """
-_FORGET_KEPT = f"""
+_FORGET_OF = f"""
 DELETE FROM {CATALOG_SCHEMA}.iceberg_tables
-WHERE catalog_name = '{KEPT}'
+WHERE catalog_name = %(of)s
   AND (table_namespace, table_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
 """
 _LIST_OTHERS = f"""
@@ -287,10 +285,9 @@ class LakeCatalog:
         return found is not None
 
     def read_locations(self, targets: Sequence[TableName]) -> Locations:
-        """Return the locations of tables in both catalogs; without those that a catalog does not have."""
+        """Return the locations of tables in all catalogs; without those that a catalog does not have."""
         with open_transaction(self._at, "the catalog of the lake") as session:
-            rows = session.execute(_LOCATIONS, _names(targets)).fetchall()
-        return {(catalog, TableName(schema, name)): location for catalog, schema, name, location in rows}
+            return _read_locations(session, _names(targets))
 
     def list_published(self, targets: Sequence[TableName]) -> Mapping[TableName, str | None]:
         """Return the locations of tables that were published last; None for a table that no window has published."""
@@ -384,14 +381,46 @@ class LakeCatalog:
         named = _names([target])
         with open_transaction(self._at, str(target)) as session:
             if is_same := _read_at_rest(session, named) == base:
-                session.execute(_PUBLISH_KEPT, named)
-                session.execute(_RECORD_KEPT, named)
+                session.execute(_PUBLISH_OF, named | {"of": KEPT})
+                session.execute(_RECORD_AS_PUBLISHED, named)
         return is_same
 
     def end_upkeep(self, target: TableName) -> None:
         """Remove a table from the catalog of upkeep."""
         with open_transaction(self._at, str(target)) as session:
-            session.execute(_FORGET_KEPT, _names([target]))
+            session.execute(_FORGET_OF, _names([target]) | {"of": KEPT})
+
+    def begin_release(self, plan: WindowPlan, session: psycopg.Connection) -> str | None:
+        """Show the table of a release in its catalog, as readers see it. Return where its metadata is; None for none.
+
+        session: of the caller's transaction. Raises WindowBusyError where an unfinished window has merged the table, or
+        merges it.
+        """
+        named = _of(plan) | {"state": WindowState.ADVANCED.value, "lane": plan.lane}
+        session.execute(_LOCK, named)
+        _refuse_other_lane(session, plan, named)
+        session.execute(_TO_NEXT, named | {"of": PUBLISHED, "to": RELEASED})
+        return _read_locations(session, named).get((PUBLISHED, plan.tables[0].target))
+
+    def publish_release(self, plan: WindowPlan, base: str, merged: str, session: psycopg.Connection) -> None:
+        """Let readers and windows see the table as a release has merged it, in the caller's transaction.
+
+        base, merged: where its metadata was when the release began, and where it is after the merge. Raises
+        WatermarkConflictError where either is another one by now, WindowBusyError as ``begin_release``.
+        """
+        named = _of(plan) | {"state": WindowState.ADVANCED.value, "lane": plan.lane, "of": RELEASED}
+        session.execute(_LOCK, named)
+        _refuse_other_lane(session, plan, named)
+        found, target = _read_locations(session, named), plan.tables[0].target
+        if (found.get((PUBLISHED, target)), found.get((RELEASED, target))) != (base, merged):
+            raise WatermarkConflictError(
+                str(plan.tables[0].source),
+                f"the table {target} of the lake was written to while rows were released.",
+                "Nothing was released. Run again.",
+            )
+        session.execute(_PUBLISH_OF, named)
+        session.execute(_RECORD_AS_PUBLISHED, named)
+        session.execute(_FORGET_OF, named)
 
     def list_other_locations(self, target: TableName) -> list[str]:
         """Return where the metadata of all other tables is."""
@@ -420,6 +449,11 @@ def _refuse_other_lane(session: psycopg.Connection, plan: WindowPlan, named: Map
         )
 
 
+def _read_locations(session: psycopg.Connection, named: Mapping[str, Any]) -> Locations:
+    rows = session.execute(_LOCATIONS, named).fetchall()
+    return {(catalog, TableName(schema, name)): location for catalog, schema, name, location in rows}
+
+
 def _read_at_rest(session: psycopg.Connection, named: Mapping[str, Any]) -> str | None:
     """Lock a table that no unfinished window has, until the transaction ends. Return where its metadata is."""
     session.execute(_LOCK, named)
@@ -443,98 +477,3 @@ def _of(plan: WindowPlan) -> dict[str, Any]:
 
 def _names(targets: Sequence[TableName]) -> dict[str, Any]:
     return {"schemas": [target.schema for target in targets], "names": [target.name for target in targets]}
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The files of a table, as its metadata has them.
-
-
-WINDOW_END, REPLAYED = "floodmark.to", "floodmark.replayed"
-"""The properties of a snapshot with the position up to which it has all changes, and with that of a replay."""
-_MANY_FILES = 20
-_DELETED_SHARE = 0.1
-"""Delete files, or deleted rows as a share of all, from which on a scan takes a quarter longer: a merge costs that much
-again after two more windows."""
-_SMALL_BYTES = 32 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class LakeTable:
-    """The files of a table, as its metadata has them."""
-
-    target: TableName
-    location: str
-    """The file of its metadata, which DuckDB reads."""
-    rows: int
-    """With those that are marked as deleted."""
-    deleted_rows: int
-    """Rows of data files that delete files remove."""
-    files: int
-    delete_files: int
-    size: int
-    """In bytes, of the files of the newest snapshot."""
-    snapshot: int | None
-    """The number of the newest snapshot."""
-    snapshots: tuple[Mapping[str, Any], ...]
-    """As Iceberg's metadata has them, oldest first."""
-
-    @property
-    def is_due(self) -> bool:
-        """Return whether its files should be written again as fewer ones."""
-        small = self.files >= _MANY_FILES and self.size / self.files < _SMALL_BYTES
-        deleted = self.deleted_rows > _DELETED_SHARE * (self.rows + self.deleted_rows)
-        return small or deleted or self.delete_files >= _MANY_FILES
-
-    def snapshot_at(self, wanted: Position) -> tuple[int | None, str]:
-        """Return the newest snapshot of a window that ends at a position or before it, and that position.
-
-        Snapshots of upkeep and of other programs have no position. None and "" where no snapshot is that old.
-        """
-        found: tuple[int | None, str] = (None, "")
-        for snapshot in self.snapshots:
-            to = snapshot["summary"].get(WINDOW_END, "")
-            if to and parse_position(to).value <= wanted.value:
-                found = int(snapshot["snapshot-id"]), to
-        return found
-
-    def __str__(self) -> str:
-        """Return its files in words."""
-        deletes = f" and {self.delete_files} with deletes" if self.delete_files else ""
-        files, snapshots = count_of(self.files, "file"), count_of(len(self.snapshots), "snapshot")
-        return f"{files}{deletes}, {format_bytes(self.size)}, {snapshots}"
-
-
-def read_lake(catalog: LakeCatalog, targets: Sequence[TableName]) -> Iterator[LakeTable]:
-    """Yield the tables that readers see, in the order of ``targets``; without those that cannot be read."""
-    locations = catalog.read_locations(targets) if catalog.exists() else {}
-    for target in targets:
-        location = locations.get((PUBLISHED, target))
-        if location is not None and (found := read_table(target, location)) is not None:
-            yield found
-
-
-def read_table(target: TableName, location: str) -> LakeTable | None:
-    """Return the table that a file of metadata describes; None where it cannot be read."""
-    metadata = read_metadata(location)
-    if metadata is None:
-        return None
-    snapshots = tuple(metadata.get("snapshots", ()))
-    current = [each for each in snapshots if each["snapshot-id"] == metadata.get("current-snapshot-id")]
-    totals = current[0]["summary"] if current else {}
-    deleted = int(totals.get("total-position-deletes", 0))
-    return LakeTable(
-        target,
-        location,
-        int(totals.get("total-records", 0)) - deleted,
-        deleted,
-        int(totals.get("total-data-files", 0)),
-        int(totals.get("total-delete-files", 0)),
-        int(totals.get("total-files-size", 0)),
-        int(current[0]["snapshot-id"]) if current else None,
-        snapshots,
-    )
-
-
-def count_of(number: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"

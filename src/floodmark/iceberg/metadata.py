@@ -1,17 +1,25 @@
-"""The file of metadata of a table: whether it is still the one that was published last.
+"""The file of metadata of a table: whether it is still the one that was published last, and which files it has.
 
-Commits of other programs may come after that one.
+Commits of other programs may come after the one that was published.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from floodmark.core.errors import TargetLostError, command_line
 from floodmark.core.plan import TablePlan
+from floodmark.core.position import Position, parse_position
+from floodmark.core.schema import TableName
+from floodmark.core.upkeep import format_bytes
+from floodmark.iceberg.lake import PUBLISHED
+
+if TYPE_CHECKING:
+    from floodmark.iceberg.lake import LakeCatalog
 
 _NO_SNAPSHOT = -1
 """The number that some writers give to the newest snapshot of a table without one."""
@@ -88,3 +96,98 @@ def _columns(metadata: Mapping[str, Any]) -> set[tuple[int, str]]:
     """Return the columns of a table. One that is made again has another number."""
     [schema] = [each for each in metadata["schemas"] if each["schema-id"] == metadata["current-schema-id"]]
     return {(each["id"], each["name"]) for each in schema["fields"]}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The files of a table, as its metadata has them.
+
+
+WINDOW_END, REPLAYED, OF_RELEASE = "floodmark.to", "floodmark.replayed", "floodmark.released"
+"""The properties of a snapshot with the position up to which it has all changes, that of a replay, or of a release."""
+_MANY_FILES = 20
+_DELETED_SHARE = 0.1
+"""Delete files, or deleted rows as a share of all, from which on a scan takes a quarter longer: a merge costs that much
+again after two more windows."""
+_SMALL_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LakeTable:
+    """The files of a table, as its metadata has them."""
+
+    target: TableName
+    location: str
+    """The file of its metadata, which DuckDB reads."""
+    rows: int
+    """With those that are marked as deleted."""
+    deleted_rows: int
+    """Rows of data files that delete files remove."""
+    files: int
+    delete_files: int
+    size: int
+    """In bytes, of the files of the newest snapshot."""
+    snapshot: int | None
+    """The number of the newest snapshot."""
+    snapshots: tuple[Mapping[str, Any], ...]
+    """As Iceberg's metadata has them, oldest first."""
+
+    @property
+    def is_due(self) -> bool:
+        """Return whether its files should be written again as fewer ones."""
+        small = self.files >= _MANY_FILES and self.size / self.files < _SMALL_BYTES
+        deleted = self.deleted_rows > _DELETED_SHARE * (self.rows + self.deleted_rows)
+        return small or deleted or self.delete_files >= _MANY_FILES
+
+    def snapshot_at(self, wanted: Position) -> tuple[int | None, str]:
+        """Return the newest snapshot of a window that ends at a position or before it, and that position.
+
+        Snapshots of upkeep and of other programs have no position. None and "" where no snapshot is that old.
+        """
+        found: tuple[int | None, str] = (None, "")
+        for snapshot in self.snapshots:
+            to = snapshot["summary"].get(WINDOW_END, "")
+            if to and parse_position(to).value <= wanted.value:
+                found = int(snapshot["snapshot-id"]), to
+        return found
+
+    def __str__(self) -> str:
+        """Return its files in words."""
+        deletes = f" and {self.delete_files} with deletes" if self.delete_files else ""
+        files, snapshots = count_of(self.files, "file"), count_of(len(self.snapshots), "snapshot")
+        return f"{files}{deletes}, {format_bytes(self.size)}, {snapshots}"
+
+
+def read_lake(catalog: LakeCatalog, targets: Sequence[TableName]) -> Iterator[LakeTable]:
+    """Yield the tables that readers see, in the order of ``targets``; without those that cannot be read."""
+    locations = catalog.read_locations(targets) if catalog.exists() else {}
+    for target in targets:
+        location = locations.get((PUBLISHED, target))
+        if location is not None and (found := read_table(target, location)) is not None:
+            yield found
+
+
+def read_table(target: TableName, location: str) -> LakeTable | None:
+    """Return the table that a file of metadata describes; None where it cannot be read."""
+    metadata = read_metadata(location)
+    if metadata is None:
+        return None
+    snapshots = tuple(metadata.get("snapshots", ()))
+    current = [each for each in snapshots if each["snapshot-id"] == metadata.get("current-snapshot-id")]
+    totals = current[0]["summary"] if current else {}
+    deleted = int(totals.get("total-position-deletes", 0))
+    return LakeTable(
+        target,
+        location,
+        int(totals.get("total-records", 0)) - deleted,
+        deleted,
+        int(totals.get("total-data-files", 0)),
+        int(totals.get("total-delete-files", 0)),
+        int(totals.get("total-files-size", 0)),
+        int(current[0]["snapshot-id"]) if current else None,
+        snapshots,
+    )
+
+
+def count_of(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

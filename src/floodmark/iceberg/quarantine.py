@@ -24,11 +24,19 @@ from sqlglot import exp
 from floodmark.core.errors import ConfigError, DataQualityError
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, is_replay_lane
 from floodmark.core.position import name_positions
-from floodmark.core.schema import LOAD_COLUMN, OPERATION_COLUMN, POSITION_COLUMN, UNSTORABLE_COLUMN, keep_column, quote
+from floodmark.core.schema import (
+    LOAD_COLUMN,
+    OPERATION_COLUMN,
+    POSITION_COLUMN,
+    UNSTORABLE_COLUMN,
+    TableName,
+    keep_column,
+    quote,
+)
 from floodmark.core.settings import OnFailure, Rule
-from floodmark.iceberg.lake import HELD_ROWS
+from floodmark.iceberg.lake import HELD_ROWS, UNPUBLISHED
 from floodmark.iceberg.staging import count_rows, parquet_schema
-from floodmark.iceberg.tables import spark_name, unpublished
+from floodmark.iceberg.tables import lake_name, spark_name
 from floodmark.postgres.session import WarehouseConnection, open_transaction, source_parameters
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.gate import (
@@ -49,6 +57,7 @@ from floodmark.postgres.warehouse.merge import (
     same_key,
     tombstone_key,
 )
+from floodmark.postgres.warehouse.release import wrong_value
 from floodmark.postgres.warehouse.staging import staged_columns
 from floodmark.postgres.warehouse.targets import OWN_TYPES, column_types
 
@@ -77,6 +86,8 @@ class GatedRows:
     """Those that broke a rule."""
     warned: int = 0
     """Violations of rules that only warn."""
+    has_waiting: bool = False
+    """Whether rows of the table wait in quarantine."""
 
     @property
     def quarantined(self) -> int:
@@ -95,9 +106,11 @@ class LakeGate:
     merge: Merge
     folder: Path
     """An empty folder for the rows."""
+    catalog: str = UNPUBLISHED
+    """The catalog in which the table is merged."""
 
     def apply(self, files: Sequence[Path]) -> GatedRows:
-        """Hold the rows that break rules, and return the others. files: those of all rows, of which there are some.
+        """Set the rows aside that break rules. files: those of all rows, of which there are some.
 
         The staged rows are a view of the session, with the name of the staging table.
         Raises DataQualityError for a rule that stops the run, ConfigError for one that cannot be evaluated.
@@ -118,14 +131,23 @@ class LakeGate:
                 at = self.session.sql(f"SELECT DISTINCT s.{POSITION_COLUMN} {of_rule}").collect()
                 raise stopped(self.planned, rule, name_positions(bytes(value) for (value,) in at))
         found = {rule: broken[rule] for rule in broken if counts[rule] and rule.on_failure is OnFailure.QUARANTINE}
-        aside, settled = self._set_aside(found) if found else [], []
+        aside = self._set_aside(found) if found else []
         if found or is_recovered or self._has_keyless_deletes():
             files = self._keep(found)
-        if waiting and files:
-            settled = self._write("settled", self._settled())
-        if aside or settled:
-            self._hold([*aside, *settled])
-        return GatedRows(files, aside, sum(counts[rule] for rule in counts if rule.on_failure is OnFailure.WARN))
+        warned = sum(counts[rule] for rule in counts if rule.on_failure is OnFailure.WARN)
+        return GatedRows(files, aside, warned, waiting)
+
+    def hold(self, rows: GatedRows) -> None:
+        """Hold the rows that broke rules, and those that settle the ones of their keys, until they are published."""
+        settled = self.write("settled", self._settled()) if rows.has_waiting and rows.files else []
+        if rows.aside or settled:
+            with open_transaction(self.ledger, str(self.planned.source)) as session:
+                hold_rows(session, self.plan, self.planned, self.merge, [*rows.aside, *settled])
+
+    def write(self, name: str, statement: str) -> list[Path]:
+        """Write the rows of a query. Return their files."""
+        self.session.sql(statement).write.parquet(str(self.folder / name))
+        return [path for path in sorted((self.folder / name).glob("*.parquet")) if count_rows([path])]
 
     def _rows(self, broken: Mapping[Rule, exp.Expression]) -> str:
         """Return the staged rows for FROM, with those of the target where a rule reads them."""
@@ -133,7 +155,7 @@ class LakeGate:
 
     @property
     def _target(self) -> str:
-        return f"LEFT JOIN {unpublished(self.planned.target)} AS t ON {_in_spark(same_key(self.merge))}"
+        return f"LEFT JOIN {lake_name(self.planned.target, self.catalog)} AS t ON {_in_spark(same_key(self.merge))}"
 
     @property
     def _view(self) -> str:
@@ -159,7 +181,7 @@ class LakeGate:
             f"CASE WHEN {_in_spark(each)} THEN {_in_spark(exp.Literal.string(rule.name))} END"
             for rule, each in found.items()
         )
-        return self._write(
+        return self.write(
             "aside",
             f"SELECT s.*, array_compact(array({names})) AS {_RULES} FROM {self._rows(found)} "
             f"WHERE {_in_spark(exp.or_(*found.values()))}",
@@ -170,7 +192,7 @@ class LakeGate:
         gone = [f"({_in_spark(each)})" for each in found.values()]
         gone += [self._is_keyless_delete] if nullable_key_columns(self.planned) else []
         condition = f"WHERE NOT ({' OR '.join(gone)})" if gone else ""
-        files = self._write("kept", f"SELECT s.* FROM {self._rows(found)} {condition}")
+        files = self.write("kept", f"SELECT s.* FROM {self._rows(found)} {condition}")
         if files:
             self.session.read.parquet(*map(str, files)).createOrReplaceTempView(self.merge.staging.name)
         return files
@@ -233,7 +255,7 @@ class LakeGate:
         """
         kept = " OR ".join(f"s.{spark_name(keep_column(name))}" for name in self.merge.optional)
         keys = ", ".join(f"s.{spark_name(name)}" for name in self.merge.key)
-        target = unpublished(self.planned.target)
+        target = lake_name(self.planned.target, self.catalog)
         is_newer = f"q.{POSITION_COLUMN} > s.{POSITION_COLUMN}"
         aside = (
             f"SELECT {keys} FROM {self._view} AS s LEFT ANTI JOIN {target} AS t ON {_in_spark(same_key(self.merge))} "
@@ -241,7 +263,7 @@ class LakeGate:
             f"WHERE s.{OPERATION_COLUMN} <> {DELETE_OPERATION} AND ({kept})"
         )
         needed = f"SELECT s.* FROM {self._view} AS s LEFT ANTI JOIN ({aside}) AS q ON {self._has_key('q')}"
-        files = self._write("needed", needed)
+        files = self.write("needed", needed)
         if files:
             self.session.read.parquet(*map(str, files)).createOrReplaceTempView(self.merge.staging.name)
         return files
@@ -260,11 +282,6 @@ class LakeGate:
     def _waiting(self) -> str:
         return spark_name(f"{self.merge.staging.name}_waiting")
 
-    def _write(self, name: str, statement: str) -> list[Path]:
-        """Write the rows of a query. Return their files."""
-        self.session.sql(statement).write.parquet(str(self.folder / name))
-        return [path for path in sorted((self.folder / name).glob("*.parquet")) if count_rows([path])]
-
     def _open_waiting(self) -> bool:
         """Let a view have the rows in quarantine that were not merged. Return whether there are any."""
         with open_transaction(self.ledger, str(self.planned.source)) as session:
@@ -275,10 +292,6 @@ class LakeGate:
         view = self.session.read.parquet(str(self.folder / "waiting.parquet"))
         view.createOrReplaceTempView(f"{self.merge.staging.name}_waiting")
         return True
-
-    def _hold(self, files: Sequence[Path]) -> None:
-        with open_transaction(self.ledger, str(self.planned.source)) as session:
-            _hold_rows(session, self.plan, self.planned, self.merge, files)
 
 
 def _in_spark(condition: exp.Expression) -> str:
@@ -337,6 +350,38 @@ def _read_waiting(session: psycopg.Connection, planned: TablePlan, merge: Merge)
     return pa.table(columns | {_IS_OPEN: pa.array(values[-1], pa.bool_())})
 
 
+def stage_waiting(session: psycopg.Connection, planned: TablePlan, merge: Merge, named: Mapping[str, Any]) -> pa.Table:
+    """Return the newest row in quarantine of each key, as it is now, in the columns of staged rows.
+
+    named: the parameters of ``settle_older``, which is done before. The caller's transaction is to be rolled back.
+    Raises OperatorError for a value that does not have the type of its column.
+    """
+    types = _types(planned)
+    _create_rows(session, types)
+    session.execute(read_sql("settle_older"), named)
+    values = {"key": list(merge.key), "columns": list(column_types(planned)), "is_replaced": False}
+    try:
+        session.execute(read_sql("stage_newest").format(staging=_ROWS), {**named, **values})
+    except psycopg.DataError as error:  # its message may quote the value
+        raise wrong_value(planned, error) from None
+    schema = parquet_schema(planned)
+    if planned.is_log:
+        schema = schema.append(pa.field(LOAD_COLUMN, pa.int64()))
+    rows = session.execute(f"SELECT {', '.join(map(quote, schema.names))} FROM {_ROWS}").fetchall()
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    return pa.table([_arrow(found, field.type) for found, field in zip(columns, schema, strict=True)], schema=schema)
+
+
+def waiting_state(session: psycopg.Connection, target: TableName) -> str | None:
+    """Return what differs after any change of the rows of a target that wait in quarantine; None where none waits."""
+    [(state,)] = session.execute(
+        "SELECT md5(string_agg(quarantine_id || ' ' || xmin::text, ',' ORDER BY quarantine_id)) "
+        "FROM floodmark.quarantine WHERE (target_schema, target_name) = (%s, %s) AND settled_at IS NULL",
+        [target.schema, target.name],
+    ).fetchall()
+    return str(state) if state else None
+
+
 def _arrow(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
     """Return values of PostgreSQL as a reader delivers them."""
     found = [str(value).upper() if isinstance(value, UUID) else value for value in values]
@@ -345,7 +390,7 @@ def _arrow(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(found, kind)
 
 
-def _hold_rows(
+def hold_rows(
     session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge, files: Sequence[Path]
 ) -> None:
     """Store rows that break rules, and those that settle the ones of their keys, until their window is published."""
@@ -407,8 +452,11 @@ WHERE {_IS_HELD} AND n.rule IS NULL AND q.settled_at IS NULL
 """
 
 
-def publish_held(session: psycopg.Connection, plan: WindowPlan) -> None:
-    """Move the rows that a window holds to quarantine, and settle those that it corrects or overtakes."""
+def publish_held(session: psycopg.Connection, plan: WindowPlan, by: str = "") -> None:
+    """Move the rows that a window holds to quarantine, and settle those that it corrects or overtakes.
+
+    by: the operator, where it is a release.
+    """
     if session.execute(f"SELECT to_regclass('{HELD_ROWS}')").fetchone() == (None,):
         return  # The window was merged by a version without them.
     rows = session.execute(
@@ -417,6 +465,7 @@ def publish_held(session: psycopg.Connection, plan: WindowPlan) -> None:
     for planned in plan.tables:
         target = {"target_schema": planned.target.schema, "target_name": planned.target.name}
         named: dict[str, Any] = settled_by_a_window(planned) | source_parameters(planned.source)
+        named |= {"by": by} if by else {}
         named |= {"pipeline": plan.pipeline, "window_id": plan.window_id, "load_window_id": plan.window_id}
         if _reads_all(planned) and not planned.is_log:
             session.execute(read_sql("lower_quarantine"), target | {"to_lsn": plan.rows_at(planned)})

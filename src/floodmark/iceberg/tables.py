@@ -98,9 +98,9 @@ def spark_name(*parts: str) -> str:
     return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
 
 
-def unpublished(target: TableName) -> str:
-    """Return the name of the table in which a window is merged and checked."""
-    return spark_name(UNPUBLISHED, target.schema, target.name)
+def lake_name(target: TableName, catalog: str = UNPUBLISHED) -> str:
+    """Return the name of a target in a catalog: by default the one in which a window is merged and checked."""
+    return spark_name(catalog, target.schema, target.name)
 
 
 def create_table(table: TablePlan, folder: Path) -> str:
@@ -113,7 +113,7 @@ def create_table(table: TablePlan, folder: Path) -> str:
     path = str(location).replace("\\", "\\\\").replace("'", "\\'")
     columns = ", ".join(f"{spark_name(name)} {kind}" for name, kind in lake_columns(table).items())
     properties = ", ".join(f"'{name}'='{value}'" for name, value in _PROPERTIES.items())
-    name = unpublished(table.target)
+    name = lake_name(table.target)
     return f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING iceberg LOCATION '{path}' TBLPROPERTIES ({properties})"
 
 
@@ -122,11 +122,11 @@ def has_own_folder(folder: Path) -> bool:
     return bool(_OWN_FOLDER.fullmatch(folder.name))
 
 
-def add_columns(table: TablePlan, names: Sequence[str]) -> str:
+def _add_columns(name: str, table: TablePlan, names: Sequence[str]) -> str:
     """Return the statement that adds columns at the end of a target."""
     types = lake_columns(table)
     columns = ", ".join(f"{spark_name(name)} {types[name]}" for name in names)
-    return f"ALTER TABLE {unpublished(table.target)} ADD COLUMNS ({columns})"
+    return f"ALTER TABLE {name} ADD COLUMNS ({columns})"
 
 
 def can_hold(wide: str, narrow: str) -> bool:
@@ -137,12 +137,12 @@ def can_hold(wide: str, narrow: str) -> bool:
     return bool(before and after and before[2] == after[2] and int(before[1]) <= int(after[1]))
 
 
-def evolve_table(session: SparkSession, table: TablePlan) -> None:
+def evolve_table(session: SparkSession, table: TablePlan, catalog: str = UNPUBLISHED) -> None:
     """Rename, widen and add columns, so that a target can hold the rows of a plan.
 
     Raises TargetRefusedError where a type cannot be widened to the one of the plan.
     """
-    name, wanted = unpublished(table.target), lake_columns(table)
+    name, wanted = lake_name(table.target, catalog), lake_columns(table)
     found = _read_types(session, name)
     if table.settings.deletes is Deletes.HARD and not session.sql(f"SHOW TBLPROPERTIES {name} ('{HARD}')").collect()[0][
         1
@@ -178,7 +178,7 @@ def evolve_table(session: SparkSession, table: TablePlan) -> None:
         session.sql(f"ALTER TABLE {name} ALTER COLUMN {spark_name(each)} TYPE {wanted[each]}")
         _LOG.info("%s: widened %s of %s to %s.", table.source, each, table.target, wanted[each])
     if new := [each for each in wanted if each not in found]:
-        session.sql(add_columns(table, new))
+        session.sql(_add_columns(name, table, new))
         _LOG.info("%s: added %s to the table %s of the lake.", table.source, ", ".join(new), table.target)
 
 
@@ -276,15 +276,15 @@ def _assign(name: str, value: exp.Expression) -> exp.Expression:
     return exp.EQ(this=exp.column(name, quoted=True), expression=value.copy())
 
 
-def in_spark(tree: exp.Expression) -> str:
+def in_spark(tree: exp.Expression, catalog: str = UNPUBLISHED) -> str:
     """Return a statement over targets and staging tables in Spark's SQL.
 
-    Targets are those of the unpublished catalog. A staging table is a view of the session with its name.
+    catalog: of the targets. A staging table is a view of the session with its name.
     """
     tree = tree.copy()
     for named in tree.find_all(exp.Table):
         if named.db == STAGING_SCHEMA:
             named.set("db", None)
         elif named.db:
-            named.set("catalog", exp.to_identifier(UNPUBLISHED, quoted=True))
+            named.set("catalog", exp.to_identifier(catalog, quoted=True))
     return str(tree.sql(dialect="spark"))

@@ -14,10 +14,11 @@ from pyspark.sql import SparkSession
 
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.schema import TableName
-from floodmark.iceberg.lake import KEPT, PUBLISHED, LakeTable, count_of, read_lake, read_table
-from floodmark.iceberg.metadata import local_path
+from floodmark.iceberg.lake import KEPT, PUBLISHED
+from floodmark.iceberg.merge import spark_errors
+from floodmark.iceberg.metadata import LakeTable, count_of, local_path, read_lake, read_table
 from floodmark.iceberg.tables import has_own_folder, spark_name
-from floodmark.iceberg.warehouse import IcebergWarehouse, spark_errors
+from floodmark.iceberg.warehouse import IcebergWarehouse
 
 _LONGEST_WINDOW = timedelta(days=3)
 """The age from which on a file without a snapshot is of no window that is still being loaded."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -16,15 +14,11 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession, functions
 
 from floodmark.core.errors import (
     ConfigError,
     DuplicateKeyError,
-    FloodmarkBugError,
-    OperatorError,
     TargetRefusedError,
     WarehouseUnavailableError,
     command_line,
@@ -41,43 +35,22 @@ from floodmark.core.plan import (
 from floodmark.core.schema import (
     DELETED_COLUMN,
     LOAD_COLUMN,
-    POSITION_COLUMN,
     TableName,
-    keep_column,
-    optional_columns,
 )
-from floodmark.iceberg.lake import (
-    PUBLISHED,
-    REPLAYED,
-    UNPUBLISHED,
-    WINDOW_END,
-    LakeCatalog,
-    LakeFolder,
-    catalog_settings,
-    read_table,
-)
+from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeCatalog, LakeFolder, catalog_settings
 from floodmark.iceberg.limits import refuse_replay, refuse_unsupported
-from floodmark.iceberg.metadata import read_metadata, refuse_lost
+from floodmark.iceberg.merge import ATTEMPT, COUNTS, WINDOW, StagedTable, merge_table, read_summary, spark_errors
+from floodmark.iceberg.metadata import read_metadata, read_table, refuse_lost
 from floodmark.iceberg.quarantine import GatedRows, LakeGate, publish_held
 from floodmark.iceberg.staging import LakeStaging, count_rows
 from floodmark.iceberg.tables import (
-    ASIDE_COLUMN,
-    add_sweep,
-    build_known,
-    build_last_commit,
-    build_log_append,
-    build_swept,
     create_table,
     evolve_table,
     how_to_make_again,
-    in_spark,
-    lake_columns,
-    pass_over_aside,
     spark_name,
-    unpublished,
 )
 from floodmark.postgres.session import WarehouseConnection, open_transaction
-from floodmark.postgres.warehouse.merge import Merge, MergeCounts, build_count, build_insert, build_merge, merge_of
+from floodmark.postgres.warehouse.merge import merge_of
 from floodmark.postgres.warehouse.staging import read_load_ids
 from floodmark.sync.arrow import arrow_type
 from floodmark.sync.load import TABLES_AT_ONCE
@@ -86,10 +59,6 @@ from floodmark.sync.ports import CheckedRows, StagedNow, StagedRows, StagingSink
 # ruff: noqa: S608  (names are quoted by ``spark_name``)
 
 _LOG = logging.getLogger(__name__)
-_PROPERTY = "spark.sql.iceberg.snapshot-property."
-_WINDOW, _ATTEMPT, _COUNTS = "floodmark.window", "floodmark.attempt", "floodmark.counts"
-_DATA_EXCEPTION = "SQLSTATE: 22"
-_CONDITION = re.compile(r"\[([A-Z][A-Z_]+(?:\.[A-Z_]+)*)\]")
 _STAGED_SETTINGS = {
     # pyarrow has written the files: their days are those of the Gregorian calendar.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
@@ -97,37 +66,6 @@ _STAGED_SETTINGS = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-
-
-@contextmanager
-def spark_errors(subject: str) -> Iterator[None]:
-    """Raise errors of Spark as errors about ``subject``; their messages as the detail alone, without values of rows."""
-    try:
-        yield
-    except AnalysisException as error:
-        raise FloodmarkBugError(subject, "Spark refused a statement.", "See the log of the job.", str(error)) from None
-    except (PySparkException, Py4JJavaError) as error:
-        what = "Spark could not read or write the lake."
-        raise WarehouseUnavailableError(subject, what, "", spark_message(str(error))) from None
-
-
-def spark_message(message: str) -> str:
-    """Return a message of Spark; of a data exception, which quotes a value, the names of the error conditions alone."""
-    return ", ".join(dict.fromkeys(_CONDITION.findall(message))) if _DATA_EXCEPTION in message else message
-
-
-@dataclass(frozen=True, slots=True)
-class StagedTable:
-    """The staged rows of a table, as a view of the session."""
-
-    index: int
-    planned: TablePlan
-    merge: Merge
-    rows: GatedRows
-    newest: Mapping[str, str]
-    """The summary of the newest snapshot of the table; {} for a table without rows."""
-    merged: TableCounts | None = None
-    """The counts, where this attempt has merged the table already."""
 
 
 class IcebergWarehouse:
@@ -147,11 +85,11 @@ class IcebergWarehouse:
         open_spark: returns the same session each time, of a local Spark that was started with the jars of a lake.
         """
         self.catalog = LakeCatalog(ledger)
-        self._ledger = ledger
+        self.ledger = ledger
         self._folder = folder
         self._settings = catalog_settings(ledger, folder) | _STAGED_SETTINGS
         self._open_spark = open_spark
-        self._staging = LakeStaging(folder.staging(ledger))
+        self.staging = LakeStaging(folder.staging(ledger))
 
     def session(self) -> SparkSession:
         """Return the session with both catalogs. Raises ConfigError for a Spark on other machines."""
@@ -167,7 +105,7 @@ class IcebergWarehouse:
             session.conf.set(name, value)
         return session
 
-    def _new_session(self) -> SparkSession:
+    def new_session(self) -> SparkSession:
         """Return another session of the same Spark."""
         session = self.session().newSession()
         for name, value in self._settings.items():
@@ -206,27 +144,27 @@ class IcebergWarehouse:
                 _refuse_foreign_log(table, known.get((PUBLISHED, table.target)))
             with spark_errors(str(table.source)):
                 evolve_table(session, table)
-        self._staging.prepare(plan, self.catalog.list_unfinished())
+        self.staging.prepare(plan, self.catalog.list_unfinished())
 
     def sink(self, plan: WindowPlan, index: int) -> StagingSink:
-        return self._staging.sink(plan, index)
+        return self.staging.sink(plan, index)
 
     def count_parts(self, plan: WindowPlan, index: int) -> Mapping[int, int]:
-        return self._staging.count_parts(plan, index)
+        return self.staging.count_parts(plan, index)
 
     def count_staged(self, plan: WindowPlan) -> Mapping[TableName, StagedNow]:
         return {
-            table.source: StagedNow(sum(self._staging.count_parts(plan, index).values()), 0)
+            table.source: StagedNow(sum(self.staging.count_parts(plan, index).values()), 0)
             for index, table in enumerate(plan.tables)
         }
 
     def clear_parts(self, plan: WindowPlan, index: int, numbers: Collection[int]) -> None:
-        self._staging.clear(plan, index, numbers)
+        self.staging.clear(plan, index, numbers)
 
     def drop_duplicates(self, plan: WindowPlan, index: int) -> int:
         """Keep the first of the rows with a key. Only files with such a key are written again."""
         planned, session = plan.tables[index], self.session()
-        files = self._staging.find_files(plan, index, None)
+        files = self.staging.find_files(plan, index, None)
         view = self._open_view(session, plan, index, files)
         with spark_errors(str(planned.source)):
             twice = session.sql(_select_double_keys(planned, view)).collect()
@@ -234,14 +172,14 @@ class IcebergWarehouse:
         return sum(_without_repeated(path, planned.in_target.key, left) for path in files) if left else 0
 
     def drop_staging(self, window_id: int) -> None:
-        self._staging.drop(window_id)
+        self.staging.drop(window_id)
 
     def merge_window(
         self, plan: WindowPlan, staged: Mapping[TableName, StagedRows] | None = None
     ) -> Mapping[TableName, TableCounts]:
         self.catalog.refuse_overtaken(plan)
         # A session of its own for each table: the views and the properties of snapshots are those of a session.
-        sessions = [self._new_session() for _ in plan.tables]
+        sessions = [self.new_session() for _ in plan.tables]
         with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="merge") as pool:
             # Every table is examined before the first is merged: one that is refused leaves the window, and all are
             # merged.
@@ -253,7 +191,7 @@ class IcebergWarehouse:
         """Return the rows for the checks, of the tables that are not published; without staging where it is gone."""
         session, opened = self.session(), []
         for index, planned in enumerate(plan.tables):
-            files = self._staging.find_merged(plan, index)
+            files = self.staging.find_merged(plan, index)
             rows = counts[planned.source]
             is_there = files is not None and count_rows(files) == rows.staged_rows - rows.quarantined_rows
             if files and is_there:
@@ -276,7 +214,7 @@ class IcebergWarehouse:
             f"WHERE NOT {DELETED_COLUMN}"
         )
         session = self.session()
-        with self._staging.scratch() as folder:
+        with self.staging.scratch() as folder:
             with spark_errors(str(table.source)):
                 session.sql(living).write.parquet(str(folder))
             for path in sorted(folder.glob("*.parquet")):
@@ -296,7 +234,7 @@ class IcebergWarehouse:
         with spark_errors(str(planned.source)):
             rows = session.read.parquet(*map(str, files))
             if planned.is_log:
-                with open_transaction(self._ledger, str(planned.source)) as transaction:
+                with open_transaction(self.ledger, str(planned.source)) as transaction:
                     load = read_load_ids(transaction, plan).get(planned.source, 0)
                 rows = rows.withColumn(LOAD_COLUMN, functions.lit(load).cast("bigint"))
             rows.createOrReplaceTempView(name)
@@ -312,11 +250,11 @@ class IcebergWarehouse:
         planned = plan.tables[index]
         merge = replace(merge_of(plan, index, has_tombstones=False), sorted_by_key=False)
         with spark_errors(str(planned.source)):
-            newest = _read_summary(session, planned.target)
-        if (newest.get(_WINDOW), newest.get(_ATTEMPT)) == (str(plan.window_id), str(plan.attempt)):
-            return StagedTable(index, planned, merge, GatedRows(()), newest, TableCounts(**json.loads(newest[_COUNTS])))
+            newest = read_summary(session, planned.target)
+        if (newest.get(WINDOW), newest.get(ATTEMPT)) == (str(plan.window_id), str(plan.attempt)):
+            return StagedTable(index, planned, merge, GatedRows(()), newest, TableCounts(**json.loads(newest[COUNTS])))
         reported = (staged or {}).get(planned.source)
-        files = self._staging.find_files(plan, index, reported)
+        files = self.staging.find_files(plan, index, reported)
         found = count_rows(files)
         if reported is not None and found != reported.staged_rows:
             raise WarehouseUnavailableError(
@@ -329,8 +267,9 @@ class IcebergWarehouse:
             view = self._open_view(session, plan, index, files)
             with spark_errors(str(planned.source)):
                 _refuse_double_keys(session, planned, view)
-                gate = LakeGate(session, self._ledger, plan, planned, merge, self._staging.gate(plan, index))
+                gate = LakeGate(session, self.ledger, plan, planned, merge, self.staging.gate(plan, index))
                 rows = gate.apply(files)
+                gate.hold(rows)
                 if rows.files:
                     _refuse_null_keys(session, planned, view)
         return StagedTable(index, planned, merge, rows, newest)
@@ -338,68 +277,13 @@ class IcebergWarehouse:
     def _merge(self, session: SparkSession, plan: WindowPlan, table: StagedTable) -> TableCounts:
         if table.merged is not None:
             return table.merged
-        planned, rows = table.planned, table.rows
-        with spark_errors(str(planned.source)):
-            self._staging.record_merged(plan, table.index, rows.files)
-            if planned.is_log and rows.files:
-                return _append(session, plan, table)
-            loads_again = _loads_again(planned) and bool(table.newest)
-            if not (rows.files or loads_again):
-                aside = rows.quarantined
-                return TableCounts(staged_rows=aside, quarantined_rows=aside, warned_rows=rows.warned)
-            if loads_again:
-                _report_again(planned)
-                if not rows.files:
-                    _open_empty_view(session, plan, table.index)
-            merge = replace(table.merge, overwrites=loads_again)
-            counts = _count(session, plan, planned, merge, rows)
-            # Nothing is there to be merged with.
-            statement = build_merge(merge) if table.newest else build_insert(merge)
-            if loads_again:
-                if rows.aside:
-                    _open_with_aside(session, merge, rows)
-                    statement = pass_over_aside(statement)
-                swept = 0 if planned.keeps_unread else int(session.sql(in_spark(build_swept(merge))).collect()[0][0])
-                counts = replace(counts, swept_rows=swept)
-                last = (
-                    session.sql(in_spark(build_last_commit(merge))).collect()[0][0] if merge.has_commit_times else None
-                )
-                statement = add_sweep(statement, merge, keeps_unread=planned.keeps_unread, last_commit=last)
-            with _snapshot_properties(session, plan, counts):
-                session.sql(in_spark(statement))
-        return counts
+        with spark_errors(str(table.planned.source)):
+            self.staging.record_merged(plan, table.index, table.rows.files)
+            return merge_table(session, plan, table)
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # The steps of one table.
-
-
-def _other_values(planned: TablePlan) -> TargetRefusedError:
-    return TargetRefusedError(
-        str(planned.source),
-        f"the table {planned.target} of the lake has rows with other values of {', '.join(planned.renewed)}: those "
-        "columns are masked otherwise now.",
-        f"Drop the table in both catalogs (DROP TABLE {PUBLISHED}.… and {UNPUBLISHED}.…) and its files, and reload "
-        "it, which creates it again.",
-    )
-
-
-def _report_again(planned: TablePlan) -> None:
-    """Log that a first load finds rows. Raises TargetRefusedError where they are masked otherwise."""
-    if planned.renewed:
-        raise _other_values(planned)
-    if not planned.is_reload:
-        _LOG.warning(
-            "%s: the table %s of the lake has rows that no window of the ledger brought: the first load sweeps those "
-            "that the source does not have.",
-            planned.source,
-            planned.target,
-        )
-
-
-def _loads_again(planned: TablePlan) -> bool:
-    """Return whether a load brings all rows of a table, so that the others are swept."""
-    return planned.kind is LoadKind.FIRST_LOAD and not planned.where and not planned.is_log
 
 
 def _refuse_foreign_log(planned: TablePlan, found: str | None) -> None:
@@ -415,50 +299,6 @@ def _refuse_foreign_log(planned: TablePlan, found: str | None) -> None:
             "of its windows would not grow.",
             how_to_make_again(planned),
         )
-
-
-def _append(session: SparkSession, plan: WindowPlan, table: StagedTable) -> TableCounts:
-    """Add the staged rows to a log, but for those that it has."""
-    planned, merge, rows = table.planned, table.merge, table.rows
-    if table.newest and planned.renewed:
-        raise _other_values(planned)
-    view = spark_name(merge.staging.name)
-    bounds = f"count(*), max({LOAD_COLUMN}), min({POSITION_COLUMN}), max({POSITION_COLUMN})"
-    [(added, load, first, last)] = session.sql(f"SELECT {bounds} FROM {view}").collect()
-    known = build_known(merge, int(load), bytes(first), bytes(last)) if table.newest else None
-    if known is not None and not session.sql(in_spark(known.limit(1))).collect():
-        known = None
-    statement = build_log_append(merge, known)
-    found = int(added)
-    if known is not None:
-        [(found,)] = session.sql(f"SELECT count(*) FROM ({in_spark(statement.expression)})").collect()
-    counts = TableCounts(
-        staged_rows=added + rows.quarantined,
-        inserted_rows=found,
-        unchanged_rows=added - found,
-        quarantined_rows=rows.quarantined,
-        warned_rows=rows.warned,
-    )
-    with _snapshot_properties(session, plan, counts):
-        session.sql(in_spark(statement))
-    return counts
-
-
-def _open_empty_view(session: SparkSession, plan: WindowPlan, index: int) -> None:
-    """Make a view without rows, with the columns that a sweep needs."""
-    table = plan.tables[index]
-    columns = dict(lake_columns(table)) | {keep_column(name): "boolean" for name in optional_columns(table.in_target)}
-    nothing = ", ".join(f"CAST(NULL AS {kind}) AS {spark_name(name)}" for name, kind in columns.items())
-    session.sql(f"SELECT {nothing} WHERE false").createOrReplaceTempView(staging_table(plan, index).name)
-
-
-def _open_with_aside(session: SparkSession, merge: Merge, rows: GatedRows) -> None:
-    """Let the view have rows that broke a rule too: a load of the whole table has read them, so none is swept."""
-    view = session.read.parquet(*map(str, rows.aside)).withColumn(ASIDE_COLUMN, functions.lit(True))
-    if rows.files:
-        kept = session.read.parquet(*map(str, rows.files)).withColumn(ASIDE_COLUMN, functions.lit(False))
-        view = view.unionByName(kept, allowMissingColumns=True)
-    view.createOrReplaceTempView(merge.staging.name)
 
 
 def _quoted(names: Sequence[str]) -> str:
@@ -488,61 +328,6 @@ def _refuse_null_keys(session: SparkSession, planned: TablePlan, view: str) -> N
             f"rows of the window have NULL in their key ({', '.join(key)}), which is NOT NULL at the source.",
             f"Nothing was merged. Reload the table: {command_line('reload', 'PIPELINE', planned.source)}.",
         )
-
-
-def _read_summary(session: SparkSession, target: TableName) -> Mapping[str, str]:
-    """Return the summary of the newest snapshot of a table that is being merged; {} for a table without rows."""
-    snapshots = f"{unpublished(target)}.snapshots"
-    rows = session.sql(f"SELECT summary FROM {snapshots} ORDER BY committed_at DESC, snapshot_id LIMIT 1").collect()
-    return rows[0][0] if rows else {}
-
-
-def _count(session: SparkSession, plan: WindowPlan, planned: TablePlan, merge: Merge, rows: GatedRows) -> TableCounts:
-    """Return the effect of a merge, and that of the rules. Raises OperatorError in a replay that lacks LOBs."""
-    [row] = session.sql(in_spark(build_count(merge))).collect()
-    counted = MergeCounts(*(int(value) for value in row))
-    if counted.incomplete:
-        what = (
-            f"{counted.incomplete} rows are missing in {planned.target}, and their changes left out the value of "
-            f"{' or '.join(merge.optional)}"
-        )
-        if is_replay_lane(plan.lane):
-            raise OperatorError(
-                str(planned.source),
-                f"{what}.",
-                "Nothing was merged. Load those rows from the source "
-                f"({command_line('reload', plan.pipeline, planned.source)} --where ...), or start the replay at an "
-                "earlier LSN.",
-            )
-        _LOG.warning("%s: %s, which is NULL now.", planned.source, what)
-    return TableCounts(
-        staged_rows=counted.staged + rows.quarantined,
-        inserted_rows=counted.inserted,
-        updated_rows=counted.updated,
-        deleted_rows=counted.deleted,
-        unchanged_rows=counted.staged - counted.inserted - counted.updated - counted.deleted,
-        quarantined_rows=rows.quarantined,
-        warned_rows=rows.warned,
-    )
-
-
-@contextmanager
-def _snapshot_properties(session: SparkSession, plan: WindowPlan, counts: TableCounts) -> Iterator[None]:
-    """Let the snapshots that are written in the block say which window they are of."""
-    values: dict[str, Any] = {
-        _WINDOW: plan.window_id,
-        _ATTEMPT: plan.attempt,
-        _COUNTS: json.dumps(asdict(counts)),
-        "floodmark.pipeline": plan.pipeline,
-        REPLAYED if is_replay_lane(plan.lane) else WINDOW_END: str(plan.to),
-    }
-    for name, value in values.items():
-        session.conf.set(_PROPERTY + name, str(value))
-    try:
-        yield
-    finally:
-        for name in values:
-            session.conf.unset(_PROPERTY + name)
 
 
 def _without_repeated(path: Path, key: Sequence[str], left: dict[tuple[Any, ...], bool]) -> int:

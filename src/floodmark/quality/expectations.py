@@ -32,6 +32,8 @@ from floodmark.sync.ports import CheckedRows
 if TYPE_CHECKING:
     from great_expectations.data_context import EphemeralDataContext
 
+    from floodmark.config.models import Config
+
 # ruff: noqa: S608  (names are quoted by core.naming, and Great Expectations takes no bound values)
 
 _DRIVER_ERROR = re.compile(r"\(psycopg\.(?:errors\.)?(\w+)\)")
@@ -70,6 +72,23 @@ def check_of(expectation: Expectation) -> Check:
     about = ", ".join(each if isinstance(each, str) else ", ".join(map(str, each)) for each in columns)
     description = f"it holds for {about or 'the rows'} of the {expectation.rows}"
     return Check(expectation.type, NoRows(""), description, Severity(expectation.severity), declared=True)
+
+
+def refuse_arguments(path: Path, config: Config) -> None:
+    """Raise ConfigError for expectations of a configuration with arguments that Great Expectations does not take.
+
+    path: of its file.
+    """
+    declared = [
+        (f"pipelines.{name}.tables[{index}].expectations[{number}]", expectation)
+        for name, pipeline in config.pipelines.items()
+        for index, table in enumerate(pipeline.tables)
+        for number, expectation in enumerate(table.expectations)
+    ]
+    lines = [f"{place}: {each.type}: {words}" for place, each in declared if (words := wrong_arguments(each))]
+    if lines:
+        count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
+        raise ConfigError(str(path), "".join((f"{count}:", *(f"\n  {line}" for line in lines))))
 
 
 def wrong_arguments(expectation: Expectation) -> str:

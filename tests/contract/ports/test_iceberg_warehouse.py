@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyspark import SparkContext
+from lake_rig import SMALL, LakeRig, open_lake, quarantined
 from warehouse_contract import END, ONE, WarehouseContract, one, replayed
-from warehouse_rig import WarehouseRig, rows_of
 from warehouse_shop import COLUMNS, DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load, instance, staged_batch
 
 from floodmark.core.errors import (
@@ -30,9 +27,9 @@ from floodmark.core.errors import (
     WatermarkConflictError,
     WindowBusyError,
 )
-from floodmark.core.plan import TableCounts, TablePlan, WindowPlan, WindowState, replay_lane
+from floodmark.core.plan import TableCounts, TablePlan, WindowState, replay_lane
 from floodmark.core.position import Interval
-from floodmark.core.schema import MappedColumn, SourceColumn, TableName
+from floodmark.core.schema import MappedColumn, TableName
 from floodmark.core.settings import Deletes, OnFailure, Rule, Style
 from floodmark.iceberg.checks import IcebergQuality
 from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeFolder
@@ -40,95 +37,25 @@ from floodmark.iceberg.metadata import local_path
 from floodmark.iceberg.staging import LakeStaging
 from floodmark.iceberg.tables import spark_name
 from floodmark.iceberg.upkeep import LakeUpkeep
-from floodmark.iceberg.warehouse import IcebergWarehouse
-from floodmark.postgres.ledger.ledger import PostgresLedger
-from floodmark.postgres.session import WarehouseConnection, open_transaction
-from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
-from floodmark.spark.launch.jars import lake_environment
-from floodmark_laptop.processes import free_port
+from floodmark.postgres.session import open_transaction
 from lsns import lsn
-from prepared_folders import PreparedPostgres
-from spark_engine import classic_engine
 from table_plans import with_settings
 
 pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
-_numbers = itertools.count(1)
-
-
-@dataclass
-class LakeRig(WarehouseRig):
-    """A lake. Its checks are part of a window: only what they have read is published."""
-
-    at: Any = None
-
-    def in_postgres(self) -> WarehouseRig:
-        """Return a warehouse in PostgreSQL, for the same windows."""
-        name = f"{self.pipeline}_in_postgres"
-        target = TableName(self.target.schema, name)
-        return WarehouseRig(self.ledger, PostgresWarehouse(self.at), rows_of(self.at), name, target)
-
-    def check(self, plan: WindowPlan) -> None:
-        found = IcebergQuality(self.lake, lambda: None).check_window(plan, self.ledger.read_counts(plan.window_id))
-        assert found == {}
-        super().check(plan)
-
-    @property
-    def lake(self) -> IcebergWarehouse:
-        assert isinstance(self.warehouse, IcebergWarehouse)
-        return self.warehouse
-
-    def sql(self, statement: str, catalog: str = PUBLISHED) -> None:
-        """Run a statement about the target, in the place of ``{}``."""
-        name = spark_name(catalog, self.target.schema, self.target.name)
-        self.lake.session().sql(statement.format(name))
-
-    def locations(self) -> list[str | None]:
-        """Return where the metadata of the target is, as readers see it and as it is merged."""
-        found = self.lake.catalog.read_locations([self.target])
-        return [found.get((catalog, self.target)) for catalog in (PUBLISHED, UNPUBLISHED)]
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory, shared_dir: Path) -> Iterator[LakeRig]:
-    with (
-        PreparedPostgres(shared_dir / "lake_catalog", port=free_port()) as server,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        at = WarehouseConnection("127.0.0.1", server.port, "postgres", "postgres", server.password)
-        for name, value in lake_environment().items():
-            patch.setenv(name, value)
-        # Another test of this process may have a Java without the jars.
-        patch.setattr(SparkContext, "_gateway", None)
-        patch.setattr(SparkContext, "_jvm", None)
-        with classic_engine() as engine:
-            warehouse = IcebergWarehouse(LakeFolder(str(tmp_path_factory.mktemp("lake"))), at, lambda: engine.session)
-
-            def read(target: TableName) -> list[dict[str, Any]]:
-                if (PUBLISHED, target) not in warehouse.catalog.read_locations([target]):
-                    return []
-                rows = engine.session.table(spark_name(PUBLISHED, target.schema, target.name)).collect()
-                return [row.asDict() for row in rows if not row.asDict().get("__deleted")]
-
-            ledger = PostgresLedger(at)
-            ledger.ensure_schema()
-            warehouse.catalog.ensure_schema()
-            # Iceberg makes the tables of its catalog when a session first names it.
-            warehouse.session().sql(f"CREATE NAMESPACE IF NOT EXISTS {UNPUBLISHED}.shop")
-            yield LakeRig(ledger, warehouse, read, at=at)
-        gateway = SparkContext._gateway
-        assert gateway is not None
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(60)
+    with open_lake(tmp_path_factory.mktemp("lake"), shared_dir) as lake:
+        yield lake
 
 
 @pytest.fixture
 def rig(lake: LakeRig) -> LakeRig:
-    name = f"orders_{next(_numbers)}"
-    return replace(lake, pipeline=name, target=TableName("shop", name), reported={})
+    return lake.fresh_lake()
 
 
 class TestContract:
@@ -554,215 +481,6 @@ def test_upkeep_removes_no_file_from_a_folder_that_others_may_have(rig: LakeRig)
     [(_, done)] = LakeUpkeep(rig.lake, lambda: None).keep_tables([rig.target], timedelta(0))
     assert done.endswith("the name of its folder may be that of several tables")
     assert rig.visible() == ONE
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Quarantine: what the same windows leave there, and in the target, is that of PostgreSQL.
-
-
-SMALL = Rule("small", '"Amount" < 100', OnFailure.QUARANTINE)
-GOOD = Rule("good", "\"Notes\" <> 'bad'", OnFailure.QUARANTINE)
-CHEAP = Rule("cheap", '"Amount" < 50', OnFailure.WARN)
-
-
-def quarantined(rig: WarehouseRig) -> list[tuple[Any, ...]]:
-    """Return the rows in quarantine, without the numbers of their windows."""
-    with open_transaction(rig.ledger._at) as session:
-        return session.execute(
-            "SELECT rule, key, lsn, row_data, outcome, settled_by FROM floodmark.quarantine "
-            "WHERE pipeline = %s ORDER BY key, lsn, rule",
-            [rig.pipeline],
-        ).fetchall()
-
-
-def test_rows_that_break_a_rule_go_where_postgresql_has_them(rig: LakeRig) -> None:
-    other, deletes, rules = rig.in_postgres(), Deletes.SOFT, (SMALL, GOOD, CHEAP)
-
-    def run(table: TablePlan, to: int, *rows: Row, lane: str = "") -> None:
-        counts = [each.run(table, to, rows, lane) for each in (rig, other)]
-        assert counts[0] == counts[1]
-        assert rig.visible() == other.visible()
-        assert quarantined(rig) == quarantined(other)
-
-    def window(after: int, *rows: Row) -> None:
-        run(changes(after, after + 10, deletes, rules), after + 10, *rows)
-
-    run(
-        first_load(deletes, rules),
-        10,
-        *(Row(1, INSERT, 10, 5, notes="n"), Row(2, INSERT, 10, 500, notes="n"), Row(3, INSERT, 10, 60, notes="n")),
-    )
-    assert [row[:2] for row in quarantined(rig)] == [("small", [2])]
-    # The target keeps the row of before. One row breaks two rules, and a delete none.
-    window(10, Row(1, UPDATE, 11, 500, notes="m"), Row(4, INSERT, 12, 500, notes="bad"), Row(9, DELETE, 13, 500))
-    assert rig.visible()[1] == (Decimal("5.00"), None, "n")
-    # Each leaves out the text of the change before, which is in quarantine. One key never was in the target.
-    window(20, Row(1, UPDATE, 21, 7, keep=True), Row(4, UPDATE, 22, 6, keep=True), Row(2, DELETE, 23))
-    assert rig.visible()[1] == (Decimal("7.00"), None, "m")
-    window(30, Row(4, UPDATE, 31, 6, notes="good"), Row(5, INSERT, 32, 900))
-    assert [row[4] for row in quarantined(rig) if row[1] == [4]] == ["overtaken"] * 3
-    # All rows of the window, then none of them again.
-    window(40, Row(1, UPDATE, 41, 800, notes="o"))
-    for at, to in ((50, 60), (60, 60)):
-        load = replace(first_load(deletes, rules), is_reload=True, watermark=lsn(at))
-        run(load, to, Row(1, INSERT, to, 800, notes="o"), Row(6, INSERT, to, 7, notes="p"), lane="load dbo.Orders")
-        assert sorted(rig.visible()) == [1, 6]
-    some = replace(load, is_reload=False, where="Id = 1")
-    run(some, 60, Row(1, INSERT, 60, 8, notes="q"), lane="load dbo.Orders")
-    assert {row[4] for row in quarantined(rig)} == {"overtaken", "released"}
-    run(load, 60, Row(6, INSERT, 60, 700), lane="load dbo.Orders")
-    assert sorted(rig.visible()) == [6]
-
-
-def test_quarantine_has_the_rows_of_published_windows_alone(rig: LakeRig) -> None:
-    rig.run(first_load(rules=(SMALL,)), 10, one())
-    plan = rig.open(changes(10, 20, rules=(SMALL,)), to=20)
-    rig.stage(plan, [Row(1, UPDATE, 15, 500), Row(2, INSERT, 16, 5)])
-    counts = rig.warehouse.merge_window(plan)
-    assert rig.warehouse.merge_window(plan) == counts
-    assert quarantined(rig) == []
-    # The load was killed, and the next one reads other rows.
-    plan = rig.prepare(plan.window_id)
-    staged = rig.stage(plan, [Row(2, INSERT, 16, 500), Row(3, INSERT, 17, 5, notes="n")])
-    rig.merge(plan, staged.rows)
-    rig.check(plan)
-    assert quarantined(rig) == []
-    rig.publish(plan)
-    assert [row[:2] for row in quarantined(rig)] == [("small", [2])]
-    rig.publish(plan)
-    assert (len(quarantined(rig)), sorted(rig.visible())) == (1, [1, 3])
-    rig.ledger.advance(plan.window_id)
-    given_up = rig.open(changes(20, 30, rules=(SMALL,)), to=30)
-    rig.stage(given_up, [Row(4, INSERT, 25, 500)])
-    rig.merge(given_up)
-    rig.ledger.drop_merged(given_up.window_id)
-    rig.run(changes(20, 40, rules=(SMALL,)), 40, [Row(4, INSERT, 35, 5, notes="n")])
-    assert len(quarantined(rig)) == 1
-    with open_transaction(rig.at) as session:
-        [(held,)] = session.execute(
-            "SELECT count(*) FROM floodmark_lake.lake_quarantine WHERE target_name = %s", [rig.target.name]
-        ).fetchall()
-    assert held == 0
-
-
-def test_rows_without_a_key_go_to_quarantine_and_their_deletes_nowhere(rig: LakeRig) -> None:
-    feed = instance((SourceColumn("Id", "int", 1), *COLUMNS[1:]))
-    rows = [replace(row, id=None) for row in (Row(0, INSERT, 10, 5), Row(0, INSERT, 10, 5))]
-    other = rig.in_postgres()
-    for each in (rig, other):
-        counts = each.run(replace(first_load(), feed=feed), 10, [*one(), *rows])
-        assert (counts.staged_rows, counts.inserted_rows, counts.quarantined_rows) == (3, 1, 2)
-        gone = [replace(Row(0, DELETE, 15), id=None), Row(1, UPDATE, 16, 6, notes="n")]
-        assert each.run(replace(changes(10, 20), feed=feed), 20, gone).staged_rows == 1
-    assert quarantined(rig) == quarantined(other)
-    assert rig.visible() == other.visible()
-
-
-@pytest.mark.parametrize(
-    ("sql", "notes", "words"),
-    [
-        ('100 / "Amount" > 1', "n", r"one of its rules \(r\) cannot be evaluated by Spark on a value of the window"),
-        ("date_trunk(\"Notes\") > ''", "n", r"one of its rules \(r\) cannot be evaluated by Spark\."),
-        ('"Amount" > 0', "\0", "cannot hold one of its values: such as a text with the character NUL"),
-    ],
-)
-def test_row_that_a_rule_or_quarantine_cannot_take_refuses_the_table(
-    rig: LakeRig, sql: str, notes: str, words: str
-) -> None:
-    plan = rig.open(first_load(rules=(Rule("r", sql, OnFailure.QUARANTINE),)), to=10)
-    rig.stage(plan, [Row(1, INSERT, 10, 0, notes=notes)])
-    with pytest.raises((ConfigError, DataQualityError), match=words) as refused:
-        rig.merge(plan)
-    assert refused.value.subject == str(ORDERS)
-    assert rig.visible() == {}
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Logs.
-
-
-def log_batch(*rows: Row, load: bool = False) -> pa.RecordBatch:
-    """Return rows as a worker hands them to the sink of a log, each at its own place."""
-    batch = staged_batch(rows).drop_columns(["__keep_Notes"])
-    own = {
-        "__command_id": pa.array([0] * len(rows), pa.int32()),
-        "__seq": pa.array([row.id.to_bytes(10) for row in rows], pa.binary()),
-        "__changed": pa.array([["Amount"] if row.op == UPDATE else None for row in rows], pa.list_(pa.string())),
-        "__committed_at": pa.array([None if load else AT for _ in rows], pa.timestamp("us", tz="UTC")),
-    }
-    return pa.RecordBatch.from_arrays([*batch.columns, *own.values()], names=[*batch.schema.names, *own])
-
-
-AT = datetime(2026, 11, 27, 5, 21, 47, 123456, tzinfo=UTC)
-BEFORE, LOADED = 3, 0
-
-
-def log_rows(rig: WarehouseRig) -> list[tuple[Any, ...]]:
-    """Return the rows of a log in its order, with the numbers of its loads from one."""
-    rows = [dict(row) for row in rig.read(rig.target)]
-    loads = sorted({row["__load"] for row in rows})
-    own = ("__command_id", "__op", "Id", "Amount", "Disc%", "Notes")
-    return sorted(
-        (
-            (
-                loads.index(row["__load"]),
-                bytes(row["__lsn"]),
-                bytes(row["__seq"]),
-                row["__changed"] and list(row["__changed"]),
-                row["__committed_at"] and row["__committed_at"].astimezone(UTC),
-                *(row[name] for name in own),
-            )
-            for row in rows
-        ),
-        key=lambda row: (*row[:3], row[6]),
-    )
-
-
-def test_log_has_every_change_once_as_in_postgresql(rig: LakeRig) -> None:
-    """Also after a reload, a change that comes again, and rows that break a rule."""
-    other = rig.in_postgres()
-
-    def as_log(table: TablePlan) -> TablePlan:
-        return with_settings(table, style=Style.LOG, before_images=True, rules=(SMALL,))
-
-    def run(table: TablePlan, to: int, batch: pa.RecordBatch, lane: str = "") -> TableCounts:
-        counts = [each.run(as_log(table), to, batch, lane) for each in (rig, other)]
-        assert counts[0] == counts[1]
-        assert log_rows(rig) == log_rows(other)
-        return counts[0]
-
-    run(first_load(), 10, log_batch(Row(1, LOADED, 10, 5, notes="n"), Row(2, LOADED, 10, 500), load=True))
-    changed = (Row(1, BEFORE, 15, 500), Row(1, UPDATE, 15, 6, notes="m"), Row(3, INSERT, 16, 700), Row(1, DELETE, 17))
-    assert run(changes(10, 20), 20, log_batch(*changed)).quarantined_rows == 1
-    counts = run(changes(20, 30), 30, log_batch(Row(1, DELETE, 17), Row(4, INSERT, 25, 8)))
-    assert (counts.inserted_rows, counts.unchanged_rows) == (1, 1)
-    again = replace(first_load(), is_reload=True, watermark=lsn(30))
-    run(again, 40, log_batch(Row(4, LOADED, 40, 8), load=True), lane="load dbo.Orders")
-    run(changes(40, 50), 50, log_batch(Row(4, UPDATE, 45, 9)))
-    assert [row[3] for row in quarantined(rig) if row[0] == "small"] != []
-    assert [(row[0], row[3]["Id"], row[4]) for row in quarantined(rig)] == [
-        (row[0], row[3]["Id"], row[4]) for row in quarantined(other)
-    ]
-    with pytest.raises(TargetRefusedError, match="of the lake is a log"):
-        rig.open(changes(50, 60), to=60)
-
-
-def test_log_of_another_ledger_is_refused(rig: LakeRig) -> None:
-    log = with_settings(first_load(), style=Style.LOG)
-    rig.run(log, 10, log_batch(Row(1, LOADED, 10, 5), load=True))
-    with open_transaction(rig.at) as session:
-        session.execute("DELETE FROM floodmark.tables WHERE target_name = %s", [rig.target.name])
-        change = "UPDATE floodmark_lake.lake_tables SET window_id = 1000000 WHERE target_name = %s"
-        session.execute(change, [rig.target.name])
-    with pytest.raises(TargetRefusedError, match="has rows that no window of the ledger brought"):
-        replace(rig, pipeline=f"{rig.pipeline}_again", reported={}).open(log, to=20)
-
-
-def test_column_with_a_name_of_a_log_is_refused(rig: LakeRig) -> None:
-    columns = (*COLUMNS, SourceColumn("__seq", "int", 6))
-    log = with_settings(replace(first_load(), feed=instance(columns)), style=Style.LOG)
-    with pytest.raises(TargetRefusedError, match="column __seq has the name that is reserved in a log"):
-        rig.open(log, to=10)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ from floodmark.sync.preview import RunPreview
 
 if TYPE_CHECKING:
     from floodmark.app.pipeline import Pipeline
-    from floodmark.iceberg.lake import LakeTable
+    from floodmark.iceberg.metadata import LakeTable
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -543,7 +543,9 @@ def quarantine_page(
         about = {"pipeline": pipeline, "table": table, "waiting_rows": waiting}
         about |= {"rules": [asdict(each) for each in rules], "rows": rows}
         return Answer(json_text({"read_at": datetime.now(UTC)} | about), is_json=True)
-    buttons = [release_button(pipeline, table), discard_button(pipeline, table, query.text)]
+    # A release in a lake starts a Spark, which is no work of Airflow's API server.
+    buttons = [] if opened.app.is_lake else [release_button(pipeline, table)]
+    buttons.append(discard_button(pipeline, table, query.text))
     values = {
         "pipeline": pipeline,
         "table": table,

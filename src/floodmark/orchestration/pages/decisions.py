@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from floodmark.app.alerts import close_alert, list_open_alerts
 from floodmark.app.operate import approve_switch, discard_rows, is_proposal, reject_switch, release_rows
 from floodmark.app.upkeep import approve_drift, list_drift
-from floodmark.core.errors import FloodmarkError, OperatorError
+from floodmark.core.errors import FloodmarkError, OperatorError, command_line
 from floodmark.orchestration.pages.buttons import Rights, right_of
 from floodmark.orchestration.pages.content import NOT_FOUND, Answer, NotShownError, forget_status, open_named
 
@@ -83,7 +83,11 @@ def _close(pipeline: Pipeline, body: Mapping[str, Any], by: str) -> str:
 
 
 def _release(pipeline: Pipeline, body: Mapping[str, Any], by: str) -> str:
-    found = release_rows(pipeline, str(_value(body, "table")), by)
+    table = str(_value(body, "table"))
+    if pipeline.app.is_lake:
+        command = command_line("quarantine", "release", pipeline.name, table)
+        raise OperatorError(table, "a release in a lake starts a Spark, which the pages do not.", f"Run: {command}")
+    found = release_rows(pipeline, table, by)
     remaining = sum(found.remaining.values())
     return (
         f"Released: {found.released:,}. Overtaken by later changes: {found.overtaken:,}. Still waiting: {remaining:,}."

@@ -70,7 +70,8 @@ class PostgresQuarantine:
         ensure_schema(self._at)
         with open_transaction(self._at, str(table.source)) as session:
             last = last_plan(session, pipeline, table.source)
-            planned = _planned(last, table)
+            planned = plan_release(last, table)
+            planned = planned.with_rules((*key_rules(planned), *text_rules(planned), *planned.settings.rules))
             # After the lock no load of the whole table can be merged: it waits for the same lock.
             lock_targets(session, [planned.target])
             lane = release_lane(planned.source)
@@ -122,20 +123,20 @@ class _Release:
         window_id = None
         if counted.staged:
             unchanged = counted.staged - counted.inserted - counted.updated
-            window_id = self._record(
-                TableCounts(
-                    staged_rows=counted.staged,
-                    inserted_rows=counted.inserted,
-                    updated_rows=counted.updated,
-                    unchanged_rows=unchanged,
-                    warned_rows=gate.warned,
-                ),
-                has_written=counted.written > 0,
+            counts = TableCounts(
+                staged_rows=counted.staged,
+                inserted_rows=counted.inserted,
+                updated_rows=counted.updated,
+                unchanged_rows=unchanged,
+                warned_rows=gate.warned,
             )
+            record_release(self.session, self.plan, counts)
+            record_targets(self.session, self.plan, [WrittenTarget(self.planned, counted.written > 0)])
+            window_id = self.plan.window_id
         else:
             query(self.session, "drop_window", window_id=self.plan.window_id)
         return replace(
-            self._outcome(gate.quarantined),
+            read_outcome(self.session, self.planned.target, gate.quarantined),
             window_id=window_id,
             inserted_rows=counted.inserted,
             updated_rows=counted.updated,
@@ -143,9 +144,7 @@ class _Release:
 
     def _stage(self) -> None:
         source = self.planned.source
-        whole = query(self.session, "list_whole_loads", pipeline=self.plan.pipeline)
-        loads = {TableName(row["source_schema"], row["source_name"]): row["window_id"] for row in whole}
-        load_id = loads.get(source, 0)
+        load_id = newest_load(self.session, self.plan.pipeline, source)
         named = self._target() | {"by": self.by, "load_window_id": load_id}
         self.session.execute(read_sql("settle_older"), named)
         self.session.execute(create_staging(self.plan, 0, load_id))
@@ -157,12 +156,7 @@ class _Release:
         try:
             self.session.execute(self._filled("stage_newest"), self._target() | values)
         except psycopg.DataError as error:  # its message may quote the value
-            raise OperatorError(
-                str(source),
-                f"a value in quarantine does not have the type of its column in {self.planned.target}.",
-                "Nothing was released. Correct the value in floodmark.quarantine, or discard the row.",
-                type(error).__name__,
-            ) from None
+            raise wrong_value(self.planned, error) from None
 
     def _drop_incomplete(self) -> None:
         """Remove rows from staging whose changes left out a LOB that neither target nor quarantine has."""
@@ -174,27 +168,6 @@ class _Release:
         )
         dropped = exp.delete(table(self.merge.staging, "s")).where(exp.and_(exp.or_(*kept), absent))
         self.session.execute(dropped.sql(dialect="postgres"))
-
-    def _record(self, counts: TableCounts, *, has_written: bool) -> int:
-        """Write the window to the ledger as one that is finished. No watermark moves. Return its id."""
-        named: dict[str, Any] = {"window_id": self.plan.window_id, **source_parameters(self.planned.source)}
-        query(self.session, "store_plan", window_id=self.plan.window_id, plan=Jsonb(plan_to_json(self.plan)))
-        query(self.session, "open_window_table", **named, kind=self.planned.kind.value, **_NO_INTERVAL)
-        query(self.session, "record_counts", **named | asdict(counts))
-        record_targets(self.session, self.plan, [WrittenTarget(self.planned, has_written)])
-        for step in ("mark_merged", "mark_checked", "mark_advanced"):
-            query(self.session, step, window_id=self.plan.window_id)
-        return self.plan.window_id
-
-    def _outcome(self, broken_rows: int) -> Release:
-        rows = query(self.session, "count_outcomes", **self._target())
-        settled = {
-            outcome: sum(row["rows"] for row in rows if row["outcome"] == outcome)
-            for outcome in ("released", "overtaken")
-        }
-        remaining = {row["rule"]: row["rows"] for row in rows if row["outcome"] is None}
-        keys = self.session.execute(read_sql("count_open_keys"), self._target()).fetchone()
-        return Release(settled["released"], settled["overtaken"], remaining, (keys[0] if keys else 0) - broken_rows)
 
     def _settle(self, statement: str) -> None:
         self.session.execute(self._filled(statement), self._target() | {"by": self.by})
@@ -225,8 +198,11 @@ def last_plan(
     return opened_window(found[0]).plan
 
 
-def _planned(last: WindowPlan, settings: TableSettings) -> TablePlan:
-    """Return the table as it was last merged, with the rules of the configuration."""
+def plan_release(last: WindowPlan, settings: TableSettings) -> TablePlan:
+    """Return the table as it was last merged, with the rules of the configuration, of which none stops a release.
+
+    Raises OperatorError for rows of members.
+    """
     planned = next(each for each in last.tables if each.source == settings.source)
     if planned.feed.member_column and not planned.is_log:
         raise OperatorError(
@@ -237,4 +213,48 @@ def _planned(last: WindowPlan, settings: TableSettings) -> TablePlan:
         )
     used = replace(planned.settings, unstorable=settings.unstorable)
     planned = replace(planned, settings=used, kind=LoadKind.CHANGES, interval=None, is_reload=False, where="")
-    return planned.with_rules((*key_rules(planned), *text_rules(planned), *release_rules(settings.rules)))
+    return planned.with_rules(release_rules(settings.rules))
+
+
+def wrong_value(planned: TablePlan, error: psycopg.DataError) -> OperatorError:
+    """Return the error about a row in quarantine that was not corrected to a value of its column. It shows no value."""
+    return OperatorError(
+        str(planned.source),
+        f"a value in quarantine does not have the type of its column in {planned.target}.",
+        "Nothing was released. Correct the value in floodmark.quarantine, or discard the row.",
+        type(error).__name__,
+    )
+
+
+def newest_load(session: psycopg.Connection, pipeline: str, source: TableName) -> int:
+    """Return the window of the newest load of a whole table; 0 for none."""
+    for row in query(session, "list_whole_loads", pipeline=pipeline):
+        if TableName(row["source_schema"], row["source_name"]) == source:
+            return int(row["window_id"])
+    return 0
+
+
+def record_release(session: psycopg.Connection, plan: WindowPlan, counts: TableCounts) -> None:
+    """Write the window of a release, which is open, to the ledger as one that is finished. No watermark moves."""
+    [planned] = plan.tables
+    named: dict[str, Any] = {"window_id": plan.window_id, **source_parameters(planned.source)}
+    query(session, "store_plan", window_id=plan.window_id, plan=Jsonb(plan_to_json(plan)))
+    query(session, "open_window_table", **named, kind=planned.kind.value, **_NO_INTERVAL)
+    query(session, "record_counts", **named | asdict(counts))
+    for step in ("mark_merged", "mark_checked", "mark_advanced"):
+        query(session, step, window_id=plan.window_id)
+
+
+def read_outcome(session: psycopg.Connection, target: TableName, broken_rows: int) -> Release:
+    """Return what the transaction has settled of the rows of a target, and what stays.
+
+    broken_rows: rows that still break a rule.
+    """
+    named = {"target_schema": target.schema, "target_name": target.name}
+    rows = query(session, "count_outcomes", **named)
+    settled = {
+        outcome: sum(row["rows"] for row in rows if row["outcome"] == outcome) for outcome in ("released", "overtaken")
+    }
+    remaining = {row["rule"]: row["rows"] for row in rows if row["outcome"] is None}
+    keys = session.execute(read_sql("count_open_keys"), named).fetchone()
+    return Release(settled["released"], settled["overtaken"], remaining, (keys[0] if keys else 0) - broken_rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from floodmark.iceberg.warehouse import spark_message
+from floodmark.iceberg.merge import spark_message
 
 
 def test_value_that_spark_quotes_is_in_no_log() -> None:
