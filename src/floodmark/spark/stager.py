@@ -58,7 +58,7 @@ from floodmark.sync.sessions import kept_sessions
 _LOG = logging.getLogger(__name__)
 MOST_BYTES = 64 << 20
 """The changes that a task holds in memory; LOBs may be of any size."""
-DRIVER_CHANGES = 400_000
+DRIVER_CHANGES = 300_000
 """The cost, in changes, up to which the driver stages a window: it takes less time than Spark's start (ADR 103)."""
 _Results = dict[int, StagedRows | FloodmarkError]
 _Rows = Sequence[Mapping[str, Any]]

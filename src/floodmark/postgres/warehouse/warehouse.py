@@ -532,25 +532,18 @@ def _merge_staged(
     gate = apply_rules(session, plan, planned.with_rules(rules), merge)
     counted = count_merge(session, merge)
     staged = counted.staged + gate.quarantined + dropped
-    if rows is not None and staged != rows.staged_rows:
-        raise WarehouseUnavailableError(
-            str(planned.source),
-            f"{rows.staged_rows} rows were staged, but {staged} are in staging now.",
-            "A restart of the warehouse empties staging tables; the window is loaded again.",
-        )
+    if rows is not None:
+        _refuse_lost_rows(planned, rows, staged)
     if counted.without_key:
         refuse_keyless_deletes(session, planned, merge)
     if counted.incomplete:
         _report_incomplete(session, plan, planned, merge, counted.incomplete)
-    if planned.settings.deletes is Deletes.HARD:
-        _write_tombstones(session, planned, merge)
+    _write_tombstones(session, planned, merge)
     if gone := match_members(session, plan, planned, merge, whole):
         staged += gone
         counted = dataclasses.replace(counted, staged=counted.staged + gone)
     counted = run_merge(session, planned, merge, counted)
-    swept = counted.swept
-    if planned.sweeps:
-        swept = sweep_target(session, plan, planned, merge)
+    swept = sweep_target(session, plan, planned, merge) if planned.sweeps else counted.swept
     if whole and not planned.keeps_changes:
         swept += sweep_members(session, plan, planned, merge, whole)
     if left.has_waiting or gate.quarantined:
@@ -569,6 +562,16 @@ def _merge_staged(
         swept_rows=swept,
     )
     return counts, WrittenTarget(planned, counted.written + marked > 0, merge.replaces)
+
+
+def _refuse_lost_rows(planned: TablePlan, rows: StagedRows, staged: int) -> None:
+    """Raise WarehouseUnavailableError where staging has not the rows that were staged."""
+    if staged != rows.staged_rows:
+        raise WarehouseUnavailableError(
+            str(planned.source),
+            f"{rows.staged_rows} rows were staged, but {staged} are in staging now.",
+            "A restart of the warehouse empties staging tables; the window is loaded again.",
+        )
 
 
 def _has_nothing(planned: TablePlan, rows: StagedRows) -> bool:
@@ -607,6 +610,9 @@ def _report_incomplete(
 
 
 def _write_tombstones(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> None:
+    """Write them for the deletes of rows that the target no longer has afterwards."""
+    if planned.settings.deletes is not Deletes.HARD:
+        return
     session.execute(
         read_sql("write_tombstones").format(
             key=in_bound(tombstone_key(merge)), staging=in_bound(table(merge.staging, "s"))
