@@ -8,6 +8,7 @@ statement: it is evaluated per row of staging.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
@@ -23,6 +24,12 @@ def parse_rule(sql: str, what: str = "a condition") -> exp.Expression:
 
     what: the words for it.
     """
+    return _parsed(sql, what).copy()
+
+
+@lru_cache(maxsize=1024)
+def _parsed(sql: str, what: str) -> exp.Expression:
+    """Return what a rule is parsed to. The tables of a window have Floodmark's own rules in common."""
     try:
         statements = sqlglot.parse(f"SELECT 1 WHERE {sql}", dialect=DIALECT)
     except SqlglotError as error:

@@ -37,6 +37,7 @@ from floodmark.postgres.warehouse.merge import (
     in_bound,
     is_delete,
     leaves_out,
+    left_join,
     list_positions,
     same_key,
     staged,
@@ -332,7 +333,7 @@ def _broken(planned: TablePlan, merge: Merge, rule: Rule) -> exp.Expression:
 
 def join_target(merge: Merge, rows: exp.Select) -> exp.Select:
     """Return staged rows with those of the target that have their keys."""
-    return rows.join(table(merge.target, "t"), on=same_key(merge), join_type="left")
+    return left_join(rows, table(merge.target, "t"), same_key(merge))
 
 
 def build_broken_count(merge: Merge, broken: Mapping[Rule, exp.Expression]) -> exp.Select:
