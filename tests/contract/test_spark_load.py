@@ -28,7 +28,7 @@ from fleet_rig import FleetRig, fleet_settings
 from floodmark.core.errors import CdcNotEnabledError, TargetRefusedError
 from floodmark.core.plan import LoadChunk, WindowPlan, WindowState, staging_table
 from floodmark.core.position import Version
-from floodmark.core.schema import TableName, quote_table
+from floodmark.core.schema import Operation, TableName, quote_table
 from floodmark.core.settings import (
     REMOTE_VARIABLE,
     SOURCE_VARIABLE,
@@ -58,6 +58,7 @@ from floodmark.spark.engine import Engine
 from floodmark.spark.net import PACKED_SCHEMA, entries, gather_changes, pack, unpack
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stager import SparkStager
+from floodmark.sync.filters import parse_filter
 from floodmark.sync.finish import advance_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
@@ -637,6 +638,34 @@ def test_devices_of_a_fleet_are_read_as_a_whole_and_then_by_their_changes(
         ("van-2", 1, None),
         ("van-2", 2, None),
         ("van-3", 7, None),
+    ]
+
+
+@pytest.mark.parametrize("style", [Style.HISTORY, Style.LOG])
+def test_changes_of_devices_become_versions_and_entries(
+    engine: Engine, database: WarehouseConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, style: Style
+) -> None:
+    where = parse_filter("note IS NULL OR note <> 'hidden'") if style is Style.HISTORY else None
+    rig = FleetRig(tmp_path, database, fleet_settings(style=style, where=where))
+    monkeypatch.setenv(SOURCE_VARIABLE, rig.fleet.to_json())
+    rig.stager = stager_of_spark(lambda: engine, open_compact_reader, plan_compact_reads)
+    rig.make("van-1", "INSERT INTO orders (id, amount, note) VALUES (1, 1.5, NULL), (2, NULL, 'b')")
+    assert rig.sync() == {}
+    rig.run("van-1", "UPDATE orders SET note = 'changed' WHERE id = 1", "DELETE FROM orders WHERE id = 2")
+    rig.make("van-2", "INSERT INTO orders (id, note) VALUES (7, 'new')")
+    assert rig.sync() == {}
+    rig.run("van-2", "UPDATE orders SET note = 'hidden'")
+    assert rig.sync() == {}
+    target = "edge.orders_history" if style is Style.HISTORY else "edge.orders"
+    found = rig.rows(f"SELECT __device, id, __op, note FROM {target} ORDER BY 1, 2, __lsn")
+    whole = Operation.INSERT if style is Style.HISTORY else Operation.LOADED
+    assert found == [
+        ("van-1", 1, whole, None),
+        ("van-1", 1, 4, "changed"),
+        ("van-1", 2, whole, "b"),
+        ("van-1", 2, 1, "b" if style is Style.HISTORY else None),
+        ("van-2", 7, whole, "new"),
+        ("van-2", 7, *((1, "new") if style is Style.HISTORY else (4, "hidden"))),
     ]
 
 
