@@ -145,8 +145,7 @@ class TablePlan:
     marks: tuple[MemberMark, ...] = ()
     """The marks of a feed's members. The ledger adds them when a load begins; they are no part of the stored plan."""
     renewed: tuple[str, ...] = ()
-    """The columns that were masked otherwise, or not at all, when the target got its rows: it must have none. So must
-    that of a fleet with another filter (``where``), whose loads delete no row."""
+    """Columns with other masks, or none, in the target: it must have no row. ``where``: the filter of a fleet."""
     filled: tuple[str, ...] = ()
     """The columns that the filter reads, which may be left out, and that are never NULL in a row."""
     has_ended: bool = False

@@ -409,14 +409,11 @@ def check_shape(table: TablePlan, wanted: dict[str, str], found: Mapping[str, Ta
 
 def refuse_old_values(session: psycopg.Connection, table: TablePlan) -> None:
     """Raise ConfigError for a target with rows whose columns were masked otherwise, or not at all."""
-    if not table.renewed:
-        return
-    what = f"with other values of {', '.join(table.renewed)}: those columns are masked, cast or left out now, or have "
-    what += "another mask or cast"
-    if table.renewed == ("where",):
-        what = "of another filter, and a load of devices deletes no row, since some may be away"
     has_rows = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(table.target.schema, table.target.name))
-    if session.execute(has_rows).fetchone() == (True,):
+    if table.renewed and session.execute(has_rows).fetchone() == (True,):
+        what = "masked, cast or left out now, or have another mask or cast"
+        what = f"with other values of {', '.join(table.renewed)}: those columns are {what}"
+        what = "of another filter, and a load of devices deletes no row" if table.renewed == ("where",) else what
         raise ConfigError(
             str(table.source),
             f"the target {table.target} has rows {what}.",
