@@ -22,6 +22,7 @@ from floodmark.sync.drift_watch import DriftWatch, WatchedSource
 from floodmark.sync.finish import advance_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
+from floodmark.sync.ports import Warehouse
 from floodmark.sync.repair import LoadPlanner
 from floodmark.sync.switch import Switches
 from floodmark.sync.window import OpenResult
@@ -57,7 +58,8 @@ class SwitchRig:
         )
         self.database = database
         self.connection = warehouse
-        self.warehouse = PostgresWarehouse(warehouse)
+        self.warehouse: Warehouse = PostgresWarehouse(warehouse)
+        self.check_target = PostgresTargets(warehouse).check_target
         self.ledger = PostgresLedger(warehouse)
         self.drift = PostgresDriftLedger(warehouse)
         self.alerts = OpenAlerts()
@@ -93,7 +95,7 @@ class SwitchRig:
             source=self.source,
             snapshots=lambda: SqlServerSource(self.at),
             control=lambda: SqlServerInstances(self.dba, lock_wait_seconds=1),
-            targets=PostgresTargets(self.connection),
+            check_target=self.check_target,
             windows=self.ledger,
             open_load=self.open_load,
             elsewhere=self.elsewhere,
@@ -111,9 +113,13 @@ class SwitchRig:
         if opened.window_id is not None:
             stager = InProcessStager(reading(self.at))
             load_window(opened.window_id, self.ledger, self.warehouse, SqlServerSource(self.at), stager)
-            self.ledger.mark_checked(opened.window_id)
+            self.check(opened.window_id)
             advance_window(opened.window_id, self.ledger, self.warehouse)
         return opened
+
+    def check(self, window_id: int) -> None:
+        """Record that the checks of a window have passed."""
+        self.ledger.mark_checked(window_id)
 
     def watch_closely(self) -> None:
         """Watch for drift as the drift DAG does."""

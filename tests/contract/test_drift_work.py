@@ -122,6 +122,24 @@ def test_new_column_is_work_until_the_operator_has_been_asked_and_its_switch_unt
     assert find_drift_work(app, "shop", asked) == "the switch of dbo.Plain to dbo_Plain_2 is in progress"
 
 
+def test_source_of_a_lake_has_the_same_work_and_its_next_run_a_plan(
+    app: App, source: CdcDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, postgres = tmp_path / "pipelines.yaml", "{conn_id: warehouse}"
+    path.write_text(CONFIG.replace(postgres, f"{{kind: iceberg, conn_id: lake}}\nledger: {postgres}"), encoding="utf-8")
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps({"conn_type": "fs", "extra": {"path": str(tmp_path)}}))
+    # The ledger of this test is reached by a socket, which Spark could not use: none is started.
+    monkeypatch.setattr("floodmark.iceberg.warehouse.catalog_settings", lambda *_: {})
+    lake = App(load_config(path))
+    assert find_drift_work(lake, "shop", asked) == ""
+    source.run("ALTER TABLE dbo.Plain ADD Note int")
+    source.scan()
+    open_next(lake.pipeline("shop"))
+    assert find_drift_work(lake, "shop", never_asked) == "the operator has not been asked: dbo.Plain: capture Note?"
+    planned = CliRunner().invoke(command, ["plan", "shop"])
+    assert (planned.exit_code, "first load" in planned.stdout) == (0, True), planned.output
+
+
 def test_failed_run_of_the_drift_dag_is_work_until_one_succeeds(app: App) -> None:
     app.alerts.raise_alert(
         run_failed(DRIFT_RUN_FAILED, "shop", None, dag_id="cdc_drift_shop", run_id="r", task_id="watch_drift")

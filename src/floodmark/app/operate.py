@@ -124,7 +124,7 @@ def switches_of(app: App, source: str) -> Switches:
         source=reader.watched,
         snapshots=reader.source.snapshots,
         control=reader.source.instances,
-        targets=app.targets,
+        check_target=app.targets.check_target,
         windows=app.ledger,
         open_load=lambda pipeline, table, where: _open_load(app.pipeline(pipeline), table, where),
         elsewhere=[name for name, pipeline in app.config.pipelines.items() if pipeline.source != source],
@@ -293,7 +293,6 @@ def rename_pipeline(app: App, name: str, to: str) -> Sequence[TableName]:
 
     Raises ConfigError where the configuration has the old name, or not the new one, and what the ledger raises.
     """
-    app.require_postgres("a rename")
     if to not in app.config.pipelines:
         raise ConfigError(to, "there is no such pipeline.", f"There are: {', '.join(sorted(app.config.pipelines))}.")
     if name in app.config.pipelines:
@@ -307,10 +306,10 @@ def rename_target(pipeline: Pipeline, table: str) -> tuple[TableName, TableName]
 
     Raises ConfigError for an unknown table, and what the ledger raises.
     """
-    pipeline.app.require_postgres("a rename")
     settings = pipeline.find_table(table)
     pipeline.ledger.ensure_schema()
-    return pipeline.ledger.rename_target(pipeline.name, settings.source, settings.target), settings.target
+    move = pipeline.app.iceberg.catalog.rename if pipeline.app.is_lake else None
+    return pipeline.ledger.rename_target(pipeline.name, settings.source, settings.target, move), settings.target
 
 
 def confirm_database(app: App, source: str, by: str) -> Sequence[FollowedDatabase]:

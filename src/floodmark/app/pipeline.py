@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from floodmark.iceberg.lake import LakeFolder
     from floodmark.iceberg.metadata import LakeTable
     from floodmark.iceberg.release import LakeQuarantine
+    from floodmark.iceberg.targets import LakeTargets
     from floodmark.iceberg.upkeep import LakeUpkeep
     from floodmark.iceberg.warehouse import IcebergWarehouse
     from floodmark.postgres.ledger.drift import PostgresDriftLedger
@@ -231,7 +232,6 @@ class App:
 
     @cached_property
     def lake_quarantine(self) -> LakeQuarantine:
-        """The release of rows from quarantine in a lake."""
         from floodmark.iceberg.release import LakeQuarantine
 
         return LakeQuarantine(self.iceberg, self.lake_spark.close)
@@ -244,7 +244,11 @@ class App:
         return next(read_lake(LakeCatalog(self.ledger_connection), [target]), None) if self.is_lake else None
 
     @cached_property
-    def targets(self) -> PostgresTargets:
+    def targets(self) -> PostgresTargets | LakeTargets:
+        if self.is_lake:
+            from floodmark.iceberg.targets import LakeTargets
+
+            return LakeTargets(self.ledger_connection)
         from floodmark.postgres.warehouse.views import PostgresTargets
 
         return PostgresTargets(self.warehouse_connection)

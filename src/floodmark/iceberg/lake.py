@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 
 import psycopg
 
-from floodmark.core.errors import ConfigError, WatermarkConflictError, WindowBusyError
+from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictError, WindowBusyError
 from floodmark.core.plan import WindowPlan, WindowState, finishing_command
 from floodmark.core.schema import LEDGER_SCHEMA, TableName
 from floodmark.postgres.ledger.ledger import is_being_loaded
@@ -258,6 +258,21 @@ DELETE FROM {CATALOG_SCHEMA}.iceberg_tables
 WHERE catalog_name = %(of)s
   AND (table_namespace, table_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
 """
+_UNFINISHED_OF = f"""
+SELECT w.window_id, w.pipeline, w.lane FROM {LEDGER_SCHEMA}.windows AS w
+JOIN {LEDGER_SCHEMA}.window_tables AS x USING (window_id)
+JOIN {LEDGER_SCHEMA}.tables AS t USING (pipeline, source_schema, source_name)
+WHERE w.state <> %(state)s AND (t.target_schema, t.target_name) = (%(schema)s, %(name)s)
+"""
+_MOVE = f"""
+UPDATE {CATALOG_SCHEMA}.iceberg_tables SET table_namespace = %(schema)s, table_name = %(name)s
+WHERE catalog_name IN ('{PUBLISHED}', '{UNPUBLISHED}')
+  AND (table_namespace, table_name) = (%(old_schema)s, %(old_name)s)
+"""
+_MOVE_OWN = f"""
+UPDATE {CATALOG_SCHEMA}.lake_tables SET target_schema = %(schema)s, target_name = %(name)s
+WHERE (target_schema, target_name) = (%(old_schema)s, %(old_name)s)
+"""
 _LIST_OTHERS = f"""
 SELECT metadata_location FROM {CATALOG_SCHEMA}.iceberg_tables
 WHERE NOT (table_namespace, table_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
@@ -281,8 +296,7 @@ class LakeCatalog:
     def exists(self) -> bool:
         """Return whether Iceberg has made its tables: the first load lets it."""
         with open_transaction(self._at, "the catalog of the lake") as session:
-            [(found,)] = session.execute("SELECT to_regclass(%s)", [f"{CATALOG_SCHEMA}.iceberg_tables"]).fetchall()
-        return found is not None
+            return _is_made(session)
 
     def read_locations(self, targets: Sequence[TableName]) -> Locations:
         """Return the locations of tables in all catalogs; without those that a catalog does not have."""
@@ -390,6 +404,30 @@ class LakeCatalog:
         with open_transaction(self._at, str(target)) as session:
             session.execute(_FORGET_OF, _names([target]) | {"of": KEPT})
 
+    def rename(self, session: psycopg.Connection, before: TableName, to: TableName) -> None:
+        """Give a table another name, in the caller's transaction, after the ledger has given it to the target.
+
+        Its files stay where they are. A table that was renamed in both catalogs already keeps its new name. Raises
+        OperatorError where the lake has another table of that name, WindowBusyError where a window of it is unfinished.
+        """
+        if not _is_made(session):
+            return
+        for window_id, pipeline, lane in session.execute(
+            _UNFINISHED_OF, {"state": WindowState.ADVANCED.value, "schema": to.schema, "name": to.name}
+        ).fetchall():
+            raise WindowBusyError(
+                pipeline,
+                f"window {window_id} of the table is unfinished, and its rows are under the name {before}.",
+                f"Nothing was renamed. Finish it first: {finishing_command(pipeline, lane)}.",
+            )
+        found = _read_locations(session, _names([before, to]))
+        if {(PUBLISHED, before), (PUBLISHED, to)} <= found.keys():
+            raise OperatorError(str(before), f"the lake has a table {to} already.", "Choose another target.")
+        session.execute(_FORGET, _names([to]))
+        named = {"schema": to.schema, "name": to.name, "old_schema": before.schema, "old_name": before.name}
+        session.execute(_MOVE, named)
+        session.execute(_MOVE_OWN, named)
+
     def begin_release(self, plan: WindowPlan, session: psycopg.Connection) -> str | None:
         """Show the table of a release in its catalog, as readers see it. Return where its metadata is; None for none.
 
@@ -447,6 +485,11 @@ def _refuse_other_lane(session: psycopg.Connection, plan: WindowPlan, named: Map
             "merges one window of a table at a time.",
             f"Nothing was merged. Finish it first: {finishing_command(pipeline, lane)}.",
         )
+
+
+def _is_made(session: psycopg.Connection) -> bool:
+    [(found,)] = session.execute("SELECT to_regclass(%s)", [f"{CATALOG_SCHEMA}.iceberg_tables"]).fetchall()
+    return found is not None
 
 
 def _read_locations(session: psycopg.Connection, named: Mapping[str, Any]) -> Locations:

@@ -38,9 +38,14 @@ def find_refused(table: TableOptions) -> Iterator[str]:
 def refuse_unsupported(plan: WindowPlan) -> None:
     """Raise ConfigError or TargetRefusedError for the first table of a plan that a lake cannot take."""
     for table in plan.tables:
-        if refused := list(find_refused(table.settings)):
-            raise ConfigError(str(table.source), f"a lake does not support {'; '.join(refused)}.", _PAGE)
-        _refuse_plan(table)
+        refuse_table(table)
+
+
+def refuse_table(table: TablePlan) -> None:
+    """Raise ConfigError or TargetRefusedError for a table that a lake cannot take."""
+    if refused := list(find_refused(table.settings)):
+        raise ConfigError(str(table.source), f"a lake does not support {'; '.join(refused)}.", _PAGE)
+    _refuse_plan(table)
 
 
 def refuse_replay(plan: WindowPlan, table: TablePlan, metadata: Mapping[str, Any]) -> None:

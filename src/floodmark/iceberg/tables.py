@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -148,17 +148,37 @@ def evolve_table(session: SparkSession, table: TablePlan, catalog: str = UNPUBLI
         1
     ].startswith("true"):
         session.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{HARD}'='true')")
+    refuse_other_style(table, found)
+    # A column may have to give up its name before another one gets it.
+    while free := [each for each in table.columns if each.was in found and each.target not in found]:
+        session.sql(f"ALTER TABLE {name} RENAME COLUMN {spark_name(free[0].was)} TO {spark_name(free[0].target)}")
+        _LOG.info("%s: column %s of %s is %s now.", table.source, free[0].was, table.target, free[0].target)
+        found = _read_types(session, name)
+    for each in find_narrow(table, found):
+        session.sql(f"ALTER TABLE {name} ALTER COLUMN {spark_name(each)} TYPE {wanted[each]}")
+        _LOG.info("%s: widened %s of %s to %s.", table.source, each, table.target, wanted[each])
+    if new := [each for each in wanted if each not in found]:
+        session.sql(_add_columns(name, table, new))
+        _LOG.info("%s: added %s to the table %s of the lake.", table.source, ", ".join(new), table.target)
+
+
+def refuse_other_style(table: TablePlan, found: Collection[str]) -> None:
+    """Raise TargetRefusedError for a log whose table is none, and the other way round. found: its columns."""
     if table.is_log != (LOAD_COLUMN in found):
         raise TargetRefusedError(
             str(table.source),
             f"the table {table.target} of the lake is {'not a log' if table.is_log else 'a log'}.",
             f"Restore its style. Or: {how_to_make_again(table)}",
         )
-    # A column may have to give up its name before another one gets it.
-    while free := [each for each in table.columns if each.was in found and each.target not in found]:
-        session.sql(f"ALTER TABLE {name} RENAME COLUMN {spark_name(free[0].was)} TO {spark_name(free[0].target)}")
-        _LOG.info("%s: column %s of %s is %s now.", table.source, free[0].was, table.target, free[0].target)
-        found = _read_types(session, name)
+
+
+def find_narrow(table: TablePlan, found: Mapping[str, str]) -> list[str]:
+    """Return the columns of a target that are to be widened, as a plan needs them.
+
+    found: Spark's names of their types, by their names of now. Raises TargetRefusedError where a type cannot be
+    widened to the one of the plan.
+    """
+    wanted = lake_columns(table)
     if COMMITTED_COLUMN in found and COMMITTED_COLUMN not in wanted:
         raise TargetRefusedError(
             str(table.source),
@@ -174,12 +194,7 @@ def evolve_table(session: SparkSession, table: TablePlan, catalog: str = UNPUBLI
             f"the table {table.target} of the lake has other types: {listed}.",
             how_to_make_again(table),
         )
-    for each in other:
-        session.sql(f"ALTER TABLE {name} ALTER COLUMN {spark_name(each)} TYPE {wanted[each]}")
-        _LOG.info("%s: widened %s of %s to %s.", table.source, each, table.target, wanted[each])
-    if new := [each for each in wanted if each not in found]:
-        session.sql(_add_columns(name, table, new))
-        _LOG.info("%s: added %s to the table %s of the lake.", table.source, ", ".join(new), table.target)
+    return list(other)
 
 
 def how_to_make_again(table: TablePlan) -> str:

@@ -44,7 +44,6 @@ from floodmark.sync.records import DriftEvent, TableDetails
 
 if TYPE_CHECKING:
     from floodmark.postgres.ledger.ledger import PostgresLedger
-    from floodmark.postgres.warehouse.views import PostgresTargets
     from floodmark.sources.cdc.source import SqlServerInstances
 
 _LOG = logging.getLogger(__name__)
@@ -81,7 +80,9 @@ class Switches:
     source: WatchedSource
     snapshots: Callable[[], Source]
     control: Callable[[], SqlServerInstances]
-    targets: PostgresTargets
+    check_target: Callable[[TablePlan], frozenset[str]]
+    """Returns the columns of a target, none where it does not exist yet. Raises ConfigError for one that cannot have
+    the rows of the plan."""
     windows: PostgresLedger
     open_load: Callable[[str, TableName, str], int]
     """Opens or finds the load of the rows of a pipeline's table for which a condition is true; returns the window's
@@ -569,7 +570,7 @@ class Switches:
     def _check_target(self, settings: PipelineSettings, plan: TablePlan) -> frozenset[str]:
         """Return the columns of the target."""
         try:
-            return self.targets.check_target(plan)
+            return self.check_target(plan)
         except ConfigError as error:
             raise OperatorError(
                 f"{settings.name}, {plan.source}",

@@ -14,9 +14,12 @@ from typing import Any
 
 import pytest
 from lake_rig import SMALL, LakeRig, open_lake, quarantined
+from switch_rig import SwitchRig
 from warehouse_contract import END, ONE, WarehouseContract, one, replayed
 from warehouse_shop import COLUMNS, DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load, instance, staged_batch
 
+from cdc_database import CdcDatabase, cdc_database
+from emulator_process import Emulator
 from floodmark.core.errors import (
     ConfigError,
     DataQualityError,
@@ -36,6 +39,7 @@ from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeFolder
 from floodmark.iceberg.metadata import local_path
 from floodmark.iceberg.staging import LakeStaging
 from floodmark.iceberg.tables import spark_name
+from floodmark.iceberg.targets import LakeTargets
 from floodmark.iceberg.upkeep import LakeUpkeep
 from floodmark.postgres.session import open_transaction
 from lsns import lsn
@@ -213,6 +217,8 @@ def test_column_that_comes_later_is_added_and_another_type_is_refused(rig: LakeR
     rig.sql("ALTER TABLE {} ADD COLUMN `Disc%` string")
     with pytest.raises(TargetRefusedError, match="Disc% is string and would be int"):
         rig.open(reload(20), to=30, lane="load dbo.Orders")
+    with pytest.raises(ConfigError, match="Disc% is string and would be int"):
+        LakeTargets(rig.at).check_target(with_settings(reload(20), target=rig.target))
 
 
 def test_table_that_is_not_the_one_that_was_loaded_gets_no_changes(rig: LakeRig) -> None:
@@ -225,9 +231,13 @@ def test_table_that_is_not_the_one_that_was_loaded_gets_no_changes(rig: LakeRig)
 
     plan = rig.open(changes(20, 30), to=30)
 
+    targets = LakeTargets(rig.at)
+
     def refused(words: str) -> None:
         with pytest.raises(TargetLostError, match=words):
             rig.warehouse.prepare_window(plan)
+        with pytest.raises(ConfigError, match=words):
+            targets.check_target(plan.tables[0])
 
     def restore() -> None:
         with open_transaction(rig.at) as session:
@@ -329,6 +339,32 @@ def test_table_that_is_lost_is_made_again_by_a_reload(rig: LakeRig, loss: str) -
     assert list(rig.visible()) == [2]
 
 
+def test_table_and_pipeline_go_on_under_other_names(rig: LakeRig) -> None:
+    rig.run(first_load(), 10, one())
+    before, to = rig.target, TableName("sales", rig.target.name)
+    move, name = rig.lake.catalog.rename, f"{rig.pipeline}_renamed"
+    plan = rig.open(changes(10, 20), to=20)
+    with pytest.raises(WindowBusyError, match=f"window {plan.window_id} of the table is unfinished"):
+        rig.ledger.rename_target(rig.pipeline, ORDERS, to, move)
+    assert rig.visible() == ONE
+    rig.ledger.leave_out(plan.window_id, [ORDERS])
+    assert rig.ledger.rename_target(rig.pipeline, ORDERS, to, move) == before
+    assert rig.ledger.rename_pipeline(rig.pipeline, name) == [ORDERS]
+    assert rig.read(before) == []
+    renamed = replace(rig, pipeline=name, target=to)
+    assert renamed.visible() == ONE
+    renamed.run(changes(10, 20), 20, [Row(1, UPDATE, 15, 6, notes="m")])
+    assert renamed.visible() == {1: (Decimal("6.00"), None, "m")}
+    # It was renamed by the operator, and then another one has the name.
+    for catalog in (PUBLISHED, UNPUBLISHED):
+        renamed.sql(f"ALTER TABLE {{}} RENAME TO {before}", catalog)
+    assert rig.ledger.rename_target(name, ORDERS, before, move) == to
+    assert replace(renamed, target=before).visible() == {1: (Decimal("6.00"), None, "m")}
+    rig.sql(f"CREATE TABLE {PUBLISHED}.{to} (Id int) USING iceberg")
+    with pytest.raises(OperatorError, match=f"the lake has a table {to} already"):
+        rig.ledger.rename_target(name, ORDERS, to, move)
+
+
 def test_columns_are_renamed_and_widened(rig: LakeRig) -> None:
     rig.run(first_load(), 10, one())
     rig.sql("ALTER TABLE {} RENAME COLUMN Notes TO Remarks")
@@ -341,6 +377,10 @@ def test_columns_are_renamed_and_widened(rig: LakeRig) -> None:
     assert rig.visible() == {1: (Decimal("5.00"), 4, "n")}
     columns = tuple(replace(each, type_name="bigint") if each.name == "Disc%" else each for each in COLUMNS)
     wide = replace(changes(20, 30), feed=instance(columns))
+    check = LakeTargets(rig.at).check_target
+    own = {"__lsn", "__op", "__window_id", "__loaded_at", "__deleted"}
+    assert check(with_settings(wide, target=rig.target)) == {"Id", "Amount", "Disc%", "Notes", *own}
+    assert check(with_settings(reload(20), target=TableName("shop", "none"))) == frozenset()
     plan = rig.open(wide, to=30)
     rig.merge(plan, 0)
     rig.finish(plan)
@@ -481,6 +521,51 @@ def test_upkeep_removes_no_file_from_a_folder_that_others_may_have(rig: LakeRig)
     [(_, done)] = LakeUpkeep(rig.lake, lambda: None).keep_tables([rig.target], timedelta(0))
     assert done.endswith("the name of its folder may be that of several tables")
     assert rig.visible() == ONE
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The switch to a second capture instance.
+
+
+class LakeSwitchRig(SwitchRig):
+    """A pipeline into a lake. Its windows are checked by Spark."""
+
+    def __init__(self, emulator: Emulator, database: CdcDatabase, lake: LakeRig) -> None:
+        super().__init__(emulator, database, lake.at)
+        self.lake = lake.lake
+        self.warehouse = lake.lake
+        self.check_target = LakeTargets(lake.at).check_target
+
+    def check(self, window_id: int) -> None:
+        plan = self.ledger.read_window(window_id).plan
+        assert IcebergQuality(self.lake, lambda: None).check_window(plan, self.ledger.read_counts(window_id)) == {}
+        super().check(window_id)
+
+
+def test_new_column_comes_to_a_lake_by_a_second_capture_instance(lake: LakeRig, emulator: Emulator) -> None:
+    with cdc_database(emulator) as source:
+        source.run(
+            "CREATE TABLE dbo.Orders (Id int NOT NULL PRIMARY KEY, Amount int)",
+            "INSERT INTO dbo.Orders VALUES (1, 10), (2, 20), (3, 30)",
+        )
+        source.enable("Orders")
+        rig = LakeSwitchRig(emulator, source, lake)
+        rig.run()
+        rig.change("ALTER TABLE dbo.Orders ADD Note nvarchar(20) NULL", "UPDATE dbo.Orders SET Note = N'x'")
+        rig.run()
+        rig.approve()
+        rig.switches.take()
+        rig.change("UPDATE dbo.Orders SET Amount = 12, Note = N'y' WHERE Id = 2")
+        rig.run()
+        rig.switches.take()
+        rig.finish(rig.load_planner().open_pending())
+        assert rig.switches.take()[0].endswith("done; dbo_Orders was dropped.")
+        rows = lake.read(TableName("shop", "orders"))
+        assert sorted((row["Id"], row["Amount"], row["Note"]) for row in rows) == [
+            (1, 10, "x"),
+            (2, 12, "y"),
+            (3, 30, "x"),
+        ]
 
 
 # --------------------------------------------------------------------------------------------------------------------

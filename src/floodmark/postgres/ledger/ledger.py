@@ -353,11 +353,18 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
             query(session, "end_alerts_of_pipeline", pipeline=name)
         return tables
 
-    def rename_target(self, pipeline: str, source: TableName, to: TableName) -> TableName:
+    def rename_target(
+        self,
+        pipeline: str,
+        source: TableName,
+        to: TableName,
+        move: Callable[[psycopg.Connection, TableName, TableName], None] | None = None,
+    ) -> TableName:
         """Give all that is recorded of a table's target another name, and return the one before.
 
         The target itself has it already, or gets it before the next merge. Raises OperatorError for a table that is not
         known or has the name, and for the target of another table; WindowBusyError while a load of the pipeline runs.
+        move: renames the target in the same transaction, by its names of before and of now.
         """
         named = {"pipeline": pipeline, **source_parameters(source)}
         target = {"target_schema": to.schema, "target_name": to.name}
@@ -380,6 +387,8 @@ class PostgresLedger(LoadRecords, MemberRecords, VerdictRecords, ReplayQueries, 
                     target | before,
                 )
             query(session, "retarget_plans", **named, **target)
+            if move is not None:
+                move(session, known, to)
         return known
 
     def delete_old_windows(self, pipeline: str, keep_seconds: float, at_most: int) -> int:
