@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake_rig import SMALL, LakeRig, open_lake, quarantined
+from lake_rig import SMALL, LakeRig, open_lake, quarantined, read_by_duckdb
 from switch_rig import SwitchRig
 from warehouse_contract import END, ONE, WarehouseContract, one, replayed
 from warehouse_shop import COLUMNS, DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load, instance, staged_batch
@@ -93,6 +93,7 @@ def test_rows_are_counted_by_what_became_of_them(rig: LakeRig) -> None:
         3: (Decimal("30.00"), None, "n3"),
         4: (Decimal("40.00"), 5, None),
     }
+    assert read_by_duckdb(str(rig.locations()[0])) == rig.visible()
 
 
 def test_table_that_another_program_has_written_is_not_published(rig: LakeRig) -> None:
