@@ -135,6 +135,26 @@ def test_reload_of_a_table_reads_all_devices_and_keeps_the_rows_of_those_that_ar
     assert [row[:2] for row in rig.living()] == [("van-1", 1), ("van-2", 1)]
 
 
+@pytest.mark.parametrize("lost", ["DROP TABLE edge.orders", "UPDATE edge.orders SET amount = 0"])
+def test_device_that_was_away_from_a_load_is_read_as_a_whole_when_it_is_back(rig: FleetRig, lost: str) -> None:
+    rig.make("van-1", "INSERT INTO orders (id, amount) VALUES (1, 5)")
+    rig.make("van-2", "INSERT INTO orders (id, amount) VALUES (1, 5), (2, 6)")
+    assert call("run", "edge")[0] == 0
+    away = rig.path("van-2").rename(rig.path("van-2").with_suffix(".away"))
+    rig.execute(lost)
+    code, text = call("reload", "edge", "main.orders")
+    assert code == 0, text
+    away.rename(rig.path("van-2"))
+    rig.run("van-2", "UPDATE orders SET amount = 7 WHERE id = 2")
+    assert call("run", "edge")[0] == 0
+    assert rig.rows("SELECT __device, id, amount FROM edge.orders ORDER BY 1, 2") == [
+        ("van-1", 1, 5),
+        ("van-2", 1, 5),
+        ("van-2", 2, 7),
+    ]
+    assert call("verify", "edge")[0] == 0
+
+
 def test_doctor_names_what_is_wrong_with_files(rig: FleetRig) -> None:
     rig.make("van-1")
     rig.path("van-2").write_bytes(b"no database at all" * 100)

@@ -30,6 +30,15 @@ SET mark = NULL, verdict = NULL, cause = '', hint = '', since = now()
 WHERE pipeline = %(pipeline)s AND source_schema = %(source_schema)s AND source_name = %(source_name)s
   AND member = %(member)s
 
+-- name: forget_marks_of_absent
+-- The mark of a member that a load of the whole table has not read: the target may be new, or of a backup, so that its
+-- rows are not those of the mark. Names are filled in, quoted.
+UPDATE floodmark.members AS m
+SET mark = NULL
+WHERE m.pipeline = %(pipeline)s AND m.source_schema = %(source_schema)s AND m.source_name = %(source_name)s
+  AND m.mark IS NOT NULL
+  AND NOT EXISTS (SELECT FROM {staging} AS s WHERE s.{member}::text = m.member)
+
 -- name: list_marks
 SELECT source_schema, source_name, member, mark
 FROM floodmark.members

@@ -1,15 +1,18 @@
-"""The statements that merge a window: the MERGE, its counts, and the way for an empty target."""
+"""The statements that merge a window: the MERGE, its counts, the way for an empty target, and the sweep."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
+from typing import Any
 
 import psycopg
 from sqlglot import exp
 
-from floodmark.core.plan import LoadKind, WindowPlan, staging_table
+from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, staging_table
 from floodmark.core.position import name_positions
 from floodmark.core.schema import (
     CHANGED_COLUMN,
@@ -29,9 +32,13 @@ from floodmark.core.schema import (
     quote_table,
 )
 from floodmark.core.settings import Deletes
+from floodmark.postgres.session import source_parameters
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.staging import kept_columns
 from floodmark.postgres.warehouse.targets import MERGE_LOCK_SECONDS
+
+_LOG = logging.getLogger(__name__)
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # The merge, built once as a sqlglot tree and rendered per engine.
@@ -487,3 +494,81 @@ def _plain_key(session: psycopg.Connection, target: TableName) -> tuple[str, str
     named = {"schema": target.schema, "name": target.name}
     found = session.execute(read_sql("read_plain_primary_key"), named).fetchone()
     return (found[0], found[1]) if found and not has_any_row(session, target) else None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The sweep of a load of a whole table: its rows win over all rows of the target, and rows it did not read are deleted.
+#
+# No other load moves the table forward meanwhile. So the target's rows are older than the load, or they come from a
+# past that the source no longer has (after a restore or a failover): rows, tombstones and quarantined changes with an
+# LSN above the one at which the load started. Unless their LSN is lowered, they would win over the source's later
+# changes.
+
+
+def lower_positions(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan) -> None:
+    """Lower tombstones and quarantined changes above the load to its LSN. Runs before the merge."""
+    for statement in ("lower_tombstones", "lower_quarantine"):
+        session.execute(read_sql(statement), _sweep_values(plan, planned))
+
+
+def sweep_target(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge) -> int:
+    """Delete rows whose keys the load did not read, in the way that the table sets. Return their number.
+
+    Runs after the merge. A row that broke a rule and went to quarantine was read: the target keeps its row. Nothing is
+    deleted where rows may be at the source that were not read.
+    """
+    values = _sweep_values(plan, planned)
+    swept = 0
+    if planned.keeps_unread:
+        _LOG.warning("%s: the source may have rows that this load does not see, so no row is swept.", planned.source)
+    else:
+        swept = _sweep(session, planned, merge, values, "TRUE")
+    session.execute(_filled_sweep("lower_rows", merge, "TRUE"), values)
+    return swept
+
+
+def sweep_members(
+    session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge, members: Sequence[str]
+) -> int:
+    """Delete rows of members that were read as a whole, and were not found there. Return their number."""
+    swept = f"t.{quote(planned.feed.member_column)} = ANY (%(members)s)"
+    return _sweep(session, planned, merge, _sweep_values(plan, planned) | {"members": list(members)}, swept)
+
+
+def forget_absent(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge) -> None:
+    """Let devices that a load did not find be read as a whole when they are back."""
+    if planned.feed.member_column:
+        names = {"staging": quote_table(merge.staging), "member": quote(planned.feed.member_column)}
+        named = {"pipeline": plan.pipeline, **source_parameters(planned.source)}
+        session.execute(read_sql("forget_marks_of_absent").format(**names), named)
+
+
+def _sweep(session: psycopg.Connection, planned: TablePlan, merge: Merge, values: Mapping[str, Any], swept: str) -> int:
+    """Sweep the rows for which the condition ``swept`` is true. Return their number."""
+    if planned.settings.deletes is Deletes.SOFT:
+        return session.execute(_filled_sweep("sweep_soft", merge, swept), values).rowcount
+    session.execute(_filled_sweep("write_swept_tombstones", merge, swept), values)
+    return session.execute(_filled_sweep("sweep_hard", merge, swept), values).rowcount
+
+
+def _filled_sweep(statement: str, merge: Merge, swept: str) -> str:
+    key = exp.func("JSONB_BUILD_ARRAY", *(target(name) for name in merge.key))
+    # The rows of a load have the time of the position at which a swept row is deleted.
+    committed = f"(SELECT max({COMMITTED_COLUMN}) FROM {in_bound(table(merge.staging, 's'))})"  # noqa: S608  (quoted)
+    return read_sql(statement).format(
+        swept=swept,
+        committed=f", {COMMITTED_COLUMN} = {committed}" if merge.has_commit_times else "",
+        target=in_bound(table(merge.target, "t")),
+        staging=in_bound(table(merge.staging, "s")),
+        same_key=in_bound(same_key(merge)),
+        key=in_bound(key),
+    )
+
+
+def _sweep_values(plan: WindowPlan, planned: TablePlan) -> dict[str, Any]:
+    return {
+        "target_schema": planned.target.schema,
+        "target_name": planned.target.name,
+        "to_lsn": plan.rows_at(planned),
+        "window_id": plan.window_id,
+    }

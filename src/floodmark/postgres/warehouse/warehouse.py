@@ -10,7 +10,6 @@ from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
-from sqlglot import exp
 
 from floodmark.core.errors import (
     DataQualityError,
@@ -31,7 +30,7 @@ from floodmark.core.plan import (
     is_replay_lane,
     staging_table,
 )
-from floodmark.core.schema import COMMITTED_COLUMN, TableName, quote, quote_table
+from floodmark.core.schema import TableName, quote, quote_table
 from floodmark.core.settings import Deletes
 from floodmark.postgres.ledger.schema import (
     WrittenTarget,
@@ -41,7 +40,12 @@ from floodmark.postgres.ledger.schema import (
     refuse_overtaken,
 )
 from floodmark.postgres.ledger.steps import mark_merged
-from floodmark.postgres.session import WarehouseConnection, open_statements, open_transaction, translated
+from floodmark.postgres.session import (
+    WarehouseConnection,
+    open_statements,
+    open_transaction,
+    translated,
+)
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.gate import (
     Leftovers,
@@ -70,14 +74,16 @@ from floodmark.postgres.warehouse.merge import (
     execute_merge,
     find_doubled,
     find_incomplete,
+    forget_absent,
     has_any_row,
     in_bound,
     insert_into_empty,
     list_positions,
+    lower_positions,
     merge_of,
-    same_key,
+    sweep_members,
+    sweep_target,
     table,
-    target,
     tombstone_key,
 )
 from floodmark.postgres.warehouse.staging import (
@@ -184,76 +190,6 @@ def _primary_key(session: psycopg.Connection, target: TableName) -> str | None:
 def _duplicate_key(session: psycopg.Connection, planned: TablePlan, merge: Merge) -> DuplicateKeyError:
     at = list_positions(session, find_doubled(merge))
     return DuplicateKeyError(str(planned.source), "duplicate key in staging.", "", f"such as at {at}")
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The sweep of a load of a whole table: its rows win over all rows of the target, and rows it did not read are deleted.
-#
-# No other load moves the table forward meanwhile. So the target's rows are older than the load, or they come from a
-# past that the source no longer has (after a restore or a failover): rows, tombstones and quarantined changes with an
-# LSN above the one at which the load started. Unless their LSN is lowered, they would win over the source's later
-# changes.
-
-
-def lower_positions(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan) -> None:
-    """Lower tombstones and quarantined changes above the load to its LSN. Runs before the merge."""
-    for statement in ("lower_tombstones", "lower_quarantine"):
-        session.execute(read_sql(statement), _values(plan, planned))
-
-
-def sweep_target(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge) -> int:
-    """Delete rows whose keys the load did not read, in the way that the table sets. Return their number.
-
-    Runs after the merge. A row that broke a rule and went to quarantine was read: the target keeps its row. Nothing is
-    deleted where rows may be at the source that were not read.
-    """
-    values = _values(plan, planned)
-    swept = 0
-    if planned.keeps_unread:
-        _LOG.warning("%s: the source may have rows that this load does not see, so no row is swept.", planned.source)
-    else:
-        swept = _sweep(session, planned, merge, values, "TRUE")
-    session.execute(_filled("lower_rows", merge, "TRUE"), values)
-    return swept
-
-
-def sweep_members(
-    session: psycopg.Connection, plan: WindowPlan, planned: TablePlan, merge: Merge, members: Sequence[str]
-) -> int:
-    """Delete rows of members that were read as a whole, and were not found there. Return their number."""
-    swept = f"t.{quote(planned.feed.member_column)} = ANY (%(members)s)"
-    return _sweep(session, planned, merge, _values(plan, planned) | {"members": list(members)}, swept)
-
-
-def _sweep(session: psycopg.Connection, planned: TablePlan, merge: Merge, values: Mapping[str, Any], swept: str) -> int:
-    """Sweep the rows for which the condition ``swept`` is true. Return their number."""
-    if planned.settings.deletes is Deletes.SOFT:
-        return session.execute(_filled("sweep_soft", merge, swept), values).rowcount
-    session.execute(_filled("write_swept_tombstones", merge, swept), values)
-    return session.execute(_filled("sweep_hard", merge, swept), values).rowcount
-
-
-def _filled(statement: str, merge: Merge, swept: str) -> str:
-    key = exp.func("JSONB_BUILD_ARRAY", *(target(name) for name in merge.key))
-    # The rows of a load have the time of the position at which a swept row is deleted.
-    committed = f"(SELECT max({COMMITTED_COLUMN}) FROM {in_bound(table(merge.staging, 's'))})"  # noqa: S608  (quoted)
-    return read_sql(statement).format(
-        swept=swept,
-        committed=f", {COMMITTED_COLUMN} = {committed}" if merge.has_commit_times else "",
-        target=in_bound(table(merge.target, "t")),
-        staging=in_bound(table(merge.staging, "s")),
-        same_key=in_bound(same_key(merge)),
-        key=in_bound(key),
-    )
-
-
-def _values(plan: WindowPlan, planned: TablePlan) -> dict[str, Any]:
-    return {
-        "target_schema": planned.target.schema,
-        "target_name": planned.target.name,
-        "to_lsn": plan.rows_at(planned),
-        "window_id": plan.window_id,
-    }
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -550,6 +486,7 @@ def _merge_staged(
         settle_quarantine(session, plan, planned, merge)
     if planned.kind is LoadKind.FIRST_LOAD:
         session.execute(f"ANALYZE {quote_table(planned.target)}")
+        forget_absent(session, plan, planned, merge)
     marked = swept if planned.settings.deletes is Deletes.SOFT else 0
     counts = TableCounts(
         staged_rows=staged - dropped,
