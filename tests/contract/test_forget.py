@@ -448,5 +448,3 @@ def test_lake_refuses_by_name(rig: CommandRig) -> None:
     )
     status, output = rig.try_call("forget", "shop", "dbo.People", *key("anna"))
     assert (status, "floodmark forget is not supported for kind iceberg" in output) == (2, True)
-    status, output = rig.try_call("quarantine", "release", "shop", "dbo.People")
-    assert (status, "floodmark reload shop dbo.People --where" in output) == (2, True)
