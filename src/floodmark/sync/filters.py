@@ -188,7 +188,7 @@ _UNORDERED = frozenset({"uniqueidentifier"})
 """The types whose order is the server's own."""
 _LITERALS: dict[str, Callable[[str], Any]] = {
     "date": date.fromisoformat,
-    "datetime2": datetime.fromisoformat,
+    "datetime2": lambda text: _local(datetime.fromisoformat(text)),
     "float": float,
     "nvarchar": str,
     "uniqueidentifier": lambda text: str(UUID(text)),
@@ -256,8 +256,13 @@ class _Tests:
 
     def _like(self, node: exp.Expression) -> _Test:
         like, escape = (node.this, node.expression.name) if isinstance(node, exp.Escape) else (node, "")
-        value = self._value(like.this, None)
-        pattern = re.compile(_regex_of(like.expression.name, escape), re.DOTALL)
+        value, column = self._value(like.this, None), self._column(like.this)
+        if column is not None and column.type_name != "nvarchar":
+            raise FilterError(f"the filter compares {column.name}, which is {column.declared_type}, with LIKE")
+        try:
+            pattern = re.compile(_regex_of(like.expression.name, escape), re.DOTALL)
+        except re.error as error:  # it may only be about a set, such as [z-a]
+            raise FilterError(f"the filter has a pattern of LIKE with a wrong set: {error.msg}") from None
 
         def test(row: Row) -> bool | None:
             text = value(row)
@@ -287,6 +292,13 @@ def _typed(node: exp.Expression, column: SourceColumn) -> Any:
     except (ValueError, ArithmeticError, LookupError):
         pass
     raise FilterError(f"the filter compares {column.name}, which is {column.declared_type}, with {_text(node)}")
+
+
+def _local(at: datetime) -> datetime:
+    """Return a time without a zone. Raises ValueError for one with a zone, which no time of a column equals."""
+    if at.tzinfo is not None:
+        raise ValueError(at)
+    return at
 
 
 def _joined(tests: Sequence[_Test], *, ends: bool) -> _Test:
