@@ -333,6 +333,7 @@ class TableConfig(_Defaults, TableOptions):
     where: TableFilter = None
     keep_versions: Days | None = None
     open_end: FarDay | None = None
+    track: tuple[ColumnName, ...] = ()
 
     @model_validator(mode="after")
     def _check_columns(self) -> Self:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from floodmark.core.naming import why_not_named
-from floodmark.core.schema import MAX_LENGTH, SourceColumn, SourceTable
+from floodmark.core.schema import MAX_LENGTH, TRACKED_COLUMN, SourceColumn, SourceTable
 from floodmark.core.settings import (
     Cast,
     ColumnSettings,
@@ -221,6 +221,24 @@ def why_not_of_members(settings: TableOptions, feed: Feed) -> str:
         # As a new column, it would bring the values of one that is masked or left out.
         if (name := spelled.get(column.name.casefold(), column.name)) != column.name:
             return f"the first device spells {name} as {column.name}: write it in this spelling"
+    return ""
+
+
+def why_not_tracked(settings: TableOptions, table: SourceTable, known: Collection[str]) -> str:
+    """Return why versions of a table cannot be tracked by the columns of its settings, as a clause; "" where they can.
+
+    table: with all columns. known: the columns that the ledger has, which may have gone.
+    """
+    if not settings.track:
+        return ""
+    found = {column.name for column in table.stored_columns}
+    if missing := [name for name in settings.track if name not in found and name not in known]:
+        return f"there is no captured column {', '.join(missing)} in this spelling"
+    left_out = {column.name for column in settings.columns if column.is_dropped}
+    if dropped := [name for name in settings.track if name in left_out]:
+        return f"the target has no column {', '.join(dropped)}, which columns leaves out (drop)"
+    if taken := [name for name in found if name.casefold() == TRACKED_COLUMN]:
+        return f"the table has a column {taken[0]}, and the view gets one of this name"
     return ""
 
 

@@ -23,6 +23,7 @@ from floodmark.core.columns import (
     why_not_filtered,
     why_not_of_members,
     why_not_of_table,
+    why_not_tracked,
 )
 from floodmark.core.errors import ConfigError, DefinitionChangedError, command_line
 from floodmark.core.naming import map_columns, rename_columns
@@ -185,6 +186,8 @@ def with_columns(settings: TableSettings, feed: Feed, state: TableState | None) 
         raise ConfigError(str(settings.source), f"columns: {why}.", "Correct the table in pipelines.yaml.")
     if why := why_not_filtered(settings, feed, known):
         raise ConfigError(str(settings.source), f"where: {why}.", "Correct the table in pipelines.yaml.")
+    if why := why_not_tracked(settings, feed.table, known):
+        raise ConfigError(str(settings.source), f"track: {why}.", "Correct the table in pipelines.yaml.")
     if state is not None:
         _refuse_new_columns(settings, state, [column.name for column in feed.table.stored_columns])
     return replace(feed, table=select_columns(settings, feed.table, known))

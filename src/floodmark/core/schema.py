@@ -305,6 +305,8 @@ HISTORY_COLUMNS = (
 )
 ENDED_COLUMNS = (NEXT_LOAD_COLUMN, NEXT_POSITION_COLUMN, VALID_TO_COLUMN)
 """The columns that only versions with a later one have: the version that follows, and when it begins."""
+TRACKED_COLUMN = "__tracked"
+"""Only in the view of a history: whether a version differs from the one before in a column of ``track``."""
 IDENTIFIER_MAX_BYTES = 63
 KEEP_PREFIX = "__keep_"
 """A prefix of columns of staging only: see ``keep_column``."""

@@ -88,6 +88,7 @@ def why_no_options(settings: TableOptions) -> str:
     reasons = {
         "keep_versions, but only style: history has versions": settings.keep_versions is not None and not history,
         "open_end, but only style: history has versions that end": settings.open_end is not None and not history,
+        "track, but only style: history has versions": bool(settings.track) and not history,
         "before_images: true, but only style: log has images of changes": settings.before_images and not log,
         "snapshot: false, but only style: log may begin without the rows of the table": not (settings.snapshot or log),
     }
@@ -480,6 +481,8 @@ class TableOptions(TableDefaults):
     """The days for which a history keeps a version that has ended; None for good."""
     open_end: date | None = None
     """The day from whose midnight in UTC on the view of a history has the newest versions end; None for NULL."""
+    track: tuple[str, ...] = ()
+    """The columns for which the view of a history says which versions differ from the one before; none: it does not."""
     before_images: bool = False
     """Whether a log has the row before each update too; without a key it always has."""
     snapshot: bool = True

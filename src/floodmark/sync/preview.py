@@ -120,6 +120,7 @@ EFFECTS: Mapping[str, str] = {
     "where": "The next window does not apply it to a loaded table, which is left out until it is reloaded.",
     "keep_versions": "Runs delete the versions that ended before. A longer time brings none of them back.",
     "open_end": "The next window changes the view of the history, and no row.",
+    "track": "The next window changes the view of the history, and no row.",
     "before_images": "It applies to changes from the next window on.",
     "snapshot": "It applies to the next load of the whole table.",
     "key_spelling": "It says whether the table is read although its keys may change their spelling.",

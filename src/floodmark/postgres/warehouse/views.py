@@ -8,7 +8,7 @@ made again in the same transaction, with all that its users may have given it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,9 @@ from floodmark.core.schema import (
     DELETED_COLUMN,
     ENDED_COLUMNS,
     HISTORY_COLUMNS,
+    LOAD_COLUMN,
+    POSITION_COLUMN,
+    TRACKED_COLUMN,
     VALID_TO_COLUMN,
     TableName,
     quote,
@@ -84,6 +87,11 @@ class FoundView:
     grants: frozenset[Grant]
     open_end: str | None
     """What the view of a history has as the end of the newest versions, as the arguments of ``make_date``."""
+
+    @property
+    def tracks(self) -> str:
+        """Return the comment of the column that shows changes of tracked columns; "" where there is none."""
+        return dict(self.comments).get(TRACKED_COLUMN, "")
 
 
 def read_views(session: psycopg.Connection, tables: Sequence[TablePlan]) -> Mapping[TableName, FoundView]:
@@ -273,8 +281,10 @@ class _ViewKeeper:
             raise _name_taken(self.table, "there is a type or relation of this name") from error
         if self.view is None:
             self._comment("", _comment_of(self.table))
+            self._comment_tracked(shown)
             return [f"{name} created with {len(shown)} columns"]
         self._give_back(self.view)
+        self._comment_tracked(shown)
         return [f"{name} made again with {len(shown)} columns"]
 
     def _follow_target(self, view: FoundView, shown: Sequence[tuple[str, str]]) -> list[str] | None:
@@ -286,12 +296,14 @@ class _ViewKeeper:
         if view.reads_target:
             view = self._with_names(view, shown)
         self.view = view
-        if view.reads_target and view.columns == tuple(shown) and view.open_end == _open_end(self.table):
+        has_settings = view.open_end == _open_end(self.table) and view.tracks == _tracked_comment(self.table)
+        if view.reads_target and view.columns == tuple(shown) and has_settings:
             return done
         if view.columns != tuple(shown[: len(view.columns)]):
             return None
         # It keeps comment, owner, privileges, and what uses it.
         self._create("CREATE OR REPLACE VIEW", shown, view.options)
+        self._comment_tracked(shown)
         return [*done, f"{name} follows its table, with {len(shown)} columns now"]
 
     def _renamed(self, view: FoundView, new: TableName) -> FoundView:
@@ -325,10 +337,17 @@ class _ViewKeeper:
             if open_end := _open_end(self.table):
                 # Of numbers: the server would print a moment in the time zone of the session that reads the definition.
                 ends[VALID_TO_COLUMN] = f"make_date({open_end})::timestamp AT TIME ZONE 'UTC'"
-            newest = (ends.get(name, quote(name)) for name, _ in shown)
             ended = quote_table(self.table.ended_versions.target)
-            select = f"SELECT {', '.join(newest)} FROM {target}\nUNION ALL\nSELECT {columns} FROM {ended}"  # noqa: S608
+            tracked = {TRACKED_COLUMN: _tracked(self.table, [name for name, _ in shown])}
+            newest, older = (
+                ", ".join(given.get(name, quote(name)) for name, _ in shown) for given in (ends | tracked, tracked)
+            )
+            select = f"SELECT {newest} FROM {target} AS version\nUNION ALL\nSELECT {older} FROM {ended} AS version"  # noqa: S608
         self.session.execute(f"{view} AS\n{select}")
+
+    def _comment_tracked(self, shown: Iterable[tuple[str, str]]) -> None:
+        if TRACKED_COLUMN in dict(shown):
+            self._comment(TRACKED_COLUMN, _tracked_comment(self.table))
 
     def _comment(self, column: str, comment: str) -> None:
         name = quote_table(view_name(self.table))
@@ -396,13 +415,48 @@ def _shown(table: TablePlan, columns: Mapping[str, TargetColumn]) -> list[tuple[
     if not table.is_history:
         return [each for each in shown if each[0] not in floodmark_columns(table)]
     place = 1 + max(index for index, (name, _) in enumerate(shown) if name in HISTORY_COLUMNS)
-    return [*shown[:place], *((name, OWN_TYPES[name]) for name in ENDED_COLUMNS), *shown[place:]]
+    own = [(name, OWN_TYPES[name]) for name in ENDED_COLUMNS]
+    if table.settings.track:
+        own.append((TRACKED_COLUMN, "boolean"))
+    return [*shown[:place], *own, *shown[place:]]
 
 
 def _open_end(table: TablePlan) -> str | None:
     """Return the end that the newest versions have in the view of a table, as the arguments of ``make_date``."""
     day = table.settings.open_end if table.is_history else None
     return f"{day.year}, {day.month}, {day.day}" if day else None
+
+
+def _tracked(table: TablePlan, shown: Collection[str]) -> str:
+    """Return the SQL of whether a version differs from the one before it in a tracked column, or in being deleted.
+
+    The first version of a key does. The primary key of the ended versions finds the one before.
+    """
+    order = (LOAD_COLUMN, POSITION_COLUMN)
+    version, previous = (
+        {name: f"{alias}.{quote(name)}" for name in (*shown, *order)} for alias in ("version", "previous")
+    )
+    compared = (name for name in (DELETED_COLUMN, *_tracked_names(table)) if name in shown)
+    differs = " OR ".join(f"{previous[name]} IS DISTINCT FROM {version[name]}" for name in compared)
+    same_key = " AND ".join(f"{previous[name]} = {version[name]}" for name in table.in_target.key)
+    at, before = (", ".join(names[name] for name in order) for names in (version, previous))
+    newest_first = ", ".join(f"{previous[name]} DESC" for name in order)
+    return (
+        f"coalesce((SELECT {differs} FROM {quote_table(table.ended_versions.target)} AS previous"  # noqa: S608  (quoted)
+        f" WHERE {same_key} AND ({before}) < ({at}) ORDER BY {newest_first} LIMIT 1), true)"
+    )
+
+
+def _tracked_names(table: TablePlan) -> list[str]:
+    """Return the tracked columns by their names in the target."""
+    return [table.target_names.get(name, name) for name in table.settings.track]
+
+
+def _tracked_comment(table: TablePlan) -> str:
+    """Return the comment of the column of the view, by which a view with other tracked columns is recognised."""
+    if not table.is_history or not table.settings.track:
+        return ""
+    return f"Whether the version before had another {', '.join(_tracked_names(table))}, or there was no row (track)."
 
 
 def _role(grant: Grant) -> str:

@@ -39,9 +39,16 @@ WRITTEN = {
     "where": "[Amount] > 0",
     "keep_versions": "7y",
     "open_end": "9999-12-31",
+    "track": ["Amount"],
 }
 """Values of a file that are not the default."""
-STYLES = {"keep_versions": "history", "open_end": "history", "before_images": "log", "snapshot": "log"}
+STYLES = {
+    "keep_versions": "history",
+    "open_end": "history",
+    "track": "history",
+    "before_images": "log",
+    "snapshot": "log",
+}
 """The styles that alone have a setting."""
 SETTINGS = [field for field in fields(TableSettings) if field.name != "mask_key_print"]
 """All but the one that comes from a connection."""
