@@ -1,4 +1,4 @@
-"""Airflow's connections, and their extras, for adapters of any kind.
+"""Airflow's connections, and their extras, for adapters of any kind, and whether Airflow's settings may have an option.
 
 Airflow's SDK takes two seconds to import. It is imported for a connection that the environment does not have as JSON,
 and masks the password in its logs from then on.
@@ -82,7 +82,7 @@ def _of_environment(conn_id: str) -> EnvironmentConnection | None:
     Airflow asks a secrets backend first. A process that has imported its SDK has its masks too.
     """
     text = os.environ.get(f"AIRFLOW_CONN_{conn_id.upper()}", "").lstrip()
-    if not text.startswith("{") or "airflow.sdk" in sys.modules or _may_have_backend():
+    if not text.startswith("{") or "airflow.sdk" in sys.modules or may_have_option(*_BACKENDS):
         return None
     try:
         fields = json.loads(text)
@@ -100,9 +100,16 @@ def _of_environment(conn_id: str) -> EnvironmentConnection | None:
 
 
 @cache
-def _may_have_backend() -> bool:
-    """Return whether Airflow's settings name a secrets backend."""
-    if any(name.startswith(f"AIRFLOW__{at}__{option}".upper()) for at, option in _BACKENDS for name in os.environ):
+def may_have_option(*options: tuple[str, str]) -> bool:
+    """Return whether Airflow's settings may have one of the options switched on, or with a text.
+
+    options: section and name of each. Its own defaults are all off. Airflow is not imported: False is certain, and what
+    cannot be read here may be.
+    """
+    # An option may also be the output of a command, or a secret.
+    named = [(section, option + end) for section, option in options for end in ("", "_cmd", "_secret")]
+    variables = (os.environ.get(f"AIRFLOW__{section}__{option}".upper(), "") for section, option in named)
+    if any(map(_is_on, variables)):
         return True
     home = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
     file = Path(os.environ.get("AIRFLOW_CONFIG", home / "airflow.cfg")).expanduser()
@@ -111,9 +118,11 @@ def _may_have_backend() -> bool:
         settings.read(file, encoding="utf-8")
     except (configparser.Error, OSError, ValueError):
         return True
-    # An option may also be the output of a command, or a secret.
-    named = [(section, option + end) for section, option in _BACKENDS for end in ("", "_cmd", "_secret")]
-    return any(settings.get(section, option, fallback="") for section, option in named)
+    return any(_is_on(settings.get(section, option, fallback="")) for section, option in named)
+
+
+def _is_on(value: str) -> bool:
+    return value.strip().lower() not in {"", "f", "false", "0"}
 
 
 def read_extras(

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-from floodmark.airflow_connections import read_connection, read_flag, required_field
+from floodmark.airflow_connections import may_have_option, read_connection, read_flag, required_field
 from floodmark.config.models import AppriseConfig, ChannelConfig, EmailConfig, WebhookConfig
 from floodmark.core.alert import Alert, build_raised_message
 from floodmark.core.alerts import LAG, RUN_FAILED, RunFailure, is_about_tables, lag, run_failed
@@ -357,9 +357,13 @@ class AirflowMetrics(Metrics):
     """``sync.ports.Metrics``."""
 
     def are_on(self) -> bool:
+        switches = [("metrics", name) for name in ("statsd_on", "otel_on", "statsd_datadog_enabled")]
+        # A command with no metrics need not import Airflow.
+        if "airflow.sdk" not in sys.modules and not may_have_option(*switches):
+            return False
         from airflow.sdk.configuration import conf
 
-        return any(conf.getboolean("metrics", name) for name in ("statsd_on", "otel_on", "statsd_datadog_enabled"))
+        return any(conf.getboolean(*each) for each in switches)
 
     def send_window(self, result: AdvanceResult, seconds: float | None) -> None:
         from airflow.sdk.observability.stats import Stats

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,9 +28,9 @@ def without_airflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
     monkeypatch.delitem(sys.modules, "airflow.sdk", raising=False)
-    airflow_connections._may_have_backend.cache_clear()
+    airflow_connections.may_have_option.cache_clear()
     yield
-    airflow_connections._may_have_backend.cache_clear()
+    airflow_connections.may_have_option.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -105,3 +106,26 @@ def test_connection_of_the_environment_does_not_import_airflow(monkeypatch: pyte
     )
     done = subprocess.run([sys.executable, "-c", statements], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["db", "[]"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "variables", "expected"),
+    [
+        ("", {}, "False []"),
+        ("[metrics]\nstatsd_on = False\notel_on = f\n", {"AIRFLOW__METRICS__STATSD_DATADOG_ENABLED": "0"}, "False []"),
+        ("[metrics]\nstatsd_on = True\n", {}, "True ['airflow']"),
+        ("", {"AIRFLOW__METRICS__STATSD_ON": "true"}, "True ['airflow']"),
+    ],
+)
+def test_airflow_is_imported_only_for_metrics_that_may_be_on(
+    tmp_path: Path, settings: str, variables: dict[str, str], expected: str
+) -> None:
+    (tmp_path / "airflow.cfg").write_text(settings, encoding="utf-8")
+    statements = (
+        "import sys; from floodmark.app.alerts import AirflowMetrics; "
+        "print(AirflowMetrics().are_on(), [name for name in sys.modules if name == 'airflow'])"
+    )
+    environment = {name: value for name, value in os.environ.items() if "METRICS" not in name} | variables
+    command = [sys.executable, "-c", statements]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == expected
