@@ -455,16 +455,27 @@ def make_small_tables(source: CdcDatabase, make_pipeline: Any, tables: int) -> t
     return names, pipeline
 
 
-@pytest.mark.parametrize("is_large", [False, True])
+@pytest.mark.parametrize(
+    ("most_bytes", "asks_spark"), [((64 << 20, 512 << 20), False), ((1, 512 << 20), False), ((1, 1), True)]
+)
 def test_few_changes_are_staged_without_spark_unless_they_are_large(
-    is_large: bool, source: CdcDatabase, make_pipeline: Any, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    most_bytes: tuple[int, int],
+    asks_spark: bool,
+    source: CdcDatabase,
+    make_pipeline: Any,
+    *,
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A table that is too large for a task is netted in buckets, by the driver or, where it is too large for that, by
+    Spark."""
     names, pipeline = make_small_tables(source, make_pipeline, 5)
     asked: list[int] = []
     pipeline.stager = SparkStager(lambda: asked.append(1) or engine, open_cdc_reader, plan_cdc_reads)
-    monkeypatch.setattr(stager, "MOST_BYTES", 1 if is_large else 64 << 20)
+    monkeypatch.setattr(stager, "MOST_BYTES", most_bytes[0])
+    monkeypatch.setattr(stager, "DRIVER_BYTES", most_bytes[1])
     pipeline.run()
-    assert bool(asked) is is_large
+    assert bool(asked) is asks_spark
     verified = verify_tables(pipeline.settings, pipeline.at, pipeline.warehouse)
     assert [each.differences for each in verified] == [()] * len(names)
 

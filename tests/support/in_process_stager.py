@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from floodmark.core.plan import WindowPlan
-from floodmark.spark.stage import Writers, pack_changes, write_packed
-from floodmark.spark.stager import SparkStager
+from floodmark.spark.stage import Writers
+from floodmark.spark.stager import SparkStager, gather_here
 from floodmark.sync.columns import MaskKeys
 from floodmark.sync.ports import OpenReader, PlanReads, ReadTask, TableRead, WindowReads, read_tables
 
@@ -29,9 +29,9 @@ class InProcessStager(SparkStager):
         super().__init__(no_engine, open_reader, plan_reads or partial(_read_whole, open_reader), mask_keys, 0)
 
     def _stage_gathered(self, writers: Writers, groups: Sequence[Sequence[ReadTask]]) -> list[dict[str, Any]]:
-        """Stage as Spark does, which puts the rows of a bucket into one task, one after the other."""
-        packed = pa.Table.from_batches([batch for group in groups for batch in pack_changes(writers, group)])
-        return _rows_of(write_packed(writers, iter(packed.sort_by("bucket").to_batches())))
+        staged = gather_here(writers, groups)
+        assert staged is not None
+        return [dict(row) for row in staged]
 
     def _collect(
         self, groups: Sequence[Sequence[Any]], work: Callable[[Sequence[Any]], Iterator[pa.RecordBatch]]

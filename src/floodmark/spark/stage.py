@@ -275,7 +275,7 @@ def _join(rows: Sequence[Mapping[str, Any]]) -> StagedRows | FloodmarkError:
 # A job of Spark for each table costs more than the work on a few thousand changes. One job does all such tables.
 
 
-_TASK_COST = 500
+TASK_COST = 500
 """The cost of a table's statements, in changes: 8 ms of processor time, and 17 µs a change."""
 _NOT_COUNTED = 50_000
 """The changes for which a read counts that are not known."""
@@ -285,7 +285,7 @@ NumberedTask = tuple[int, ReadTask]
 
 def cost_of(task: ReadTask) -> int:
     """Return the cost of a read in changes. Every table costs its statements, too."""
-    return (_NOT_COUNTED if task.changes is None else task.changes) + _TASK_COST * len(task.tables)
+    return (_NOT_COUNTED if task.changes is None else task.changes) + TASK_COST * len(task.tables)
 
 
 def deal(tasks: Sequence[NumberedTask], groups: int) -> list[list[NumberedTask]]:
@@ -385,16 +385,20 @@ def _flush(writers: Writers, held: Mapping[int, _Held]) -> Iterator[pa.RecordBat
 
 
 def write_packed(writers: Writers, packed: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the buckets of a task, which come in their order, each table as one part. For ``DataFrame.mapInArrow``."""
+    """Write the buckets of a task, which come in their order. For ``DataFrame.mapInArrow``."""
     context = TaskContext.get()
-    part = context.partitionId() if context else 0
     with transported_errors():
-        for index, found in groupby(entries(packed), lambda entry: entry.bucket // BUCKETS):
-            if index < 0:
-                yield from chain.from_iterable(note.batches for note in found)
-            else:
-                held = _Held()
-                yield _stage(index, writers[index], part, held, unpack(held.counted(found)))
+        yield from write_entries(writers, entries(packed), context.partitionId() if context else 0)
+
+
+def write_entries(writers: Writers, packed: Iterable[Entry], part: int) -> Iterator[pa.RecordBatch]:
+    """Write packed rows in the order of their buckets, each table as the part of this number. Yield results."""
+    for index, found in groupby(packed, lambda entry: entry.bucket // BUCKETS):
+        if index < 0:
+            yield from chain.from_iterable(note.batches for note in found)
+        else:
+            held = _Held()
+            yield _stage(index, writers[index], part, held, unpack(held.counted(found)))
 
 
 # --------------------------------------------------------------------------------------------------------------------

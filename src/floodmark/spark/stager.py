@@ -24,13 +24,13 @@ from floodmark.core.errors import FloodmarkBugError, FloodmarkError
 from floodmark.core.plan import Bound, LoadChunk, LoadKind, WindowPlan
 from floodmark.core.types import list_losses
 from floodmark.spark.engine import Engine
-from floodmark.spark.net import PACKED_SCHEMA, gather_changes
+from floodmark.spark.net import PACKED_SCHEMA, Entry, entries, gather_changes
 from floodmark.spark.stage import (
     RESULTS_SCHEMA,
+    TASK_COST,
     NumberedTask,
     StageWriter,
     Writers,
-    cost_of,
     deal,
     deal_in_turn,
     join_results,
@@ -39,6 +39,7 @@ from floodmark.spark.stage import (
     run_tasks,
     stage_directly,
     write_chunks,
+    write_entries,
     write_packed,
 )
 from floodmark.sync.columns import MaskKeys, find_mask_key
@@ -58,8 +59,10 @@ from floodmark.sync.sessions import kept_sessions
 _LOG = logging.getLogger(__name__)
 MOST_BYTES = 64 << 20
 """The changes that a task holds in memory; LOBs may be of any size."""
-DRIVER_CHANGES = 300_000
-"""The cost, in changes, up to which the driver stages a window: it takes less time than Spark's start (ADR 103)."""
+DRIVER_CHANGES = 2_000_000
+"""The cost, in changes, up to which the driver stages a window: it takes less time than Spark (ADR 103)."""
+DRIVER_BYTES = 512 << 20
+"""The changes that the driver holds in memory to bring them together by key."""
 _Results = dict[int, StagedRows | FloodmarkError]
 _Rows = Sequence[Mapping[str, Any]]
 
@@ -92,11 +95,11 @@ class SparkStager:
     ) -> Mapping[int, StagedRows | FloodmarkError]:
         """Stage the tables of a window: in the driver if the changes are few, else with one job of Spark for those that
         need no shuffle and one for the others."""
-        reads = self._choose_reads(plan)
+        reads, is_here = self._choose_reads(plan)
         read = sorted({index for task in reads.tasks for index in task.tables})
         writers = {index: self._writer(plan, index, sinks[index]) for index in read}
         with _recovered(plan.pipeline):
-            results = self._stage(plan, writers, reads.tasks)
+            results = self._stage(plan, writers, reads.tasks, is_here=is_here)
             if reads.unite is not None:
                 staged = {index: each for index, each in results.items() if isinstance(each, StagedRows)}
                 members = reads.unite({index: each.members for index, each in staged.items()})
@@ -106,36 +109,38 @@ class SparkStager:
                     results |= {index: replace(each, members=tuple(members[index])) for index, each in staged.items()}
         return {index: results.get(index, StagedRows(0, 0)) for index in sinks}
 
-    def _choose_reads(self, plan: WindowPlan) -> WindowReads:
+    def _choose_reads(self, plan: WindowPlan) -> tuple[WindowReads, bool]:
+        """Return the reads of a window, and whether the driver makes them."""
         if self._driver_changes:
-            # Few changes are read in one part, whatever the cores are: the question for them would wait for Spark.
+            # A small table is read in one part, whatever the cores are: the question for them would wait for Spark.
             reads = self._plan_reads(plan, 1)
-            if self._are_few(reads.tasks):
-                changes = sum(task.changes or 0 for task in reads.tasks)
-                _LOG.info("The window has about %s changes. They are staged without Spark.", changes)
-                return reads
-        return self._plan_reads(plan, min(_most_reads(plan), self._cores()))
+            tables = sum(len(task.tables) for task in reads.tasks)
+            if reads.changes is not None and reads.changes + TASK_COST * tables <= self._driver_changes:
+                _LOG.info("The window has about %s changes. They are staged without Spark.", reads.changes)
+                if all(task.changes is not None for task in reads.tasks):
+                    return reads, True
+                return self._plan_reads(plan, min(_most_reads(plan), TABLES_AT_ONCE)), True
+        return self._plan_reads(plan, min(_most_reads(plan), self._cores())), False
 
-    def _are_few(self, tasks: Sequence[ReadTask]) -> bool:
-        return all(task.changes is not None for task in tasks) and sum(map(cost_of, tasks)) <= self._driver_changes
-
-    def _stage(self, plan: WindowPlan, writers: Writers, tasks: Sequence[ReadTask]) -> _Results:
+    def _stage(
+        self, plan: WindowPlan, writers: Writers, tasks: Sequence[ReadTask], *, is_here: bool = False
+    ) -> _Results:
         direct = [(number, task) for number, task in enumerate(tasks) if task.is_net or task.changes is not None]
         alone = [index for _, task in direct if not task.is_net for index in task.tables]
         streamed = {index for _, task in direct if task.is_net for index in task.tables}
         # The result of a table would hide that another task of it, in memory, had none.
         assert len(set(alone)) == len(alone) and streamed.isdisjoint(alone), "two tasks stage a table directly"  # noqa: S101  (planned by the source)
         slots, results = self._slots_of(plan), _Results()
-        if self._are_few(tasks):
-            with slots.taken(min(len(direct), TABLES_AT_ONCE)) as groups:
-                results = join_results(_stage_here(writers, deal(direct, groups)))
-        elif direct:
-            with slots.taken(min(len(direct), self._cores())) as groups:
-                results = join_results(self._stage_directly(writers, deal(direct, groups)))
+        if direct:
+            with slots.taken(min(len(direct), TABLES_AT_ONCE if is_here else self._cores())) as groups:
+                stage = _stage_here if is_here else self._stage_directly
+                results = join_results(stage(writers, deal(direct, groups)))
         # A task that had too many changes for memory has no result: it reads them again.
         if left := [task for task in tasks if results.keys().isdisjoint(task.tables)]:
             with slots.taken(len(left)) as groups:
-                results |= join_results(self._stage_gathered(writers, deal_in_turn(left, groups)))
+                dealt = deal_in_turn(left, groups)
+                rows = gather_here(writers, dealt) if is_here else None
+                results |= join_results(self._stage_gathered(writers, dealt) if rows is None else rows)
         return results
 
     def read_chunk_bounds(self, plan: WindowPlan, index: int) -> Sequence[Bound]:
@@ -201,6 +206,57 @@ def _stage_here(writers: Writers, groups: Sequence[Sequence[NumberedTask]]) -> _
 def _stage_group(writers: Writers, group: Sequence[NumberedTask]) -> Sequence[RecordBatch]:
     with kept_sessions():
         return list(stage_directly(writers, MOST_BYTES, group))
+
+
+class _Budget:
+    """The bytes that threads may hold together."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+        self._known = threading.Lock()
+
+    @property
+    def is_spent(self) -> bool:
+        return self._left < 0
+
+    def take(self, size: int) -> None:
+        with self._known:
+            self._left -= size
+
+
+def gather_here(writers: Writers, groups: Sequence[Sequence[ReadTask]]) -> _Rows | None:
+    """Bring the changes of tasks together by key in threads of this process, and stage them.
+
+    Return None where they are too large for its memory: then nothing was written. Raises as ``_stage_here``.
+    """
+    budget = _Budget(DRIVER_BYTES)
+    with ThreadPoolExecutor(len(groups), thread_name_prefix="read") as pool:
+        packed = list(pool.map(partial(_pack_group, writers, budget), groups))
+    if budget.is_spent:
+        _LOG.info("The changes need more than %s MB of memory. They are read again by Spark.", DRIVER_BYTES >> 20)
+        return None
+    parts: list[list[Entry]] = [[] for _ in range(TABLES_AT_ONCE)]
+    for entry in chain.from_iterable(packed):
+        parts[entry.bucket % TABLES_AT_ONCE].append(entry)
+    with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="write") as pool:
+        found = pool.map(partial(_write_part, writers), parts, range(TABLES_AT_ONCE))
+        return [row for batch in chain.from_iterable(found) for row in batch.to_pylist()]
+
+
+def _pack_group(writers: Writers, budget: _Budget, group: Sequence[ReadTask]) -> list[Entry]:
+    packed: list[Entry] = []
+    with kept_sessions():
+        for batch in pack_changes(writers, group):
+            budget.take(batch.nbytes)
+            if budget.is_spent:
+                return []
+            packed += entries([batch])
+    return packed
+
+
+def _write_part(writers: Writers, packed: list[Entry], part: int) -> Sequence[RecordBatch]:
+    packed.sort(key=lambda entry: entry.bucket)
+    return list(write_entries(writers, packed, part))
 
 
 def _most_reads(plan: WindowPlan) -> int:

@@ -170,17 +170,19 @@ class WindowReads:
     """Makes of what all tasks say how the members of each table were read. None: together they cannot know it."""
     otherwise: Sequence[ReadTask] = ()
     """What is read in the place of tasks that cannot be united."""
+    changes: int | None = None
+    """The changes of all tasks; None where they are not known, or are too many to be counted."""
 
 
 def read_tables(plan: WindowPlan, open_reader: OpenReader, changes: Mapping[int, int] | None = None) -> WindowReads:
     """Return one read for each table with changes. changes: their numbers, where they are few, by place in the plan."""
-    return WindowReads(
-        [
-            TableRead(index, table, open_reader(table, plan.end), table.interval, (changes or {}).get(index))
-            for index, table in enumerate(plan.tables)
-            if table.interval is not None and not table.quiet
-        ]
-    )
+    tasks = [
+        TableRead(index, table, open_reader(table, plan.end), table.interval, (changes or {}).get(index))
+        for index, table in enumerate(plan.tables)
+        if table.interval is not None and not table.quiet
+    ]
+    known = [task.changes for task in tasks if task.changes is not None]
+    return WindowReads(tasks, changes=sum(known) if len(known) == len(tasks) else None)
 
 
 PlanReads = Callable[["WindowPlan", int], WindowReads]

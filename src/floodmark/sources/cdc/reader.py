@@ -383,6 +383,8 @@ PART_CHANGES = 5_000
 """The number of changes for which a further part is worth its connection: some tens of milliseconds."""
 WHOLE_CHANGES = 50_000
 """The most changes that are one part because other tables keep the other tasks busy: a task nets them in memory."""
+COUNTED_CHANGES = 2_000_000
+"""The most changes of a table that are counted: a load of more is Spark's, and needs no number."""
 
 
 def plan_cdc_reads(plan: WindowPlan, most: int) -> WindowReads:
@@ -398,6 +400,7 @@ def plan_reads(plan: WindowPlan, most: int, source: SqlServerConnection) -> Wind
     """
     tables = {index: each for index, each in enumerate(plan.tables) if each.interval is not None and not each.quiet}
     intervals, changes = _plan_parts(list(tables.values()), most, source, plan.pipeline)
+    few = {name: number for name, number in changes.items() if number <= WHOLE_CHANGES}
     reads = []
     for index, table in tables.items():
         assert table.interval is not None  # noqa: S101  (they are the tables that have one)
@@ -405,15 +408,16 @@ def plan_reads(plan: WindowPlan, most: int, source: SqlServerConnection) -> Wind
         is_net = table.is_log or table.settings.net is NetSource.SERVER
         parts = intervals.get(table.source, [table.interval])
         # What is read in parts is brought together by key.
-        known = changes.get(table.source) if len(parts) == 1 else None
+        known = few.get(table.source) if len(parts) == 1 else None
         reads += [TableRead(index, table, reader, part, known, is_net) for part in parts]
-    return WindowReads(reads)
+    is_counted = all(changes.get(table.source, COUNTED_CHANGES + 1) <= COUNTED_CHANGES for table in tables.values())
+    return WindowReads(reads, changes=sum(changes.values()) if is_counted else None)
 
 
 def _plan_parts(
     tables: Sequence[TablePlan], most: int, source: SqlServerConnection, pipeline: str
 ) -> tuple[dict[TableName, list[Interval]], dict[TableName, int]]:
-    """Return the intervals of tables that are cut, and the changes of those that a task nets in memory.
+    """Return the intervals of tables that are cut, and the changes of those that are counted (``COUNTED_CHANGES``).
 
     The source is asked only where a table may be cut, or may have few changes.
     """
@@ -428,7 +432,7 @@ def _plan_parts(
         return {}, {}
     whole = {table.source: table.interval for table in tables if table.interval is not None}
     with connect(source, subject=pipeline) as session:
-        changes = _count_changes(session, counted, most)
+        changes = _count_changes(session, counted)
         intervals: dict[TableName, list[Interval]] = {}
         cuts: dict[tuple[Interval, int], list[Position]] = {}
         may_be_cut = {name: number for name, number in changes.items() if name not in whole_alone}
@@ -438,7 +442,7 @@ def _plan_parts(
                 if asked not in cuts:
                     cuts[asked] = _read_cuts(session, *asked)
                 intervals[name] = cut_interval(asked[0], choose_cuts(cuts[asked], number))
-    return intervals, {name: number for name, number in changes.items() if number <= WHOLE_CHANGES}
+    return intervals, changes
 
 
 def cut_interval(interval: Interval, cuts: Sequence[Position]) -> list[Interval]:
@@ -465,10 +469,9 @@ def choose_cuts(cuts: Sequence[Position], parts: int) -> list[Position]:
     return [inner[number * (len(inner) + 1) // parts - 1] for number in range(1, parts)]
 
 
-def _count_changes(session: SourceSession, tables: Sequence[TablePlan], most: int) -> dict[TableName, int]:
+def _count_changes(session: SourceSession, tables: Sequence[TablePlan]) -> dict[TableName, int]:
     asked = b"".join(_asked(table) for table in tables)
-    limit = max(PART_CHANGES * (most - 1), WHOLE_CHANGES) + 1
-    counts = session.fetch(read_sql("count_changes"), (limit, asked)) if asked else []
+    counts = session.fetch(read_sql("count_changes"), (COUNTED_CHANGES + 1, asked)) if asked else []
     return {tables[number].source: changes for number, changes in counts}
 
 

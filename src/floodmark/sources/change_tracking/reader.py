@@ -338,12 +338,13 @@ def plan_reads(plan: WindowPlan, most: int, source: SqlServerConnection) -> Wind
     """
     tables = {index: table for index, table in enumerate(plan.tables) if table.interval is not None}
     if not tables:
-        return WindowReads([])
+        return WindowReads([], changes=0)
     with connect(source, subject=plan.pipeline) as session:
         session.limit_lock_waits()
         if session.fetch(select_snapshot_state())[0][0] == SNAPSHOT_ON:
             changes, keeps_end = _sum_changes(session, tables), len(tables) < len(plan.tables)
-            return WindowReads([SnapshotRead(tables, plan.pipeline, plan.end, source, changes, keeps_end)])
+            read = SnapshotRead(tables, plan.pipeline, plan.end, source, changes, keeps_end)
+            return WindowReads([read], changes=changes)
         _LOG.warning(_NOT_ALLOWED, source.database)
         counted = _count_changes(session, {index: each for index, each in tables.items() if not each.quiet})
     return read_tables(plan, lambda table, end: TrackingReader(table, source, end), counted)

@@ -215,9 +215,9 @@ def plan_reads(plan: WindowPlan, most: int, database: str, stream: EventStream) 
     """Return the reads of a window: one pass for few messages, else at most ``most``."""
     tables = {i: each for i, each in enumerate(plan.tables) if each.interval is not None and not each.quiet}
     if not tables:
-        return WindowReads([])
+        return WindowReads([], changes=0)
     whole = EventPass(tables, database, stream)
     if (messages := whole.count()) <= MOST_CHANGES:
-        return WindowReads([replace(whole, changes=messages)])
+        return WindowReads([replace(whole, changes=messages)], changes=messages)
     passes = whole.split(most)
     return WindowReads(passes, unite_reads if passes[1:] else None, [whole])
