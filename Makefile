@@ -100,7 +100,7 @@ torture-histories: setup ## 10,000 random histories of runs, operators and losse
 	  FLOODMARK_INTERLEAVING_PROCESSES=$${FLOODMARK_INTERLEAVING_PROCESSES:-2}; \
 	  $(PY) -m pytest -q -s -c pyproject.toml --timeout 0 tests/contract/test_interleavings.py
 
-bench: setup $(CLASSES) ## the benchmark report in benchmarks/
+bench: setup $(CLASSES) $(JARS) ## the benchmark report in benchmarks/
 	@$(PY) -m benchmarks
 
 bench-peers: setup $(CLASSES) ## Floodmark next to Debezium, which it fetches; needs a JDK

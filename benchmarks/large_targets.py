@@ -51,7 +51,7 @@ def _measure(stack: Stack, folder: Path, size: int) -> tuple[float, tuple[float,
     config = configure(stack, folder, database)
     run(stack, config, 0, sample_memory=False)  # the first load, of no row: it creates the target
     target = last_window(stack).tables[0].target
-    _fill(stack, target, size)
+    fill_target(stack, target, size)
     insert_changes(stack, database, _CHANGES, stride)
     wait_until_captured(stack, database, 2 * SEEDS + _CHANGES, "")
     load = run(stack, config, _CHANGES, sample_memory=False).load_seconds
@@ -87,7 +87,7 @@ def prepare_source(stack: Stack, database: str) -> None:
     wait_until_captured(stack, database, 2 * SEEDS, "")
 
 
-def _fill(stack: Stack, target: TableName, rows: int) -> None:
+def fill_target(stack: Stack, target: TableName, rows: int) -> None:
     """Give the target its rows, as a first load and a vacuum leave it."""
     with stack.connect_warehouse() as connection:
         connection.autocommit = True

@@ -41,7 +41,7 @@ _FLOOR_TARGET = TableName("floor", "target")
 
 @dataclass(frozen=True)
 class LoadFigures:
-    """Of one ``floodmark run``. load: without the start of the JVM, which is ``start``."""
+    """Of one ``floodmark run``. load: without the start of the JVM, which is ``start``; 0 where none was needed."""
 
     rows: int
     start_seconds: float
@@ -135,9 +135,9 @@ def run(stack: Stack, config: Path, rows: int, *, sample_memory: bool = True) ->
         raise RuntimeError(f"floodmark run ended with {status}:\n{text[-2000:]}")
     start = re.search(r"is up after ([\d.]+) s", text)
     load = re.search(r"The load took ([\d.]+) s", text)
-    if start is None or load is None:
+    if load is None:
         raise RuntimeError(f"the load did not say how long it took:\n{text[-2000:]}")
-    return LoadFigures(rows, float(start[1]), float(load[1]), peak[0])
+    return LoadFigures(rows, float(start[1]) if start else 0.0, float(load[1]), peak[0])
 
 
 def _spark_processes(pid: int) -> list[int]:
