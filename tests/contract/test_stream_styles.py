@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,12 +15,24 @@ import pytest
 
 from emulator_process import Emulator
 from floodmark.core.errors import ConfigError, TableNotPlannableError
-from floodmark.core.settings import Deletes, OnFailure, OnGap, PipelineSettings, Rule, SecurityFiltered, Style
+from floodmark.core.settings import (
+    ColumnSettings,
+    Deletes,
+    Mask,
+    OnFailure,
+    OnGap,
+    PipelineSettings,
+    Rule,
+    SecurityFiltered,
+    Style,
+)
 from floodmark.core.snapshot import Verdict
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.release import PostgresQuarantine
 from floodmark.sources.event_stream import source
 from floodmark.sources.event_stream.envelope import StreamOptions
+from floodmark.sync.columns import hash_value
+from floodmark.sync.filters import parse_filter
 from shared_pass_stager import SharedPassStager
 from stream_rig import PIPELINE, StreamRig, stream_rig
 
@@ -47,7 +59,8 @@ def choose(rig: StreamRig, style: Style, **settings: Any) -> None:
 
 def share_pass(rig: StreamRig, readers: int = 0) -> None:
     """Read the stream as the load job does. readers: see ``SharedPassStager``."""
-    rig.stager = SharedPassStager(rig.open_reader(), rig.at.database, rig.connection.open_stream(), readers)
+    stream = rig.connection.open_stream()
+    rig.stager = SharedPassStager(rig.open_reader(), rig.at.database, stream, readers, rig.mask_keys)
 
 
 def declare(monkeypatch: pytest.MonkeyPatch, **options: bool) -> None:
@@ -224,6 +237,9 @@ def test_events_in_part_have_the_other_values_of_the_version_before(
         (Style.HISTORY, {"key": ("Id",)}, "pass such keys on from row to row"),
         (Style.HISTORY, {"security_filtered": SecurityFiltered.ACCEPT}, "security_filtered: accept"),
         (Style.SNAPSHOT, {}, "begin the reads of a snapshot"),
+        (Style.CURRENT, {"without": ["has_all_columns"], "where": parse_filter("Amount > 1")}, "its events leave out"),
+        (Style.LOG, {"without": ["has_old_values"], "where": parse_filter("Amount > 1")}, "its events leave out"),
+        (Style.CURRENT, {"where": parse_filter("Note = 'x'")}, "which no filter compares"),
     ],
 )
 def test_style_that_the_events_of_a_table_cannot_have_is_refused(
@@ -233,6 +249,106 @@ def test_style_that_the_events_of_a_table_cannot_have_is_refused(
     choose(rig, style, **settings)
     with pytest.raises((ConfigError, TableNotPlannableError), match=cause):
         rig.open()
+
+
+def test_filter_needs_the_values_that_it_reads(rig: StreamRig) -> None:
+    choose(rig, Style.CURRENT, where=parse_filter("Amount < 5"))
+    rig.sync()
+    rig.stream(*rig.change((1, "1.00", "one")))
+    rig.sync()
+    rig.stream(*map(without_old, rig.change((1, "2.00", "two"))))
+    with pytest.raises(ConfigError, match="the row before an update, which shows whether the row passed the filter"):
+        rig.sync()
+    rig.reload()
+    whole, rig.log.columns = rig.log.columns, (rig.log.columns[0], rig.log.columns[2])
+    rig.stream(*rig.log.commit(({"Id": "1", "Note": "two"}, {"Id": "1", "Note": "new"})))
+    with pytest.raises(ConfigError, match=r"its events leave out columns.*Amount"):
+        rig.sync()
+    rig.log.columns = whole
+    rig.reload()
+    choose(rig, Style.CURRENT, where=parse_filter("Amount < Id"))
+    rig.reload()
+    assert rig.query('SELECT "Id" FROM shop.orders WHERE NOT __deleted') == []
+    assert rig.differing() == []
+
+
+PEOPLE = (
+    ("Id", "uniqueidentifier", 0), ("Region", "char(4)", 1), ("Born", "datetime2(7)", 2), ("Mail", "nvarchar(40)", 3)
+)  # fmt: skip
+SECRET = "a secret of more than sixteen characters"
+GUIDS = [f"9C8D4AD2-BF54-4F10-A96F-03{number:010}" for number in range(6)]
+
+
+@pytest.mark.parametrize("style", [Style.CURRENT, Style.HISTORY, Style.LOG])
+@pytest.mark.parametrize("readers", [0, 2])
+def test_hashed_keys_are_netted_matched_and_deleted_and_a_dropped_column_filters(
+    rig: StreamRig, style: Style, readers: int
+) -> None:
+    rig.client.run("DROP TABLE dbo.Orders")
+    declared = ", ".join(f"{name} {kind}{' NOT NULL PRIMARY KEY' if name == 'Id' else ''}" for name, kind, _ in PEOPLE)
+    rig.client.run(f"CREATE TABLE dbo.Orders ({declared})")
+    rig.log.columns, rig.mask_keys = PEOPLE, {"key": SECRET}
+    columns = (
+        ColumnSettings("Id", "person", mask=Mask.HASH),
+        ColumnSettings("Region", is_dropped=True),
+        ColumnSettings("Mail", "mail", mask=Mask.LAST4),
+    )
+    where = parse_filter("Region IN ('N', 'S') AND (Born IS NULL OR Born < '20260101 12:00:00.5')")
+    choose(rig, style, columns=columns, mask_key_conn_id="key", where=where)
+    share_pass(rig, readers)
+
+    def row(number: int, region: str | None, mail: str, born: str | None = "2025-12-31 23:59:59.9999999") -> Any:
+        padded = region and region.ljust(4)
+        return {"Id": GUIDS[number], "Region": padded, "Born": born, "Mail": mail}
+
+    def change(*pairs: Any) -> None:
+        """Change rows in one transaction, each from its values before to those after, {} for none."""
+        for old, new in pairs:
+            values = ", ".join("NULL" if value is None else f"'{value}'" for value in new.values())
+            rig.client.run(f"DELETE dbo.Orders WHERE Id = '{old['Id']}'" if old else "SELECT 1")
+            rig.client.run(f"INSERT dbo.Orders VALUES ({values})" if new else "SELECT 1")
+        rig.stream(*rig.log.commit(*pairs))
+        rig.sync()
+
+    def living() -> set[tuple[Any, ...]]:
+        return set(rig.query("SELECT person, mail FROM shop.orders WHERE NOT __deleted"))
+
+    def seen(number: int, mail: str) -> tuple[str, str]:
+        return hash_value(SECRET.encode(), GUIDS[number]), mail
+
+    first, second, hidden = row(0, "N", "mail-0000"), row(1, "S", "mail-1111", None), row(2, "n", "mail-2222")
+    change(({}, first), ({}, second), ({}, hidden))
+    newer, left, came, other = (
+        first | {"Mail": "mail-9999"},
+        second | {"Region": "X   "},
+        hidden | {"Region": "S   "},
+        row(3, "N", "mail-3333", "2026-01-01 12:00:00.5000000"),
+    )
+    change((first, newer), (second, left), (hidden, came), ({}, other))
+    if style is not Style.LOG:
+        assert living() == {seen(0, "*****9999"), seen(2, "*****2222")}
+        assert rig.differing() == []
+    moved, back = newer | {"Id": GUIDS[4]}, left | {"Region": "N   "}
+    change((newer, moved), (left, back), (other, {}), (came, {}))
+    if style is Style.LOG:
+        of_log = "SELECT __op, person, mail FROM shop.orders ORDER BY __load, __lsn, __seq, __op, mail"
+        assert rig.query(of_log) == [
+            (0, *seen(0, "*****0000")),
+            (0, *seen(1, "*****1111")),
+            (4, *seen(0, "*****9999")),
+            (1, *seen(1, "*****1111")),
+            (2, *seen(2, "*****2222")),
+            (1, *seen(0, "*****9999")),
+            (2, *seen(4, "*****9999")),
+            (2, *seen(1, "*****1111")),
+            (1, *seen(2, "*****2222")),
+        ]
+    else:
+        assert living() == {seen(4, "*****9999"), seen(1, "*****1111")}
+        assert rig.differing() == []
+        rig.reload()
+        assert living() == {seen(4, "*****9999"), seen(1, "*****1111")}
+    assert (rig.stopped(), rig.quarantined()) == ({}, [])
 
 
 def test_log_that_is_to_have_rows_before_updates_refuses_events_without_them(rig: StreamRig) -> None:
@@ -294,18 +410,35 @@ class Workload:
             assert found == rows, lsn.hex()
 
 
+def passing(changes: Sequence[Row], amounts: Collection[int]) -> list[Row]:
+    """Return the changes of a source that only has the rows with some amounts, of which each change has another."""
+    newest: dict[int, Row] = {}
+    found: list[Row] = []
+    for operation, key, amount, note in changes:
+        before, passes = newest.get(key), operation != 1 and amount in amounts
+        if before is not None:
+            found.append((4, key, amount, note) if passes else (1, *before))
+        elif passes:
+            found.append((2, key, amount, note))
+        newest = {**newest, key: (key, amount, note)} if passes else {k: r for k, r in newest.items() if k != key}
+    return found
+
+
+@pytest.mark.parametrize("is_filtered", [False, True])
 @pytest.mark.parametrize("style", [Style.HISTORY, Style.LOG])
 @pytest.mark.parametrize("seed", range(1))
-def test_events_in_any_order_and_again_end_in_the_same_rows(rig: StreamRig, style: Style, seed: int) -> None:
-    choose(rig, style)
+def test_events_in_any_order_and_again_end_in_the_same_rows(
+    rig: StreamRig, style: Style, seed: int, *, is_filtered: bool
+) -> None:
+    amounts = random.Random(seed).sample(range(1, 200), 100)
+    where = parse_filter(f"Amount IN ({', '.join(map(str, amounts))})") if is_filtered else None
+    choose(rig, style, where=where)
     work = Workload(rig, seed)
     early = [body for _ in range(3) for body in work.write()]
     rig.stream(*early)
     rig.sync()
-    loaded, begun = (
-        list(rig.query(f"SELECT * FROM ({ENTRIES if style is Style.LOG else VERSIONS}) AS s")),
-        len(work.changes),
-    )
+    loaded = list(rig.query(f"SELECT * FROM ({ENTRIES if style is Style.LOG else VERSIONS}) AS s"))
+    begun, loaded_rows = len(work.changes), work.commits[-1][1]
     waiting = [body for _ in range(12) for body in work.write()]
     sent: list[bytes] = list(early)
     while waiting:
@@ -316,14 +449,16 @@ def test_events_in_any_order_and_again_end_in_the_same_rows(rig: StreamRig, styl
         sent += now
         rig.sync()
     assert (rig.stopped(), rig.quarantined()) == ({}, [])
-    expected = work.changes[begun:]
+    begin = [(4, *row) for row in loaded_rows]
+    expected = passing([*begin, *work.changes[begun:]], amounts)[len(loaded) :] if is_filtered else work.changes[begun:]
     if style is Style.LOG:
         assert rig.query(ENTRIES) == [*loaded, *expected]
         return
     assert rig.differing() == []
     versions = [(*each, each[0] == 1) for each in expected]
     assert rig.query(VERSIONS) == sorted([*loaded, *versions], key=lambda each: each[1])
-    work.check_commits(2)
+    if not is_filtered:
+        work.check_commits(2)
 
 
 def test_events_from_before_a_load_that_come_late_change_nothing(rig: StreamRig) -> None:

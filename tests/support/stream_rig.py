@@ -29,6 +29,7 @@ from floodmark.sources.event_stream.transport import CaptureFolder, KafkaTopic
 from floodmark.sources.sqlserver.driver import SqlServerConnection
 from floodmark.sync import verify
 from floodmark.sync.alerts import find_stopped
+from floodmark.sync.columns import MaskKeys
 from floodmark.sync.finish import advance_window
 from floodmark.sync.load import load_window
 from floodmark.sync.open_window import open_window
@@ -59,6 +60,8 @@ class StreamRig:
     partitions: int = 2
     stager: Stager | None = None
     """None: one without Spark."""
+    mask_keys: MaskKeys = field(default_factory=dict)
+    """The secrets of hashes."""
     topic: KafkaTopic | None = None
     """The topic to which a test writes; None for the capture folder."""
     rows: dict[int, Row] = field(default_factory=dict)
@@ -109,7 +112,7 @@ class StreamRig:
 
     def load(self, opened: OpenResult) -> None:
         assert opened.window_id is not None
-        stager = self.stager or InProcessStager(self.open_reader())
+        stager = self.stager or InProcessStager(self.open_reader(), mask_keys=self.mask_keys)
         load_window(opened.window_id, self.ledger, PostgresWarehouse(self.warehouse), self.source, stager)
 
     def publish(self, opened: OpenResult) -> None:
@@ -164,6 +167,7 @@ class StreamRig:
             comparer,
             progress=LoggedProgress(),
             options=verify.VerifyOptions(patience_seconds=0),
+            mask_keys=self.mask_keys,
         )
         return [each.source for each in results if not each.equal]
 

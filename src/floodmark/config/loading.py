@@ -199,17 +199,23 @@ def _cross_check_views(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _cross_check_heartbeats(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the heartbeats that no pipeline reads."""
+    """Yield the heartbeats that no pipeline reads, or that a filter may leave out."""
     read: dict[object, list[TablePattern]] = {}
+    filtered: set[tuple[str, TableName | None]] = set()
     for pipeline in map(_mapping, _mapping(document.get("pipelines")).values()):
-        tables = pipeline.get("tables")
-        names = (_mapping(table).get("source") for table in (tables if isinstance(tables, list) else []))
-        found = (each for name in names if (each := _table_pattern(name)) is not None)
-        read.setdefault(str(pipeline.get("source")), []).extend(found)
+        written = pipeline.get("tables")
+        tables = [*map(_mapping, written if isinstance(written, list) else [])]
+        found = (each for table in tables if (each := _table_pattern(table.get("source"))) is not None)
+        source_name = str(pipeline.get("source"))
+        read.setdefault(source_name, []).extend(found)
+        filtered.update((source_name, _table_name(each.get("source"))) for each in tables if each.get("where"))
     for name, source in _mapping(document.get("sources")).items():
         table = _table_name(_mapping(_mapping(source).get("heartbeat")).get("table"))
         if table is not None and not any(_reads(each, table) for each in read.get(str(name), ())):
             words = f"no pipeline of the source has the table {table}: add it to one, with the same spelling"
+            yield f"sources.{name}.heartbeat.table", words
+        if table is not None and (str(name), table) in filtered:
+            words = f"{table} has a filter (where), which may leave out its beats: remove the filter"
             yield f"sources.{name}.heartbeat.table", words
 
 

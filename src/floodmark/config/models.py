@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from datetime import date, timedelta
 from typing import Annotated, Any, Literal, Self
 
@@ -61,7 +61,7 @@ from floodmark.config.sections import (
     read_suites,
 )
 from floodmark.core.capture import HeartbeatSettings
-from floodmark.core.columns import why_no_columns, why_no_derived, why_no_filter
+from floodmark.core.columns import hides_values, why_no_columns, why_no_derived, why_no_filter
 from floodmark.core.errors import ConfigError
 from floodmark.core.naming import why_no_versions
 from floodmark.core.patterns import ANY, PatternEntry, Patterns, TablePattern, fill_target, is_pattern
@@ -564,8 +564,18 @@ class Config(_Frozen):
         """
         pipeline = self.pipeline(name)
         brought = (next(each for each in pipeline.patterns if each.entry.takes(table)).table(table) for table in taken)
-        tables = tuple(self.table_settings(name, table) for table in (*pipeline.named_tables, *brought))
+        keeps = not self._hides_in_stream(self.source_of(name).stream_conn_id)
+        chosen = (self.table_settings(name, table) for table in (*pipeline.named_tables, *brought))
+        tables = tuple(replace(table, keeps_messages=keeps) for table in chosen)
         return PipelineSettings(name, tables, pipeline.lag_limit.total_seconds(), pipeline.source)
+
+    def _hides_in_stream(self, stream: str | None) -> bool:
+        """Return whether a table of a stream, of whatever pipeline, hides values: its messages may be of any table."""
+        if stream is None:
+            return False
+        sources = {name for name, source in self.sources.items() if source.stream_conn_id == stream}
+        found = (each for each in self.pipelines.values() if each.source in sources)
+        return any(hides_values(table) for pipeline in found for table in pipeline.named_tables)
 
     def table_settings(self, name: str, table: TableConfig) -> TableSettings:
         """Return the settings of an entry of a pipeline, with every default filled in."""

@@ -14,6 +14,7 @@ from floodmark.core.settings import (
     Cast,
     ColumnSettings,
     ComparedWith,
+    Filter,
     FilterColumn,
     Mask,
     Naming,
@@ -56,6 +57,8 @@ _COMPARABLE = {
 }
 """The types that a filter may compare with a literal, and its name: the server would convert the values of others, and
 fail at the first one that it cannot convert."""
+_NOT_IN_EVENTS = frozenset({"binary", "datetimeoffset", "real", "time", "timestamp", "rowversion"})
+"""The types whose comparison by the server is not that of their values in events."""
 _TO_TEXT = frozenset({Mask.HASH, Mask.REDACT})
 _OLD_LOBS = frozenset({"text", "ntext", "image"})
 _KEYS = frozenset({
@@ -211,16 +214,15 @@ def why_not_of_table(settings: TableOptions, table: SourceTable, known: Collecti
 
 
 def why_not_of_members(settings: TableOptions, feed: Feed) -> str:
-    """Return why a feed with members cannot have its settings of columns, as a clause; "" where it can."""
-    if feed.has_members and not feed.member_column:
-        return "the columns of events are not named, masked or left out so far"
+    """Return why the members of a feed, or its spelling, refuse settings of columns, as a clause; "" if they do not."""
     if any(each.name == feed.member_column for each in settings.columns):
         return f"{feed.member_column} has the names of devices, by which their rows are found: it stays as it is"
     spelled = {each.name.casefold(): each.name for each in settings.columns}
     for column in feed.table.columns:
         # As a new column, it would bring the values of one that is masked or left out.
         if (name := spelled.get(column.name.casefold(), column.name)) != column.name:
-            return f"the first device spells {name} as {column.name}: write it in this spelling"
+            who = "first device" if feed.member_column else "source"
+            return f"the {who} spells {name} as {column.name}: write it in this spelling"
     return ""
 
 
@@ -272,13 +274,44 @@ def why_not_filtered(settings: TableOptions, feed: Feed, known: Collection[str])
     """
     if settings.where is None:
         return ""
-    if feed.has_members and not feed.member_column:
-        return "the rows of events are not filtered so far"
     found = {column.name: column for column in feed.table.stored_columns}
     reasons = [_why_not_compared(found.get(each.name), each) for each in settings.where.columns]
-    if not feed.delivers_net:
+    if feed.has_events:
+        reasons += _why_not_of_events(settings.where, feed.table)
+    elif not feed.delivers_net:
         reasons += [why_no_filter(settings), _why_incomplete(select_columns(settings, feed.table, known))]
     return next(filter(None, reasons), "")
+
+
+def _why_not_of_events(where: Filter, table: SourceTable) -> list[str]:
+    """Return why the filter cannot be evaluated over events, as clauses, some of them empty.
+
+    A whole event has all values of the row before and after a change.
+    """
+    named = {each.name for each in where.columns}
+    unlike = [each for each in table.stored_columns if each.name in named and each.type_name in _NOT_IN_EVENTS]
+    reasons = [f"{each.name} is {each.declared_type}, which a filter of events does not compare" for each in unlike]
+    if table.is_partial:
+        reasons.append(
+            "its events leave out columns, or the values before a change, so that nothing shows whether the row passes:"
+            " add the table to its stream group again with @include_all_columns = 1 and"
+            " @include_old_values = 1"
+        )
+    return reasons
+
+
+def list_filtering(settings: TableOptions, feed: Feed) -> tuple[SourceColumn, ...]:
+    """Return the columns that the filter reads from events, which need not reach the target. feed: with all columns."""
+    if settings.where is None or not feed.has_events:
+        return ()
+    read = {column.name for column in settings.where.columns}
+    return tuple(column for column in feed.table.stored_columns if column.name in read)
+
+
+def hides_values(settings: TableOptions) -> bool:
+    """Return whether some values of a table at the source must not be kept, such as in a message as it came."""
+    is_whole = new_columns_of(settings) is NewColumns.FOLLOW and settings.where is None
+    return not is_whole or any(column.is_hidden for column in settings.columns)
 
 
 def _why_incomplete(table: SourceTable) -> str:

@@ -15,6 +15,7 @@ from floodmark.core.columns import (
     chosen_names,
     describe_mask,
     has_hash,
+    list_filtering,
     list_new,
     new_columns_of,
     select_columns,
@@ -190,7 +191,8 @@ def with_columns(settings: TableSettings, feed: Feed, state: TableState | None) 
         raise ConfigError(str(settings.source), f"track: {why}.", "Correct the table in pipelines.yaml.")
     if state is not None:
         _refuse_new_columns(settings, state, [column.name for column in feed.table.stored_columns])
-    return replace(feed, table=select_columns(settings, feed.table, known))
+    filtering = list_filtering(settings, feed)
+    return replace(feed, table=select_columns(settings, feed.table, known), filtering=filtering)
 
 
 def name_columns(

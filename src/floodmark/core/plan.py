@@ -388,7 +388,7 @@ class QuarantinedMessage:
     reason: str
     """It contains no value of a row."""
     body: bytes | None
-    """As it was read; None where the load has kept enough of other messages."""
+    """As it was read; None where values are hidden, or where the load has kept enough of other messages."""
     topic: str = ""
     """The topic that has the member."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from floodmark.core import errors
 from floodmark.core.capture import PlannedStop, bracket_table
-from floodmark.core.columns import list_filled, select_columns
+from floodmark.core.columns import list_filled, list_filtering, select_columns
 from floodmark.core.definition import (
     has_other_filter,
     is_renamed,
@@ -447,11 +447,12 @@ def has_changed(table: TablePlan, snapshot: SourceSnapshot, settings: PipelineSe
         return True
     known = {column.source for column in table.columns}
     read = replace(feed, table=select_columns(table.settings, feed.table, known))
+    read = replace(read, filtering=list_filtering(table.settings, feed))
     return _typed(read) != _typed(table.feed)
 
 
 def _typed(feed: Feed) -> list[tuple[str, str]]:
-    return [(column.name, column.declared_type) for column in feed.table.columns]
+    return [(column.name, column.declared_type) for column in (*feed.table.columns, *feed.filtering)]
 
 
 _WITHOUT_KEY = " If there are none, set style: log, whose rows are changes, or for a small table style: snapshot."

@@ -498,6 +498,8 @@ class TableSettings(TableOptions):
     """How many statements of a load read the source at a time, for all of its tables."""
     mask_key_print: str = ""
     """The fingerprint of the secret of ``mask: hash``; empty where it is not known."""
+    keeps_messages: bool = True
+    """Whether a message of its stream may be kept as it came: no table of the stream hides values."""
 
 
 @dataclass(frozen=True, slots=True)

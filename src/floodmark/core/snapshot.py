@@ -9,7 +9,7 @@ from enum import Enum
 
 from floodmark.core.capture import literal
 from floodmark.core.position import NoPosition, Position
-from floodmark.core.schema import MappedColumn, SourceTable, TableName
+from floodmark.core.schema import MappedColumn, SourceColumn, SourceTable, TableName
 
 # --------------------------------------------------------------------------------------------------------------------
 # ``Feed``: the feed that the changes of a table are read from, and its identity.
@@ -185,6 +185,13 @@ class Feed:
     """Whether the feed has members, each with a mark of its own."""
     member_column: str = ""
     """The first column of the key, which names the member that a row is of; "" where rows are of no single member."""
+    filtering: tuple[SourceColumn, ...] = ()
+    """The columns that the filter of the table reads from events, of which ``table`` may lack some in a plan."""
+
+    @property
+    def has_events(self) -> bool:
+        """Return whether its members are the partitions of a stream."""
+        return self.has_members and not self.member_column
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,13 +59,6 @@ def find_kind(name: str) -> type[SourceKind]:
 NO_INSTANCES = "a table has no capture instances"
 NO_JOB = "there is no capture job that could lag"
 NO_SNAPSHOT = "only changes that change data capture has recorded begin the reads of a snapshot so far"
-NO_COLUMNS = {
-    **dict.fromkeys(
-        ("columns", "new_columns", "mask_key_conn_id"),
-        "the columns of events are not named, masked or left out so far",
-    ),
-    "where": "the rows of events are not filtered so far",
-}
 NO_STREAM = "its changes are not streamed"
 
 

@@ -184,12 +184,15 @@ _OPERATORS: dict[type[exp.Expression], Callable[[Any, Any], bool]] = {
     exp.GTE: operator.ge,
 }
 _NUMBERS = frozenset({"bigint", "int", "smallint", "tinyint", "bit", "decimal", "float"})
+_TEXTS = frozenset({"nchar", "nvarchar"})
+"""The first one is compared without the spaces that pad it: the values of a row come without them."""
 _UNORDERED = frozenset({"uniqueidentifier"})
 """The types whose order is the server's own."""
 _LITERALS: dict[str, Callable[[str], Any]] = {
     "date": date.fromisoformat,
     "datetime2": lambda text: _local(datetime.fromisoformat(text)),
     "float": float,
+    "nchar": lambda text: text.rstrip(" "),
     "nvarchar": str,
     "uniqueidentifier": lambda text: str(UUID(text)),
     "varbinary": bytes.fromhex,
@@ -257,7 +260,7 @@ class _Tests:
     def _like(self, node: exp.Expression) -> _Test:
         like, escape = (node.this, node.expression.name) if isinstance(node, exp.Escape) else (node, "")
         value, column = self._value(like.this, None), self._column(like.this)
-        if column is not None and column.type_name != "nvarchar":
+        if column is not None and column.type_name not in _TEXTS:
             raise FilterError(f"the filter compares {column.name}, which is {column.declared_type}, with LIKE")
         try:
             pattern = re.compile(_regex_of(like.expression.name, escape), re.DOTALL)

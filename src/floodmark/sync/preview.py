@@ -126,7 +126,7 @@ EFFECTS: Mapping[str, str] = {
     "key_spelling": "It says whether the table is read although its keys may change their spelling.",
 }
 """The effect of each setting whose change can be noticed."""
-_SAME_RESULT = frozenset({"source", "net", "mask_key_print"})
+_SAME_RESULT = frozenset({"source", "net", "mask_key_print", "keeps_messages"})
 """The name of the table; a setting that changes neither rows nor what is read: each plan decides it again; and one that
 older plans lack: the verdict says that a secret was changed."""
 

@@ -258,7 +258,7 @@ COMMENT ON TABLE floodmark.quarantined_messages IS 'Messages of members, such as
 COMMENT ON COLUMN floodmark.quarantined_messages.topic IS
     'The topic or the event hub that has the member; empty for a message of before ledger version 13';
 COMMENT ON COLUMN floodmark.quarantined_messages.place IS 'Where the message is in its member, such as its offset';
-COMMENT ON COLUMN floodmark.quarantined_messages.body IS 'As it was read; NULL where a load met too many';
+COMMENT ON COLUMN floodmark.quarantined_messages.body IS 'As it was read; NULL where values are hidden, or where a load met too many';
 
 CREATE TABLE IF NOT EXISTS floodmark.gaps (
     gap_id        bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

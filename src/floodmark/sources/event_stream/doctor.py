@@ -27,6 +27,7 @@ from floodmark.core.doctor import (
 from floodmark.core.errors import ConfigError, FloodmarkError, command_line
 from floodmark.core.position import format_duration
 from floodmark.core.schema import TableName
+from floodmark.core.settings import TableSettings
 from floodmark.core.snapshot import TableSnapshot
 from floodmark.sources.sqlserver.driver import CONTROL_TIMEOUT_SECONDS, SourceSession, SqlServerConnection, connect
 from floodmark.sources.sqlserver.tables import read_sql
@@ -286,7 +287,7 @@ def diagnose_stream(examined: DiagnosisInput, facts: StreamFacts) -> tuple[Findi
         if seen.feed is not None:
             found += about(settings.source, examine_key(settings, seen.feed))
             found += about(settings.source, examine_types(settings, seen.feed))
-            found += about(seen.server_name or seen.table, _examine_streaming(seen, facts.server))
+            found += about(seen.server_name or seen.table, _examine_streaming(settings, seen, facts.server))
             found += about(settings.source, examine_unread(examined, facts.retention, settings.source))
     return tuple(found)
 
@@ -337,7 +338,7 @@ def _examine_topic(facts: StreamFacts) -> Answer:
     return Grade.PROBLEM, "stream", text, fix
 
 
-def _examine_streaming(seen: TableSnapshot, server: ServerStream) -> Answers:
+def _examine_streaming(settings: TableSettings, seen: TableSnapshot, server: ServerStream) -> Answers:
     """Yield how a table is streamed. It is not known where no group can be seen."""
     if seen.feed is None or not (server.is_enabled and server.groups):
         return
@@ -348,6 +349,9 @@ def _examine_streaming(seen: TableSnapshot, server: ServerStream) -> Answers:
         yield Grade.PROBLEM, "stream group", "the table is not streamed.", fix
         return
     again = f"{_remove_table(table, found.group)} {_add_table(table, found.group)} Then load the table again."
+    if settings.where is not None and not (found.has_all_columns and found.has_old_values):
+        text = "events leave out columns, or the values before a change: nothing shows whether a row passes the filter."
+        yield Grade.PROBLEM, "stream group", text, again
     if not found.has_all_columns:
         text = "events have the columns that changed alone: a row that the target lacks stops the table."
         yield Grade.RISK, "stream group", text, again

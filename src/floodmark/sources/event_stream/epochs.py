@@ -246,6 +246,9 @@ class CarriedSegment:
     met_at: datetime
     """The time in UTC at which a window has read it first."""
     body: bytes
+    """Empty where values of rows must not be kept: the message is read again."""
+    event: str = ""
+    """The ``logicalid`` of a message without its body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,8 +300,8 @@ class PartitionMark:
         """Return the mark of a text of the ledger."""
         document = json.loads(text)
         carried = [
-            CarriedSegment(offset, datetime.fromisoformat(met_at), zlib.decompress(b64decode(body)))
-            for offset, met_at, body in document.get("carried", ())
+            CarriedSegment(offset, datetime.fromisoformat(met_at), zlib.decompress(b64decode(body)), *event)
+            for offset, met_at, body, *event in document.get("carried", ())
         ]
         epoch = Epoch.parse(document["epoch"]) if "epoch" in document else None
         loaded = LoadedCommit.parse(document["loaded"]) if "loaded" in document else None
@@ -310,7 +313,10 @@ class PartitionMark:
         document: dict[str, object] = {"next": self.next}
         if self.carried:
             document["carried"] = [
-                [each.offset, each.met_at.isoformat(), b64encode(zlib.compress(each.body)).decode()]
+                [
+                    *(each.offset, each.met_at.isoformat(), b64encode(zlib.compress(each.body)).decode()),
+                    *([each.event] if each.event else []),
+                ]
                 for each in self.carried
             ]
         if self.lost:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from floodmark.airflow_connections import read_connection, read_extras, required_field
 from floodmark.core.errors import ConfigError
 from floodmark.core.settings import DriftClass, DriftPolicy, NetSource
-from floodmark.sources.kind import NO_COLUMNS, NO_INSTANCES, NO_JOB, NO_SNAPSHOT, KindRules, LoadAdapters
+from floodmark.sources.kind import NO_INSTANCES, NO_JOB, NO_SNAPSHOT, KindRules, LoadAdapters
 from floodmark.sources.sqlserver.kind import SqlServerKind
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ class EventStreamKind(SqlServerKind):
             "backfill": NO_INSTANCES,
         },
         table={
-            **NO_COLUMNS,
             "capture_instance": NO_INSTANCES,
             "key_spelling": "the events have both spellings of a key",
         },

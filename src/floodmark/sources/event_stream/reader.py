@@ -15,7 +15,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from floodmark.core.errors import FloodmarkError
-from floodmark.core.plan import LoadChunk, LoadKind, MemberRead, TablePlan, WindowPlan, value_columns
+from floodmark.core.plan import Bound, LoadChunk, LoadKind, MemberRead, TablePlan, WindowPlan, value_columns
 from floodmark.core.position import Interval, Version
 from floodmark.core.settings import SOURCE_VARIABLE
 from floodmark.core.snapshot import LogEntry
@@ -25,8 +25,9 @@ from floodmark.sources.event_stream.rows import COMMITTED_AT, MASK, OPERATION, P
 from floodmark.sources.event_stream.source import StreamConnection, require_primary
 from floodmark.sources.event_stream.stream_pass import Found, PassState, StreamPass
 from floodmark.sources.event_stream.transport import EventStream
+from floodmark.sources.event_stream.values import EventFilter
 from floodmark.sources.sqlserver.driver import SourceSession
-from floodmark.sources.sqlserver.rows import SqlServerReader
+from floodmark.sources.sqlserver.rows import SqlServerReader, find_double_key, read_chunk_bounds
 from floodmark.sync.ports import RowShape, WindowReads
 
 _LOG = logging.getLogger(__name__)
@@ -77,7 +78,8 @@ def _carries_apart(marks: _Marks) -> bool:
     for member, mark in marks.items():
         for each in mark.carried:
             carried_bytes += len(each.body)
-            if places.setdefault(parse_envelope(each.body).logical_id.text, member) != member:
+            event = each.event or parse_envelope(each.body).logical_id.text
+            if places.setdefault(event, member) != member:
                 return True
     return carried_bytes > MOST_CARRIED_BYTES
 
@@ -109,6 +111,20 @@ class EventReader(SqlServerReader):
     stream: EventStream
 
     @cached_property
+    def _unfiltered(self) -> SqlServerReader:
+        """Return the reader of all rows, with the columns that the filter reads.
+
+        The server would compare texts by its collations, and the task compares those of events by their code points.
+        One filter is applied to both.
+        """
+        feed = self.plan.feed
+        known = {column.name for column in feed.table.columns}
+        more = (column for column in feed.filtering if column.name not in known)
+        table = replace(feed.table, columns=(*feed.table.columns, *more))
+        settings = replace(self.plan.settings, where=None)
+        return replace(self, plan=replace(self.plan, settings=settings, feed=replace(feed, table=table)))
+
+    @cached_property
     def shape(self) -> RowShape:
         table, is_log, has_times = self.plan.feed.table, self.plan.is_log, self.plan.has_commit_times
         is_first = self.plan.kind is LoadKind.FIRST_LOAD
@@ -136,11 +152,26 @@ class EventReader(SqlServerReader):
             yield found
 
     def read_chunk(self, chunk: LoadChunk) -> Iterator[pa.RecordBatch]:
-        batches = super().read_chunk(chunk)
+        batches = self._read_passing(chunk)
         if self.plan.is_log or not self.plan.has_commit_times:
             return batches
         at = pa.scalar(self._loaded_at(), pa.timestamp("us", tz="UTC"))
         return (batch.append_column(COMMITTED_AT, pa.repeat(at, batch.num_rows)) for batch in batches)
+
+    def _read_passing(self, chunk: LoadChunk) -> Iterator[pa.RecordBatch]:
+        passing = EventFilter.of(self.plan)
+        if passing is None:
+            return super().read_chunk(chunk)
+        names = [column.name for column in self.shape.values]
+        found = SqlServerReader.read_chunk(self._unfiltered, chunk)
+        return (passing.select(batch).select(names) for batch in found)
+
+    def read_chunk_bounds(self) -> Sequence[Bound]:
+        return read_chunk_bounds(self._unfiltered.plan, self.connected)
+
+    def find_double_key(self) -> tuple[Bound, int] | None:
+        with self.connected() as session:
+            return find_double_key(self._unfiltered.plan, session)
 
     def _loaded_at(self) -> datetime | None:
         """Return the time of the commit at which a load began: the newest one in the stream, or else the plan's."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from hashlib import blake2b
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from floodmark.core.errors import ConfigError
 from floodmark.core.plan import ValueColumn, value_columns
@@ -36,7 +38,7 @@ from floodmark.sources.event_stream.envelope import (
     is_alone,
 )
 from floodmark.sources.event_stream.usual_form import read_plain_texts
-from floodmark.sources.event_stream.values import has_form_of, value_reader
+from floodmark.sources.event_stream.values import EventFilter, has_form_of, value_reader
 from floodmark.sync.arrow import arrow_type
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -114,6 +116,10 @@ class _Change(NamedTuple):
     values: Values
 
 
+_Passing = Callable[[Values], bool]
+"""Returns whether the values of an image pass the filter. It raises PoisonError."""
+
+
 class TableRows:
     """A builder of the batches of one table."""
 
@@ -125,16 +131,29 @@ class TableRows:
         is_log: bool = False,
         has_times: bool = False,
         has_before_images: bool = False,
+        hashed: Collection[str] = (),
+        find_filter: Callable[[], EventFilter | None] = lambda: None,
     ) -> None:
-        """has_times: each change has the time of its commit. has_before_images: the row before an update comes too."""
+        """has_times: each change has the time of its commit. has_before_images: the row before an update comes too.
+
+        hashed: the columns with hashes in place of values. find_filter: returns the filter, or raises ConfigError.
+        """
         self._table = table
         self._is_log, self._has_times, self._has_before_images = is_log, has_times, has_before_images
         self._temporal = temporal
+        self._find_filter = find_filter
+        # The reader of a load has the letters of the server, and equal values have one hash.
+        guids = {column.name for column in table.stored_columns if column.type_name == "uniqueidentifier"}
+        self._capitals = guids.intersection(hashed)
         self._columns = value_columns(table, temporal)
         self._present = {column.name: column for column in table.stored_columns}
         own = [pa.field(name, _TYPES[kind]) for name, kind in own_columns(is_log=is_log, has_times=has_times)]
         fields = [pa.field(column.name, arrow_type(column.type)) for column in self._columns]
         self.schema = pa.schema([*own, *fields])
+
+    @cached_property
+    def _filter(self) -> EventFilter | None:
+        return self._find_filter()
 
     def empty(self) -> pa.RecordBatch:
         """Return a batch without rows."""
@@ -146,12 +165,13 @@ class TableRows:
         Raises ConfigError for events that leave out columns of the table, or the row before an update.
         """
         self._require_columns(form)
+        passing = self._passing(form)
         places = _places(form)
         key = [places[name] for name in self._table.key]
         changes: list[_Change] = []
         for row in rows:
             try:
-                changes += self._changes(form, key, row)
+                changes += self._passed(row, self._changes(form, key, row), passing)
             except PoisonError as fault:
                 yield BadRow(row.place, str(fault))
         if changes:
@@ -166,7 +186,7 @@ class TableRows:
         if row.current is None:
             return [_Change(row, position, Operation.DELETE, row.old or self._key_values(form, row))]
         if row.old is not None and [row.old[place] for place in key] != [row.current[place] for place in key]:
-            if self._table.is_partial and len(form.columns) < len(self._table.columns):
+            if self._table.is_partial and self._absent(form):
                 raise PoisonError("an update of the key leaves out columns: the row under its new key would lack them")
             left, came = (
                 (Operation.DELETE, Operation.INSERT) if self._is_log else (Operation.BEFORE_UPDATE, Operation.MOVED)
@@ -174,17 +194,55 @@ class TableRows:
             return [_Change(row, position, left, row.old), _Change(row, position, came, row.current)]
         change = _Change(row, position, _OPERATIONS[row.operation], row.current)
         if self._has_before_images and row.operation is EventOperation.UPDATE:
-            return [_Change(row, position, Operation.BEFORE_UPDATE, self._require_old(row)), change]
+            needs = "and the log is to have it", "set before_images: false"
+            return [_Change(row, position, Operation.BEFORE_UPDATE, self._require_old(row, *needs)), change]
         return [change]
 
-    def _require_old(self, row: EventRow) -> Values:
+    def _require_old(self, row: EventRow, need: str, otherwise: str) -> Values:
         if row.old is None:
+            change = "an update" if row.current else "a delete"
             raise ConfigError(
                 str(self._table.name),
-                "its events lack the row before an update, and the log is to have it.",
-                "Add the table to its stream group again with @include_old_values = 1, or set before_images: false.",
+                f"its events lack the row before {change}, {need}.",
+                f"Add the table to its stream group again with @include_old_values = 1, or {otherwise}.",
             )
         return row.old
+
+    def _passing(self, form: TableForm) -> _Passing | None:
+        """Return the filter of rows of a form; None without a filter. Raises ConfigError for an absent column."""
+        found, places = self._filter, _places(form)
+        if found is None:
+            return None
+        if absent := [name for name in found.columns if name not in places]:
+            cause = f"its events leave out columns that its filter needs ({', '.join(absent)})."
+            hint = "Load the table (floodmark reload), and add it to its stream group with @include_all_columns = 1."
+            raise ConfigError(str(self._table.name), cause, hint)
+
+        def passes(values: Values) -> bool:
+            texts = {name: values[places[name]] for name in found.columns}
+            for name in (name for name, text in texts.items() if text is not None):
+                _require_form(form.columns[places[name]].column, found.columns[name])
+            return found.passes(texts)
+
+        return passes
+
+    def _passed(self, row: EventRow, changes: list[_Change], passes: _Passing | None) -> list[_Change]:
+        """Return the changes of the rows that pass the filter, with no value of others.
+
+        An update that takes a row out of the filter is a delete with the image before it, one that brings a row in is
+        an insert, as if the source had no other rows.
+        """
+        if passes is None:
+            return changes
+        last, needs = changes[-1], ("which shows whether the row passed the filter", "remove where")
+        old = last.values if row.operation is EventOperation.INSERT else self._require_old(row, *needs)
+        if last.operation is not Operation.UPDATE:
+            return [each for each in changes if passes(each.values)]
+        has_passed, will_pass = passes(old), passes(last.values)
+        if has_passed and will_pass:
+            return changes
+        left = [last._replace(operation=Operation.DELETE, values=old)] if has_passed else []
+        return [last._replace(operation=Operation.INSERT)] if will_pass else left
 
     def _key_values(self, form: TableForm, row: EventRow) -> Values:
         """Return the values of a deleted row of which only the key is known."""
@@ -231,10 +289,10 @@ class TableRows:
     def _array(self, column: ValueColumn, written: SourceColumn, texts: Sequence[str | None]) -> pa.Array:
         """Return a column of a batch. ``written``: the column when the events were written."""
         present = self._present[column.name]
-        if not has_form_of(written, present) and any(text is not None for text in texts):
-            cause = f"had type {written.declared_type} when the event was written, and is {present.declared_type} now"
-            raise PoisonError(f"column {column.name} {cause}")
-        return build_array(texts, present, column.type, self._temporal)
+        if any(text is not None for text in texts):
+            _require_form(written, present)
+        found = build_array(texts, present, column.type, self._temporal)
+        return pc.utf8_upper(found) if column.name in self._capitals else found
 
     def _mask(self, form: TableForm) -> bytes | None:
         """Return the columns that events have, in the form of an update mask; None for tables with whole events."""
@@ -263,6 +321,11 @@ class TableRows:
             masks.append(self._mask_of({name for name, old, new in pairs if old != new or name in row.unknown}))
         return masks
 
+    def _absent(self, form: TableForm) -> list[str]:
+        """Return the columns of the table that events lack for whatever reason."""
+        carried = {each.name for each in form.columns}
+        return [column.name for column in self._table.stored_columns if column.name not in carried]
+
     def _leaves_out(self, form: TableForm) -> list[str]:
         """Return the columns that events leave out although the table had them when they were written.
 
@@ -290,6 +353,13 @@ class TableRows:
                 f"its events leave out columns ({', '.join(missing)}).",
                 "Add the table to its stream group again with @include_all_columns = 1.",
             )
+
+
+def _require_form(written: SourceColumn, present: SourceColumn) -> None:
+    """Raise PoisonError for a column whose texts, when they were written, are not read as its present type."""
+    if not has_form_of(written, present):
+        cause = f"had type {written.declared_type} when the event was written, and is {present.declared_type} now"
+        raise PoisonError(f"column {present.name} {cause}")
 
 
 def _places(form: TableForm) -> dict[str, int]:

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache, partial
 from traceback import format_exc
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from floodmark.core.columns import hides_values, masks_of
 from floodmark.core.errors import ConfigError, FloodmarkBugError, FloodmarkError, UnknownFormatError, WindowExpiredError
 from floodmark.core.plan import MemberRead, QuarantinedMessage, TablePlan
+from floodmark.core.settings import Mask
 from floodmark.core.snapshot import Verdict
 from floodmark.sources.event_stream.change import EventRow, TableForm, event_row, find_names, parse_change, table_form
 from floodmark.sources.event_stream.envelope import PoisonError, UnknownVersionError, parse_envelope
@@ -42,6 +45,7 @@ from floodmark.sources.event_stream.rows import (
     TableRows,
 )
 from floodmark.sources.event_stream.transport import EventStream, RawMessage, StreamGapError
+from floodmark.sources.event_stream.values import EventFilter
 from floodmark.sync.records import attach_members
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -84,6 +88,8 @@ class PassState:
     """The name of the database as the server spelled it for the plan; "" in a plan of an earlier version."""
     most_bytes: int = MOST_BODIES_BYTES
     """The bytes of messages in quarantine that are kept."""
+    keeps_messages: bool = True
+    """Whether messages may be kept as they came, in quarantine and in marks."""
     is_refused: bool = False
     """Whether the window goes on without the table."""
     _quarantined: dict[int, list[QuarantinedMessage]] = field(default_factory=dict)
@@ -112,6 +118,8 @@ class PassState:
                 is_log=plan.is_log,
                 has_times=plan.has_commit_times,
                 has_before_images=plan.has_before_images,
+                hashed=[name for name, each in masks_of(plan.settings).items() if each.mask is Mask.HASH],
+                find_filter=partial(EventFilter.of, plan),
             ),
             own,
             {number: mark.next for number, mark in own.items()},
@@ -194,7 +202,7 @@ class PassState:
         """Set messages of the table aside. The reason contains no value of a row."""
         for partition, offset, body in messages:
             self._kept_bytes += len(body or b"")
-            kept = body if self._kept_bytes <= self.most_bytes else None
+            kept = body if self.keeps_messages and self._kept_bytes <= self.most_bytes else None
             message = QuarantinedMessage(str(offset), reason, kept, self.topic)
             self._quarantined.setdefault(partition, []).append(message)
 
@@ -219,8 +227,13 @@ class PassState:
                 self._lose(group, since)
                 continue
             for each in group:
-                carried.setdefault(each.partition, []).append(CarriedSegment(each.offset, since, each.body))
+                carried.setdefault(each.partition, []).append(self._carried(each, since))
         return carried
+
+    def _carried(self, message: StreamMessage, since: datetime) -> CarriedSegment:
+        if self.keeps_messages:
+            return CarriedSegment(message.offset, since, message.body)
+        return CarriedSegment(message.offset, since, b"", message.envelope.logical_id.text)
 
     def report(self, carried: Mapping[int, Sequence[CarriedSegment]]) -> list[MemberRead]:
         """Return how each partition was read."""
@@ -260,6 +273,12 @@ class PassState:
             if names := find_names(each.envelope.data):
                 return names[1:] == (name.schema, name.name) and names[0] == (self.database or names[0])
         return True
+
+    def lose_segment(self, partition: int, segment: CarriedSegment) -> None:
+        """Note that an event is lost of which a segment, whose body is not carried, is no longer in the stream."""
+        reason = "a segment of the event is no longer in the stream, and was not kept, since values are hidden"
+        self.quarantine([(partition, segment.offset, None)], reason)
+        self._lost[partition] = f"an event of the table may be lost: {reason}"
 
     def _lose(self, group: Sequence[StreamMessage], since: datetime) -> None:
         reason = f"segments of the event have not arrived since {since:%Y-%m-%d %H:%M:%S} UTC"
@@ -316,8 +335,11 @@ class StreamPass:
         self._states = [
             PassState.of(number, plan, self.stream.topic, self.only) for number, plan in self.tables.items()
         ]
+        plans = [state.plan.settings for state in self._states]
+        # A message that nobody can read may be of any table.
+        keeps = all(each.keeps_messages and not hides_values(each) for each in plans)
         for state in self._states:
-            state.most_bytes = MOST_BODIES_BYTES // len(self._states)
+            state.most_bytes, state.keeps_messages = MOST_BODIES_BYTES // len(self._states), keeps
         names = [state.plan.feed.table.name for state in self._states]
         self._by_name = {(name.schema, name.name): state for name, state in zip(names, self._states, strict=True)}
         self._share_evidence()
@@ -378,11 +400,22 @@ class StreamPass:
 
     def _carried(self) -> Iterator[StreamMessage]:
         """Yield the segments of the marks. Several tables may carry the same one; the joiner takes it once."""
+        read_again = cache(self._read_again)
         for state in self._states:
             for number, mark in state.marks.items():
                 for each in mark.carried:
-                    envelope = parse_envelope(each.body)
-                    yield StreamMessage(self.stream.topic, number, each.offset, each.body, envelope)
+                    if body := each.body or read_again(number, each.offset):
+                        yield StreamMessage(self.stream.topic, number, each.offset, body, parse_envelope(body))
+                    else:
+                        state.lose_segment(number, each)
+
+    def _read_again(self, partition: int, offset: int) -> bytes | None:
+        """Return the body of a message; None where the stream no longer has it."""
+        try:
+            found = [each for some in self.stream.read(partition, offset, offset + 1) for each in some]
+        except StreamGapError:
+            return None
+        return found[0].body if found else None
 
     def _read_chunk(self, chunk: _Chunk) -> Iterator[Found]:
         bodies = [each.body or b"" for each in chunk.messages]

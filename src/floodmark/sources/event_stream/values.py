@@ -5,20 +5,24 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from math import isfinite, nextafter
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from floodmark.core.errors import ConfigError, FloodmarkBugError
+from floodmark.core.plan import TablePlan
 from floodmark.core.schema import SourceColumn
 from floodmark.core.settings import TemporalPolicy
-from floodmark.core.types import Kind, WarehouseType
+from floodmark.core.types import Kind, WarehouseType, warehouse_type
 from floodmark.sources.event_stream.defaults import BIT_TEXTS, HEX_PREFIX
 from floodmark.sources.event_stream.envelope import PoisonError
+from floodmark.sync.filters import FilterError, Row, compile_filter
 
 # --------------------------------------------------------------------------------------------------------------------
 # Dates and times of events: they have seven digits of a second, which ``datetime`` cannot hold.
@@ -391,3 +395,92 @@ def _read_date(text: str) -> date:
     if moment.day is None or moment.ticks or moment.offset_minutes is not None:
         raise ValueError
     return moment.day
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The filter of a table over the rows of its events, and over those of a load: both are compared as the same values.
+#
+# The server would compare texts by its collations, which no event shows. So the server filters neither.
+
+
+_COMPARED_AS = {
+    **dict.fromkeys(("decimal", "numeric", "money", "smallmoney"), "decimal"),
+    **dict.fromkeys(("datetime", "smalldatetime", "datetime2"), "datetime2"),
+    **dict.fromkeys(("varchar", "nvarchar", "sysname"), "nvarchar"),
+    **dict.fromkeys(("char", "nchar"), "nchar"),
+}
+"""The types that ``sync.filters`` knows by another name."""
+_MICROSECOND_TEXT = len("2026-01-31 12:00:00.000000")
+
+
+@dataclass(frozen=True)
+class EventFilter:
+    """The filter of one table."""
+
+    columns: Mapping[str, SourceColumn]
+    """The columns that it reads, by their names."""
+    readers: Mapping[str, Callable[[str | None], Any]]
+    """The functions that read the texts of these columns, and raise PoisonError."""
+    test: Callable[[Row], bool]
+
+    @classmethod
+    def of(cls, plan: TablePlan) -> EventFilter | None:
+        """Return the filter of a table, None for a table without one. Raises ConfigError, naming what it compares."""
+        if plan.settings.where is None:
+            return None
+        columns = {column.name: column for column in plan.feed.filtering}
+        if any(each.name not in columns for each in plan.settings.where.columns):
+            raise FloodmarkBugError(str(plan.source), "its plan lacks columns that the filter reads.")
+        typed = {name: replace(each, type_name=_compared_as(each)) for name, each in columns.items()}
+        try:
+            test = compile_filter(plan.settings.where, typed)
+        except FilterError as error:
+            raise ConfigError(str(plan.source), f"where: {error}.", "Correct it in pipelines.yaml.") from None
+        temporal = plan.settings.temporal
+        types = {name: warehouse_type(plan.feed.table, each, temporal) for name, each in columns.items()}
+        readers = {name: value_reader(each, types[name], temporal) for name, each in columns.items()}
+        return cls(columns, readers, test)
+
+    def passes(self, texts: Mapping[str, str | None]) -> bool:
+        """Return whether a row of an event passes. texts: those of ``columns`` by their names.
+
+        Raises PoisonError, also for NULL in a column that is never NULL: the event does not show its value.
+        """
+        for name, column in self.columns.items():
+            if texts[name] is None and not column.nullable:
+                raise PoisonError(f"column {name}, which the filter reads and which is never NULL, has no value")
+        row = {name: _compared(each, self.readers[name](texts[name])) for name, each in self.columns.items()}
+        return self.test(row)
+
+    def select(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of a batch of the table itself that pass."""
+        values = {
+            name: [_compared(each, value) for value in _to_python(batch.column(name))]
+            for name, each in self.columns.items()
+        }
+        rows = ({name: found[place] for name, found in values.items()} for place in range(batch.num_rows))
+        return batch.filter(pa.array([self.test(row) for row in rows], pa.bool_()))
+
+
+def _compared_as(column: SourceColumn) -> str:
+    return _COMPARED_AS.get(column.type_name, column.type_name)
+
+
+def _compared(column: SourceColumn, value: Any) -> Any:
+    """Return a value in the form that is compared. Moments that are texts have more digits than the others."""
+    if isinstance(value, str):
+        match _compared_as(column):
+            case "datetime2":
+                return datetime.fromisoformat(value[:_MICROSECOND_TEXT])
+            case "nchar":
+                return value.rstrip(" ")
+            case "uniqueidentifier":
+                return value.lower()
+    return value
+
+
+def _to_python(values: pa.Array) -> list[Any]:
+    if not pa.types.is_string(values.type):
+        return list(values.to_pylist())
+    octets = values.cast(pa.binary()).to_pylist()
+    return [None if each is None else each.decode("utf-8", "surrogatepass") for each in octets]

@@ -11,6 +11,7 @@ import pytest
 from floodmark.config import dump_config, load_config
 from floodmark.core.definition import with_columns
 from floodmark.core.errors import ConfigError
+from floodmark.core.schema import SourceColumn
 from floodmark.core.settings import Cast, ColumnSettings, Mask, NetSource, NewColumns, TableSettings
 from floodmark.sources.kind import find_kind
 from floodmark.sync.filters import parse_filter
@@ -125,13 +126,20 @@ def test_filter_belongs_to_one_table_and_not_to_a_pattern(write: Write) -> None:
         load_config(write("where: Id > 1", table="dbo.*", target="shop.*"))
 
 
-def test_event_stream_refuses_a_filter(write: Write) -> None:
-    kind = "event_stream"
-    with pytest.raises(ConfigError, match=f"does not apply to a source of kind {kind}: the rows of events are not"):
-        load_config(write("where: Id > 1", kind))
-    table = TableSettings(ORDERS, ORDERS, where=parse_filter("Id > 1"))
-    with pytest.raises(ConfigError, match="where: the rows of events are not filtered"):
-        with_columns(table, replace(instance(), has_members=True), None)
+def test_event_stream_has_filters_over_types_whose_values_events_show() -> None:
+    stream = replace(instance(), has_members=True)
+    table = TableSettings(ORDERS, ORDERS, where=parse_filter("Id > 1"), columns=(ColumnSettings("Amount", "total"),))
+    found = with_columns(table, stream, None)
+    assert [column.name for column in found.filtering] == ["Id"]
+    assert with_columns(table, instance(), None).filtering == ()
+    columns = (*stream.table.columns, SourceColumn("Share", "real", 9), SourceColumn("At", "time", 10, scale=7))
+    unlike = replace(stream, table=replace(stream.table, columns=columns))
+    for where, kind in (("Share > 1", "real"), ("At > '10:00'", r"time\(7\)")):
+        with pytest.raises(ConfigError, match=f"is {kind}, which a filter of events does not compare"):
+            with_columns(replace(table, where=parse_filter(where)), unlike, None)
+    partial = replace(stream, table=replace(stream.table, is_partial=True))
+    with pytest.raises(ConfigError, match=r"where: its events leave out columns.*@include_all_columns = 1"):
+        with_columns(table, partial, None)
 
 
 def test_filter_of_devices_is_no_filter_of_a_log(write: Write) -> None:
@@ -140,12 +148,26 @@ def test_filter_of_devices_is_no_filter_of_a_log(write: Write) -> None:
         load_config(write("style: log\n        where: Id > 1", "compact"))
 
 
-@pytest.mark.parametrize("settings", ["columns: {Note: drop}", "new_columns: hold", "mask_key_conn_id: mask_key"])
-def test_event_stream_refuses_settings_of_columns(write: Write, settings: str) -> None:
-    kind = "event_stream"
-    with pytest.raises(ConfigError, match=f"does not apply to a source of kind {kind}: the columns of events are not"):
-        load_config(write(settings, kind))
-    assert load_config(write("rules: []", kind)).settings("shop").tables[0].columns == ()
+@pytest.mark.parametrize(
+    ("settings", "keeps"),
+    [
+        ("rules: []", True),
+        ("columns: {Note: {as: note}}", True),
+        ("columns: {Note: {mask: redact}}", False),
+        ("columns: {Note: drop}", False),
+        ("new_columns: drop", False),
+        ("where: Id > 1", False),
+    ],
+)
+def test_messages_of_a_stream_are_kept_where_no_table_of_it_hides_values(
+    write: Write, settings: str, *, keeps: bool
+) -> None:
+    path = write(settings, "event_stream")
+    other = "  other: {source: shop, tables: [{source: dbo.Lines, target: shop.lines}]}\n"
+    path.write_text(f"{path.read_text(encoding='utf-8')}\n{other}", encoding="utf-8")
+    config = load_config(path)
+    assert [config.settings(name).tables[0].keeps_messages for name in ("shop", "other")] == [keeps, keeps]
+    assert load_config(write(settings)).settings("shop").tables[0].keeps_messages
 
 
 def test_devices_have_settings_of_columns(write: Write) -> None:
@@ -156,11 +178,9 @@ def test_devices_have_settings_of_columns(write: Write) -> None:
 @pytest.mark.parametrize(
     "settings", [{"columns": (ColumnSettings("Amount", is_dropped=True),)}, {"new_columns": NewColumns.HOLD}]
 )
-def test_load_of_a_feed_with_members_refuses_settings_of_columns(settings: dict[str, object]) -> None:
-    """A plan may be older than the file."""
+def test_every_feed_has_settings_of_columns(settings: dict[str, object]) -> None:
     table = replace(TableSettings(ORDERS, ORDERS), **settings)  # type: ignore[arg-type]
-    assert with_columns(table, instance(), None).table.key == ("Id",)
-    with pytest.raises(ConfigError, match="the columns of events are not named"):
-        with_columns(table, replace(instance(), has_members=True), None)
+    for feed in (instance(), replace(instance(), has_members=True)):
+        assert with_columns(table, feed, None).table.key == ("Id",)
     fleet = replace(instance(), has_members=True, member_column="__device", delivers_net=True)
     assert with_columns(table, fleet, None).table.key == ("Id",)

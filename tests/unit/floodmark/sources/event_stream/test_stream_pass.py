@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from change_log import ChangeLog
 from floodmark.core.errors import FloodmarkBugError, FloodmarkError, UnknownFormatError
 from floodmark.core.plan import LoadKind, MemberRead, TablePlan
 from floodmark.core.position import Interval, Version
-from floodmark.core.schema import SourceTable, TableName
-from floodmark.core.settings import TableSettings
-from floodmark.core.snapshot import Feed, FeedIdentity, MemberMark
+from floodmark.core.schema import Operation, SourceTable, TableName
+from floodmark.core.settings import ColumnSettings, Mask, TableSettings
+from floodmark.core.snapshot import Feed, FeedIdentity, MemberMark, Verdict
 from floodmark.sources.event_stream import stream_pass
 from floodmark.sources.event_stream.change import parse_column
+from floodmark.sources.event_stream.envelope import parse_envelope
 from floodmark.sources.event_stream.epochs import CarriedSegment, PartitionMark
-from floodmark.sources.event_stream.rows import TableRows
+from floodmark.sources.event_stream.rows import OPERATION, POSITION, TableRows
 from floodmark.sources.event_stream.stream_pass import StreamPass
-from floodmark.sources.event_stream.transport import PartitionEnds, RawMessage
+from floodmark.sources.event_stream.transport import PartitionEnds, RawMessage, StreamGapError
+from floodmark.sync.filters import parse_filter
 from floodmark.sync.records import noted
 from sqlserver_emulator.event_stream.encoding import MessageForm
 
@@ -42,6 +48,8 @@ class MemoryStream:
         return {number: PartitionEnds(0, len(found)) for number, found in self.bodies.items()}
 
     def read(self, partition: int, begin: int, end: int) -> Iterator[Sequence[RawMessage]]:
+        if end > len(self.bodies[partition]):
+            raise StreamGapError("it has no such message")
         yield [RawMessage(offset, self.bodies[partition][offset]) for offset in range(begin, end)]
 
     def read_retention(self, places: object) -> None:
@@ -76,7 +84,7 @@ def insert_long(of: ChangeLog, key: int) -> list[bytes]:
 
 
 def plan_of(
-    name: str, stream: MemoryStream, begin: int, carried: tuple[CarriedSegment, ...], database: str
+    name: str, stream: MemoryStream, begin: int, carried: tuple[CarriedSegment, ...], database: str, **chosen: Any
 ) -> TablePlan:
     """Return the plan of a table that has read each partition up to an offset, up to the present ends."""
     columns = tuple(parse_column(column, kind, place) for column, kind, place in COLUMNS)
@@ -90,7 +98,7 @@ def plan_of(
         has_members=True,
     )
     return TablePlan(
-        settings=TableSettings(table.name, TableName("shop", name.lower())),
+        settings=TableSettings(table.name, TableName("shop", name.lower()), **chosen),
         kind=LoadKind.CHANGES,
         feed=feed,
         interval=Interval(Version.of(0), Version.of(1)),
@@ -109,11 +117,13 @@ def run(
     begins: Mapping[str, int] = MappingProxyType({}),
     carried: tuple[CarriedSegment, ...] = (),
     database: str = "Shop",
+    **chosen: Any,
 ) -> Outcome:
     """Read the messages of partitions for tables."""
     stream = MemoryStream(dict(enumerate(bodies)))
     plans = {
-        number: plan_of(name, stream, begins.get(name, 0), carried, database) for number, name in enumerate(tables)
+        number: plan_of(name, stream, begins.get(name, 0), carried, database, **chosen)
+        for number, name in enumerate(tables)
     }
     outcome = Outcome({name: [] for name in tables})
     for number, found in StreamPass("SHOP", stream, plans).run():
@@ -227,3 +237,98 @@ def test_message_in_a_later_version_without_names_refuses_the_tables_that_have_n
     nameless = b'{"type": "com.microsoft.SQL.CES.DML.V2", "rows": []}'
     assert run([nameless]).errors.keys() == {ORDERS, OTHERS}
     assert run([nameless, *insert(log(), 1)], begins={OTHERS: 1}).errors.keys() == {ORDERS}
+
+
+def test_message_of_a_stream_with_hidden_values_is_not_kept_and_a_segment_is_read_again() -> None:
+    *early, last = insert_long(log(), 1)
+    kept = run([b"no event", *early])
+    bodies = [each.body for each in kept.reads[ORDERS][0].quarantined]
+    assert bodies == [b"no event"]
+    for chosen in ({"keeps_messages": False}, {"columns": (ColumnSettings("W", mask=Mask.REDACT),)}):
+        found = run([b"no event", *early], **chosen)
+        [read] = found.reads[ORDERS]
+        assert [each.body for each in read.quarantined] == [None]
+        mark = PartitionMark.parse(read.after or "")
+        assert [each.body for each in mark.carried] == [b""] * len(early)
+        assert {each.event for each in mark.carried} == {parse_envelope(early[0]).logical_id.text}
+        begins = dict.fromkeys((ORDERS, OTHERS), len(early) + 1)
+        joined = run([b"no event", *early, last], begins=begins, carried=mark.carried, **chosen)
+        assert joined.keys[ORDERS] == [1]
+        gone = tuple(replace(each, offset=99) for each in mark.carried[:1])
+        lost = run([b"no event"], begins=dict.fromkeys(begins, 1), carried=gone, **chosen)
+        assert [each.verdict for each in lost.reads[ORDERS]] == [Verdict.EXPIRED]
+        assert "is no longer in the stream" in lost.reads[ORDERS][0].cause
+
+
+FILTERS: dict[str, Callable[[int, int | None], bool]] = {
+    "W > 2": lambda _, w: w is not None and w > 2,
+    "NOT (W BETWEEN 1 AND 3)": lambda _, w: w is not None and not 1 <= w <= 3,
+    "W IS NULL OR W = 1": lambda _, w: w is None or w == 1,
+    "NOT (W = 2 AND Id > 1)": lambda key, w: key <= 1 or (w is not None and w != 2),
+    "W <> 2 AND Id IN (1, 3)": lambda key, w: w is not None and w != 2 and key in (1, 3),
+}
+"""Filters, with what three-valued logic makes of them."""
+_STEP = st.tuples(st.integers(1, 4), st.integers(1, 4), st.none() | st.integers(0, 4), st.integers(0, 5))
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(st.tuples(_STEP, st.booleans()), max_size=25),
+    st.sampled_from(sorted((each, drops) for each in FILTERS for drops in (False, True))),
+)
+def test_target_has_the_filtered_rows_of_the_source_at_the_end_of_each_window(
+    steps: list[tuple[tuple[int, int, int | None, int], bool]], chosen: tuple[str, bool]
+) -> None:
+    where, is_dropped = chosen
+    source: dict[int, int | None] = {}
+    target: dict[int, int | None] = {}
+    bodies: list[bytes] = []
+    of, begin = log(), 0
+    for (key, new_key, w, kind), ends in [*steps, ((1, 1, None, 5), True)]:
+        change = make_change(source, key, new_key, w, kind)
+        bodies += of.commit(*([change] if any(change) else []))
+        if ends:
+            apply(target, MemoryStream({0: bodies}), begin, where, is_dropped=is_dropped)
+            begin = len(bodies)
+            expected = {each: value for each, value in source.items() if FILTERS[where](each, value)}
+            assert target == (dict.fromkeys(expected) if is_dropped else expected)
+
+
+def make_change(
+    source: dict[int, int | None], key: int, new_key: int, w: int | None, kind: int
+) -> tuple[dict[str, str | None], dict[str, str | None]]:
+    """Change a row. Return the images before and after it: an insert, an update, at times of the key, or a delete."""
+
+    def image(number: int) -> dict[str, str | None]:
+        value = source[number]
+        return {"Id": str(number), "W": None if value is None else str(value)}
+
+    if key not in source:
+        source[key] = w
+        return {}, image(key)
+    old = image(key)
+    value = source.pop(key)
+    if kind == 0:
+        return old, {}
+    is_moved = kind == 1 and new_key not in source
+    source[new_key if is_moved else key] = value if is_moved and w == 4 else w
+    current = image(new_key if is_moved else key)
+    return (old, current) if current != old else ({}, {})
+
+
+def apply(target: dict[int, int | None], stream: MemoryStream, begin: int, where: str, *, is_dropped: bool) -> None:
+    """Apply the changes of a window to the rows of a target."""
+    plan = plan_of(ORDERS, stream, begin, (), "Shop", where=parse_filter(where))
+    table = plan.feed.table
+    read = tuple(column for column in table.columns if column.name in where.replace("(", " ").split())
+    shown = table.columns[:1] if is_dropped else table.columns
+    plan = replace(plan, feed=replace(plan.feed, filtering=read, table=replace(table, columns=shown)))
+    rows: list[dict[str, Any]] = []
+    for _, found in StreamPass("SHOP", stream, {0: plan}).run():
+        assert isinstance(found, pa.RecordBatch)
+        rows += found.to_pylist()
+    for row in sorted(rows, key=itemgetter(POSITION, OPERATION)):
+        if row[OPERATION] in (Operation.DELETE, Operation.BEFORE_UPDATE):
+            assert target.pop(row["Id"], ...) is not ..., "a delete of a row that the target does not have"
+        else:
+            target[row["Id"]] = row.get("W")
