@@ -20,6 +20,7 @@ from pathlib import Path
 from benchmarks.capture_files import CaptureWriter
 from change_log import ChangeLog
 from emulator_process import Emulator
+from floodmark.core.columns import describe_column, hides_values
 from floodmark.core.errors import (
     ConfigError,
     FloodmarkError,
@@ -32,7 +33,16 @@ from floodmark.core.errors import (
 from floodmark.core.plan import WindowState
 from floodmark.core.position import POSITION_BYTES
 from floodmark.core.schema import TableName
-from floodmark.core.settings import Deletes, OnGap, PipelineSettings, Style, TableSettings
+from floodmark.core.settings import (
+    ColumnSettings,
+    Deletes,
+    Mask,
+    NewColumns,
+    OnGap,
+    PipelineSettings,
+    Style,
+    TableSettings,
+)
 from floodmark.core.snapshot import Verdict
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
@@ -41,6 +51,7 @@ from floodmark.sources.event_stream.envelope import parse_envelope
 from floodmark.sources.event_stream.epochs import PartitionMark
 from floodmark.sources.event_stream.transport import CaptureFolder, PartitionEnds
 from floodmark.sources.sqlserver.driver import SqlServerConnection
+from floodmark.sync.filters import parse_filter
 from floodmark.sync.repair import LoadPlanner
 from floodmark.sync.window import OpenResult
 from shared_pass_stager import SharedPassStager
@@ -72,6 +83,7 @@ _VERDICTS: Mapping[type[FloodmarkError], Verdict] = {
 }
 _SECONDARY = "a copy of the database that cannot be written"
 _GUID = "9c8d4ad2-bf54-4f10-a96f-038af496997f"
+_MASK_KEY, _SECRET = "mask_key", "a secret of more than sixteen characters"
 _MOST_RUNS = 10
 """The runs that read all messages that have come."""
 _EPOCH_SECONDS = 20
@@ -152,6 +164,8 @@ class StreamSchedule:
         self.encoding = chance.choice(["JSON", "Binary"]) if self.generation > 1 else "JSON"
         self.columns: dict[TableName, list[str]] = {name: [] for name in _TABLES}
         """The columns that were added."""
+        self.amounts: dict[TableName, str] = {}
+        """The filters, by table."""
         self.is_marked = False
         self.clock_behind = 0
         self.values = 0
@@ -163,9 +177,18 @@ class StreamSchedule:
         orders = TableSettings(ORDERS, TableName("shop", "orders"), style=self.style)
         lines = TableSettings(LINES, TableName("shop", "lines"), key=("Id",), style=of_lines)
         tables = tuple(
-            replace(each, on_gap=on_gap, deletes=deletes, commit_times=each.style is Style.CURRENT)
+            replace(
+                self.with_columns(each),
+                on_gap=on_gap,
+                deletes=deletes,
+                commit_times=each.style is Style.CURRENT,
+                new_columns=NewColumns.FOLLOW,
+            )
             for each in (orders, lines)
         )
+        # As the file says it: a window may lack the table that hides values.
+        keeps = not any(map(hides_values, tables))
+        tables = tuple(replace(each, keeps_messages=keeps) for each in tables)
         self.rig = StreamRig(
             self.server.client,
             self.server.at,
@@ -173,6 +196,7 @@ class StreamSchedule:
             CaptureWriter(hub),
             ChangeLog("Elsewhere", COLUMNS, "Id"),
             PipelineSettings(PIPELINE, tables),
+            mask_keys={_MASK_KEY: _SECRET},
         )
         self.hub = f"hub-{self.style.value}-{self.seed}"
         self.produced = CaptureFolder(str(self.server.hubs / _NAMESPACE / self.hub))
@@ -182,6 +206,31 @@ class StreamSchedule:
             f" {'an identifier of each table' if self.has_identifiers else 'one identifier'},"
             f" on_gap {on_gap.value}, deletes {deletes.value}"
         )
+        for table in tables:
+            chosen = ", ".join(f"{each.name}: {describe_column(each)}" for each in table.columns)
+            self.note(f"{table.source}: columns {{{chosen}}}, where {table.where.sql if table.where else 'none'}")
+
+    def with_columns(self, table: TableSettings) -> TableSettings:
+        """Draw settings of columns, and a filter, for a table whose events have all columns."""
+        drawn = self.chance.random()
+        if drawn < 0.35:
+            return table
+        hidden = "Note" if table.source == ORDERS else "W"
+        ways = (
+            ColumnSettings(hidden, is_dropped=True),
+            ColumnSettings(hidden, "hidden", mask=Mask.HASH),
+            ColumnSettings(hidden, mask=Mask.LAST4),
+        )
+        columns = [self.chance.choice(ways)]
+        if table.style is not Style.LOG and self.chance.random() < 0.5:
+            columns.append(ColumnSettings("Id", mask=Mask.HASH))
+        if self.is_partial or self.chance.random() < 0.4:
+            return replace(table, columns=tuple(columns), mask_key_conn_id=_MASK_KEY)
+        number = "Amount" if table.source == ORDERS else "V"
+        limits = ", ".join(map(str, self.chance.sample(range(1, 120), 80)))
+        self.amounts[table.source] = f"({number} IN ({limits}) OR {number} IS NULL)"
+        where = parse_filter(self.amounts[table.source])
+        return replace(table, columns=tuple(columns), mask_key_conn_id=_MASK_KEY, where=where)
 
     def note(self, line: str) -> None:
         self.journal.append(line)
@@ -520,7 +569,7 @@ class StreamSchedule:
     def stager(self) -> SharedPassStager:
         at, stream = self.rig.at.database, self.rig.connection.open_stream()
         readers = self.chance.choice([0, 1, 2])
-        return SharedPassStager(self.rig.open_reader(), at, stream, readers)
+        return SharedPassStager(self.rig.open_reader(), at, stream, readers, self.rig.mask_keys)
 
     def sync(self, between: Callable[[], None] = lambda: None) -> bool:
         """Run the pipeline once. between: called between its steps. Return whether something was read."""
@@ -723,7 +772,8 @@ class StreamSchedule:
         A declared key that one statement passes on from row to row may exist behind a delete of it.
         """
         value = "Id" if self.is_partial else "Amount"
-        source = self.server.client.rows(f"SELECT Id, {value} FROM dbo.Orders ORDER BY Id")
+        where = self.amounts.get(ORDERS, "1 = 1")
+        source = self.server.client.rows(f"SELECT Id, {value} FROM dbo.Orders WHERE {where} ORDER BY Id")
         found = self.rig.query(
             f'SELECT "Id", "{value}" FROM (SELECT DISTINCT ON ("Id") * FROM shop.orders '
             "WHERE __load = (SELECT max(__load) FROM shop.orders) "
@@ -770,5 +820,7 @@ class StreamSchedule:
         else:
             assert self.rig.differing() == []
             self.require_times()
-        known = self.old.union(self.unreadable.values())
+        known: set[bytes | None] = {*self.old, *self.unreadable.values()}
+        if not all(each.keeps_messages for each in self.rig.settings.tables):
+            known = {None}
         assert {body for *_, body in self.rig.quarantined()} <= known

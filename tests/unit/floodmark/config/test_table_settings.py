@@ -50,8 +50,8 @@ STYLES = {
     "snapshot": "log",
 }
 """The styles that alone have a setting."""
-SETTINGS = [field for field in fields(TableSettings) if field.name != "mask_key_print"]
-"""All but the one that comes from a connection."""
+SETTINGS = [field for field in fields(TableSettings) if field.name not in {"mask_key_print", "keeps_messages"}]
+"""All but the one that comes from a connection, and the one that all tables of a stream decide."""
 NAMES = [field.name for field in SETTINGS]
 
 

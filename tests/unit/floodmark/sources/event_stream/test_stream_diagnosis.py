@@ -19,6 +19,7 @@ from floodmark.sources.event_stream.doctor import (
     StreamRetention,
     diagnose_stream,
 )
+from floodmark.sync.filters import parse_filter
 from source_snapshots import NOON, ORDERS, instance, settings, snapshot, table_seen
 
 TABLE = instance().identity.object_id
@@ -26,8 +27,10 @@ WHOLE = StreamedTable("floods", has_all_columns=True, has_old_values=True)
 SERVER = ServerStream(is_enabled=True, groups=(StreamGroup("floods", 2, 1),), tables={TABLE: WHOLE})
 
 
-def examined(server: ServerStream = SERVER) -> tuple[Finding, ...]:
-    chosen, seen = settings(ORDERS), snapshot(table_seen(feed=replace(instance(), delivers_net=True)))
+def examined(server: ServerStream = SERVER, where: str = "") -> tuple[Finding, ...]:
+    found = settings(ORDERS)
+    filtered = replace(found.tables[0], where=parse_filter(where) if where else None)
+    chosen, seen = replace(found, tables=(filtered,)), snapshot(table_seen(feed=replace(instance(), delivers_net=True)))
     validities = classify_tables(chosen, seen, {})
     made = DiagnosisInput(chosen, seen, validities, "yes", False, timedelta(minutes=5), NOON)
     retention = StreamRetention(RemovalRules(timedelta(days=7)))
@@ -57,6 +60,15 @@ def test_fact_becomes_a_finding_with_its_fix(server: dict[str, Any], check: str,
     assert [each.grade for each in findings if each.check == check and each.grade is not Grade.GOOD] == [grade]
     assert worst(findings) is grade
     assert all(each.fix for each in findings if each.grade is not Grade.GOOD)
+
+
+@pytest.mark.parametrize("option", ["has_all_columns", "has_old_values"])
+def test_filter_needs_events_with_all_values(option: str) -> None:
+    assert worst(examined(where="Amount > 1")) is Grade.GOOD
+    server = replace(SERVER, tables={TABLE: replace(WHOLE, **{option: False})})
+    [problem] = [each for each in examined(server, "Amount > 1") if each.grade is Grade.PROBLEM]
+    assert "nothing shows whether a row passes the filter" in problem.text
+    assert "sp_add_object_to_event_stream_group" in problem.fix
 
 
 def test_old_failure_and_groups_of_others_are_no_finding() -> None:
