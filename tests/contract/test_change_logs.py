@@ -152,20 +152,15 @@ def test_some_rows_of_a_log_cannot_be_reloaded(rig: SwitchRig) -> None:
         rig.load_planner().open_reload(ORDERS, "Id = 1")
 
 
-@pytest.mark.parametrize(
-    ("settings", "cause"),
-    [
+def test_settings_that_lose_changes_are_refused_with_a_log(rig: SwitchRig) -> None:
+    for settings, cause in (
         ({"deletes": Deletes.HARD}, "deletes: hard"),
         ({"net": NetSource.SERVER}, "net: server"),
         ({"live_view": True}, "live_view: true"),
-    ],
-)
-def test_settings_that_lose_changes_are_refused_with_a_log(
-    rig: SwitchRig, settings: dict[str, Any], cause: str
-) -> None:
-    configure(rig, **settings)
-    with pytest.raises(ConfigError, match=f"style: log, but {cause}"):
-        rig.run()
+    ):
+        configure(rig, **settings)
+        with pytest.raises(ConfigError, match=f"style: log, but {cause}"):
+            rig.run()
 
 
 @pytest.mark.parametrize(("before", "after"), [(Style.LOG, Style.CURRENT), (Style.CURRENT, Style.LOG)])

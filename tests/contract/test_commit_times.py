@@ -155,17 +155,14 @@ def test_logs_and_histories_have_times_with_any_value(rig: SwitchRig, style: Sty
     assert rig.rows('SELECT __committed_at IS NULL FROM shop.orders WHERE "Amount" = 12') == [(False,)]
 
 
-@pytest.mark.parametrize(
-    ("settings", "cause"),
-    [
+def test_reads_without_times_are_refused(rig: SwitchRig) -> None:
+    for settings, cause in (
         ({"net": NetSource.SERVER}, "net: server delivers no times of commits"),
         ({"style": Style.SNAPSHOT}, "a snapshot has the rows of a read"),
-    ],
-)
-def test_reads_without_times_are_refused(rig: SwitchRig, settings: dict[str, Any], cause: str) -> None:
-    configure(rig, **settings)
-    with pytest.raises(ConfigError, match=f"commit_times: true, but {cause}"):
-        rig.run()
+    ):
+        configure(rig, **settings)
+        with pytest.raises(ConfigError, match=f"commit_times: true, but {cause}"):
+            rig.run()
 
 
 def test_column_of_the_source_with_this_name_is_refused(rig: SwitchRig) -> None:

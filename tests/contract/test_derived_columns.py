@@ -130,9 +130,11 @@ def test_objects_that_use_a_derived_column_keep_it_and_are_named(rig: SwitchRig)
     assert rig.rows('SELECT doubled FROM shop.orders WHERE "Id" = 1') == [(8000000000,)]
 
 
-@pytest.mark.parametrize(
-    ("derived", "why"),
-    [
+def test_expression_that_no_row_can_have_is_refused_by_name(rig: SwitchRig) -> None:
+    configure(rig)
+    rig.run()
+    execute(rig, "ALTER TABLE shop.orders ADD COLUMN mine int")
+    for derived, why in (
         (DerivedColumn("d", "amoun * 2"), "d: there is no column amoun"),
         (DerivedColumn("d", "amount * "), "d: not an expression: it is incomplete"),
         (DerivedColumn("d", "random() * amount"), "d: generation expression is not immutable"),
@@ -143,19 +145,14 @@ def test_objects_that_use_a_derived_column_keep_it_and_are_named(rig: SwitchRig)
             DerivedColumn("mine", "amount * 2"),
             "mine: shop.orders has a column of this name that Flood",
         ),
-    ],
-)
-def test_expression_that_no_row_can_have_is_refused_by_name(rig: SwitchRig, derived: DerivedColumn, why: str) -> None:
-    configure(rig)
-    rig.run()
-    execute(rig, "ALTER TABLE shop.orders ADD COLUMN mine int")
-    configure(rig, derived)
-    rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 2")
-    with pytest.raises(ConfigError, match=f"derived: {why}"):
+    ):
+        configure(rig, derived)
+        rig.change("UPDATE dbo.Orders SET Amount = Amount + 1 WHERE Id = 2")
+        with pytest.raises(ConfigError, match=f"derived: {why}"):
+            rig.run()
+        configure(rig)
         rig.run()
-    configure(rig)
-    rig.run()
-    assert rig.differing() == []
+        assert rig.differing() == []
 
 
 def test_row_whose_expression_fails_refuses_the_window_without_its_values(rig: SwitchRig) -> None:

@@ -245,19 +245,14 @@ def test_entry_in_quarantine_is_released_to_its_place(
     assert [row[3] for row in rig.rows(ENTRIES) if row[:2] == ("van-1", 1)] == ["1.00", "700.00", "7.00"]
 
 
-@pytest.mark.parametrize(
-    ("style", "settings", "cause"),
-    [
+def test_what_a_device_does_not_know_is_refused(rig: FleetRig) -> None:
+    for style, settings, cause in (
         (Style.SNAPSHOT, {}, "only changes that change data capture has recorded begin the reads of a snapshot"),
         (Style.LOG, {"before_images": True}, "before_images: true, and a device keeps no row before an update"),
-    ],
-)
-def test_what_a_device_does_not_know_is_refused(
-    rig: FleetRig, style: Style, settings: dict[str, Any], cause: str
-) -> None:
-    rig.settings = fleet_settings(style=style, **settings)
-    with pytest.raises(TableNotPlannableError, match=f"style: {style.value}, but {cause}"):
-        rig.sync()
+    ):
+        rig.settings = fleet_settings(style=style, **settings)
+        with pytest.raises(TableNotPlannableError, match=f"style: {style.value}, but {cause}"):
+            rig.sync()
 
 
 def filtered(where: str, **settings: Any) -> dict[str, Any]:

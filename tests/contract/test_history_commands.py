@@ -208,27 +208,24 @@ def test_plan_names_the_style_that_was_changed(rig: CommandRig) -> None:
     assert "was made with style: history, and pipelines.yaml has style: current" in output
 
 
-@pytest.mark.parametrize(
-    ("more", "problem"),
-    [
+def test_settings_that_do_not_fit_are_refused_by_the_check(rig: CommandRig) -> None:
+    for more, problem in (
         ("deletes: hard", "style: history, but deletes: hard deletes rows"),
         ("net: server", "style: history, but net: server leaves out changes"),
         ("live_view: true", "style: history, but live_view: true shows"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused_by_the_check(rig: CommandRig, more: str, problem: str) -> None:
-    rig.configure(CONFIG.replace("style: history", f"style: history\n        {more}"))
-    status, output = rig.try_call("config", "check")
-    assert status == 2
-    assert problem in " ".join(output.split())
+    ):
+        rig.configure(CONFIG.replace("style: history", f"style: history\n        {more}"))
+        status, output = rig.try_call("config", "check")
+        assert status == 2
+        assert problem in " ".join(output.split())
 
 
-@pytest.mark.parametrize("name", ["lines_versions", "lines_history"])
-def test_target_with_a_name_that_a_history_needs_is_refused_by_the_check(rig: CommandRig, name: str) -> None:
-    rig.configure(f"{CONFIG}      - {{source: dbo.Others, target: shop.{name}}}\n")
-    status, output = rig.try_call("config", "check")
-    assert status == 2
-    assert f"its history needs the name shop.{name}" in " ".join(output.split())
+def test_target_with_a_name_that_a_history_needs_is_refused_by_the_check(rig: CommandRig) -> None:
+    for name in ("lines_versions", "lines_history"):
+        rig.configure(f"{CONFIG}      - {{source: dbo.Others, target: shop.{name}}}\n")
+        status, output = rig.try_call("config", "check")
+        assert status == 2
+        assert f"its history needs the name shop.{name}" in " ".join(output.split())
 
 
 def test_target_whose_versions_would_have_too_long_a_name_is_refused_by_the_check(rig: CommandRig) -> None:

@@ -278,23 +278,20 @@ def test_changes_that_are_tracked_come_by_masked_keys(rig: CommandRig) -> None:
     assert not any(form in dump(rig) for form in FORMS)
 
 
-@pytest.mark.parametrize(
-    ("mask", "why"),
-    [
-        ("redact", "mask: redact may give two keys one value: use mask: hash"),
-        ("null", "mask: null may give two keys"),
-        ("last4", "mask: last4 may give two keys"),
-        ("hash", "mask: hash is for texts, whole numbers, uniqueidentifier and bytes, and not for decimal(9,2)"),
-    ],
-)
-def test_mask_that_does_not_keep_keys_apart_is_refused_by_name(rig: CommandRig, mask: str, why: str) -> None:
+def test_mask_that_does_not_keep_keys_apart_is_refused_by_name(rig: CommandRig) -> None:
     rig.source.run(
         "CREATE TABLE dbo.Priced (Code nvarchar(9) NOT NULL, P decimal(9,2) NOT NULL, PRIMARY KEY (Code, P))"
     )
     rig.source.enable("Priced")
-    column = "P" if mask == "hash" else "Code"
-    config = CONFIG.replace("dbo.People", "dbo.Priced").replace("rules:", "#")
-    rig.configure(config.replace("Mail: {as: mail, mask: hash}", f"{column}: {{mask: {mask}}}"))
     change(rig, "INSERT INTO dbo.Priced VALUES (N'a', 1)")
-    status, output = rig.try_call("run", "shop")
-    assert (status != 0, f"{column} is part of the key" in output, why in output) == (True, True, True), output
+    for mask, why in (
+        ("redact", "mask: redact may give two keys one value: use mask: hash"),
+        ("null", "mask: null may give two keys"),
+        ("last4", "mask: last4 may give two keys"),
+        ("hash", "mask: hash is for texts, whole numbers, uniqueidentifier and bytes, and not for decimal(9,2)"),
+    ):
+        column = "P" if mask == "hash" else "Code"
+        config = CONFIG.replace("dbo.People", "dbo.Priced").replace("rules:", "#")
+        rig.configure(config.replace("Mail: {as: mail, mask: hash}", f"{column}: {{mask: {mask}}}"))
+        status, output = rig.try_call("run", "shop")
+        assert (status != 0, f"{column} is part of the key" in output, why in output) == (True, True, True), output

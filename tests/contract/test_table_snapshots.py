@@ -221,22 +221,17 @@ def test_snapshot_is_neither_compared_nor_replayed(rig: SwitchRig) -> None:
     assert "its target is a snapshot of the table, which has no changes: reload it" in opened.reason
 
 
-@pytest.mark.parametrize(
-    ("settings", "cause"),
-    [
+def test_settings_without_a_meaning_for_a_snapshot_are_refused(rig: SwitchRig) -> None:
+    for settings, cause in (
         ({"deletes": Deletes.HARD}, "deletes: hard"),
         ({"net": NetSource.SERVER}, "net: server"),
         ({"live_view": True}, "live_view: true"),
         ({"key": ("Code",)}, r"key: \[Code\]"),
         ({"security_filtered": SecurityFiltered.ACCEPT}, "security_filtered: accept"),
-    ],
-)
-def test_settings_without_a_meaning_for_a_snapshot_are_refused(
-    rig: SwitchRig, settings: dict[str, Any], cause: str
-) -> None:
-    configure(rig, **settings)
-    with pytest.raises(ConfigError, match=f"style: snapshot, but {cause}"):
-        rig.run()
+    ):
+        configure(rig, **settings)
+        with pytest.raises(ConfigError, match=f"style: snapshot, but {cause}"):
+            rig.run()
 
 
 def test_window_of_a_snapshot_is_a_load_of_the_whole_table(rig: SwitchRig) -> None:

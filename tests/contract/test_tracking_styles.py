@@ -299,20 +299,15 @@ def test_gap_is_one_change_of_the_history(rig: TrackingRig) -> None:
     assert rig.differing() == []
 
 
-@pytest.mark.parametrize(
-    ("style", "settings", "cause"),
-    [
+def test_what_change_tracking_does_not_know_is_refused(rig: TrackingRig) -> None:
+    for style, settings, cause in (
         (Style.SNAPSHOT, {}, "only changes that change data capture has recorded begin the reads of a snapshot"),
         (Style.LOG, {"before_images": True}, "before_images: true, and change tracking has no row before an update"),
         (Style.LOG, {"where": parse_filter("Amount > 0")}, "where, and nothing shows whether a row .* had passed"),
-    ],
-)
-def test_what_change_tracking_does_not_know_is_refused(
-    rig: TrackingRig, style: Style, settings: dict[str, Any], cause: str
-) -> None:
-    rig.settings = chosen(style, **settings)
-    with pytest.raises(TableNotPlannableError, match=f"style: {style.value}, but {cause}"):
-        rig.sync()
+    ):
+        rig.settings = chosen(style, **settings)
+        with pytest.raises(TableNotPlannableError, match=f"style: {style.value}, but {cause}"):
+            rig.sync()
 
 
 @pytest.mark.parametrize("style", [Style.HISTORY, Style.LOG])
