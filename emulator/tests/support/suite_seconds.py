@@ -1,10 +1,11 @@
 """Seconds of each file of tests, on the clock and on the processors, in one table that every run of many files writes.
 
-The table orders the next run: the longest files begin first, because one that begins last runs alone. A clone without a
-table begins with the stories.
+The table orders the next run: the files that take longest on the clock begin first, because one that begins last runs
+alone, and most of its time may be that of servers. A clone without a table begins with the stories. Files of a folder
+that share a server stay together, in one process, and begin before them.
 
-The processor time of a file is that of its process and of all processes below it. Work of a process whose parent was
-killed is not seen.
+The processor time of a file is that of its process and of all processes below it. Work of a process whose parent ended
+before it is not seen: such as that of a Java, which ends when its Python has.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 _REPOSITORY = Path(__file__).parents[3]
 TABLE = _REPOSITORY / "build" / "test-seconds.tsv"
@@ -24,6 +26,8 @@ _HEAD = "wall\tcpu\ttests\tfile"
 _LEAST_FILES = 40
 """A run of fewer files leaves the table alone: it may be of a few tests of each."""
 _LONG_FOLDERS = ("tests/story", "tests/contract", "tests/dags", "emulator/tests")
+_SHARING_FOLDERS = ("tests/contract/ports/lake",)
+"""Folders whose files share a server that takes long to start."""
 _Row = tuple[float, float, int]
 """Seconds on the clock, seconds of processor time, and tests."""
 
@@ -40,7 +44,7 @@ class _SuiteSeconds:
         self._config = config
         # All processes of a run must have one order, also if another run writes the table meanwhile.
         given: dict[str, dict[str, float]] = getattr(config, "workerinput", {})
-        self._measured = given[_NAME] if given else {name: cpu for name, (_, cpu, _) in read_table().items()}
+        self._measured = given[_NAME] if given else measure_units(read_table())
         self._files: dict[str, _Row] = {}
         self._began = _read_clocks()
         self._at = self._began
@@ -49,6 +53,10 @@ class _SuiteSeconds:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: _place_of(_name_of(item), self._measured))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        return _UnitScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -91,13 +99,37 @@ class _SuiteSeconds:
         terminalreporter.write_line(text)
 
 
+class _UnitScheduling(LoadFileScheduling):  # type: ignore[misc]
+    """Each unit runs in one process."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(super()._split_scope(nodeid))
+
+
+def unit_of(name: str) -> str:
+    """Return what stays in one process with a file: its folder, if its files share a server, or itself."""
+    return next((folder for folder in _SHARING_FOLDERS if name.startswith(f"{folder}/")), name)
+
+
+def measure_units(files: dict[str, _Row]) -> dict[str, float]:
+    """Return the seconds on the clock of each unit, for the rows of files."""
+    seconds: dict[str, float] = {}
+    for name, (wall, _, _) in files.items():
+        seconds[unit_of(name)] = seconds.get(unit_of(name), 0.0) + wall
+    return seconds
+
+
 def _name_of(item: pytest.Item) -> str:
     return item.path.relative_to(_REPOSITORY).as_posix()
 
 
-def _place_of(name: str, measured: dict[str, float]) -> tuple[float, int]:
+def _place_of(name: str, measured: dict[str, float]) -> tuple[float, int, str]:
+    """Return what orders a file. measured: seconds of units. Files of one unit are neighbours."""
+    unit = unit_of(name)
+    if unit != name:
+        return (-measured.get(unit, 0.0), -1, unit)
     folder = next((n for n, folder in enumerate(_LONG_FOLDERS) if name.startswith(folder)), len(_LONG_FOLDERS))
-    return (-measured.get(name, 0.0), folder)
+    return (-measured.get(name, 0.0), folder, "")
 
 
 def read_table() -> dict[str, _Row]:

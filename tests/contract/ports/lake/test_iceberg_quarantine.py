@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -12,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake_rig import SMALL, LakeRig, open_lake, quarantined
+from lake_rig import SMALL, LakeRig, quarantined
 from warehouse_contract import one
 from warehouse_rig import WarehouseRig
 from warehouse_shop import COLUMNS, DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load, instance, staged_batch
@@ -41,17 +40,6 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory, shared_dir: Path) -> Iterator[LakeRig]:
-    with open_lake(tmp_path_factory.mktemp("lake"), shared_dir) as lake:
-        yield lake
-
-
-@pytest.fixture
-def rig(lake: LakeRig) -> LakeRig:
-    return lake.fresh_lake()
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from test_iceberg_warehouse import LakeRig, lake
+from lake_rig import LakeRig
 
 from emulator_process import Emulator
 from floodmark.core.settings import OnGap
@@ -17,7 +17,6 @@ from sql_client import SqlClient
 from tracking_rig import tracked_tables, tracking_rig
 from tracking_schedule import TrackingSchedule
 
-__all__ = ["lake"]
 pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
@@ -35,6 +34,7 @@ def test_tables_of_a_lake_end_with_their_rows_or_a_verdict(emulator: Emulator, l
         rig.lake = lake.lake
         schedule = TrackingSchedule(rig, SqlClient(connection), seed)
         schedule.note(f"on_gap {on_gap.value}")
-        test = "tests/contract/ports/test_lake_schedules.py::test_tables_of_a_lake_end_with_their_rows_or_a_verdict"
+        file = "tests/contract/ports/lake/test_lake_schedules.py"
+        test = f"{file}::test_tables_of_a_lake_end_with_their_rows_or_a_verdict"
         with repeatable(test, seed, schedule.journal):
             schedule.run(steps=6)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake_rig import SMALL, LakeRig, open_lake, quarantined, read_by_duckdb
+from lake_rig import SMALL, LakeRig, quarantined, read_by_duckdb
 from switch_rig import SwitchRig
 from warehouse_contract import END, ONE, WarehouseContract, one, replayed
 from warehouse_shop import COLUMNS, DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load, instance, staged_batch
@@ -49,17 +48,6 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory, shared_dir: Path) -> Iterator[LakeRig]:
-    with open_lake(tmp_path_factory.mktemp("lake"), shared_dir) as lake:
-        yield lake
-
-
-@pytest.fixture
-def rig(lake: LakeRig) -> LakeRig:
-    return lake.fresh_lake()
 
 
 class TestContract:
@@ -108,7 +96,7 @@ def test_table_that_another_program_has_written_is_not_published(rig: LakeRig) -
     assert rig.ledger.read_window(plan.window_id).state is WindowState.CHECKED
     assert [row[2] for row in rig.visible().values()] == ["foreign"]
     # As the page says; after the publication it changes nothing.
-    page = (Path(__file__).parents[3] / "docs" / "lakehouse.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "lakehouse.md").read_text(encoding="utf-8")
     [back] = re.findall(r"^UPDATE floodmark_lake[^;]+;", page, re.MULTILINE)
     with open_transaction(rig.at) as session:
         session.execute(back.replace("'orders'", f"'{rig.target.name}'"))
