@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import sqlglot
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from floodmark.core.errors import ConfigError, DataQualityError, FloodmarkError
@@ -16,7 +17,16 @@ from floodmark.iceberg.lake import UNPUBLISHED
 from floodmark.iceberg.merge import spark_errors
 from floodmark.iceberg.tables import in_spark
 from floodmark.iceberg.warehouse import IcebergWarehouse
-from floodmark.quality.checks import BATCH, Batch, Check, FailedCheck, RowCount, Severity, build_batches
+from floodmark.quality.checks import (
+    BATCH,
+    Batch,
+    Check,
+    FailedCheck,
+    RowCount,
+    Severity,
+    build_batches,
+    select_failed,
+)
 
 _LOG = logging.getLogger(__name__)
 _BATCH_VIEW = "floodmark_batch"
@@ -57,7 +67,7 @@ class IcebergQuality:
                 continue
             checks += sum(len(batch.checks) for batch in batches)
             with spark_errors(str(table.source)):
-                failed = [each for batch in batches for each in find_failed_checks(session, batch)]
+                failed = find_failed_checks(session, batches)
             for each in failed:
                 if each.check.severity is Severity.WARNING:
                     _LOG.warning("%s", each)
@@ -69,7 +79,25 @@ class IcebergQuality:
         return errors
 
 
-def find_failed_checks(session: SparkSession, batch: Batch) -> Iterator[FailedCheck]:
+def find_failed_checks(session: SparkSession, batches: Sequence[Batch]) -> list[FailedCheck]:
+    """Return the checks of a table that fail.
+
+    Most windows pass: one statement asks all checks. Where its answer is not a plain yes, each check is asked alone.
+    """
+    if _all_pass(session, batches):
+        return []
+    return [failed for batch in batches for failed in _ask_each(session, batch)]
+
+
+def _all_pass(session: SparkSession, batches: Sequence[Batch]) -> bool:
+    """Return whether every check passes. False where one cannot be evaluated."""
+    try:
+        return not session.sql(_parsed_in_spark(select_failed(batches))).collect()
+    except PySparkException:
+        return False
+
+
+def _ask_each(session: SparkSession, batch: Batch) -> Iterator[FailedCheck]:
     """Yield the checks of a batch that fail. The rows of the batch are read once."""
     rows = session.sql(_parsed_in_spark(batch.sql)).cache()
     try:

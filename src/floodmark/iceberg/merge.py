@@ -34,8 +34,8 @@ from floodmark.core.plan import (
     staging_table,
 )
 from floodmark.core.schema import LOAD_COLUMN, POSITION_COLUMN, TableName, keep_column, optional_columns
-from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED
-from floodmark.iceberg.metadata import OF_RELEASE, REPLAYED, WINDOW_END
+from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeCatalog
+from floodmark.iceberg.metadata import NO_SNAPSHOT, OF_RELEASE, REPLAYED, WINDOW_END, read_metadata
 from floodmark.iceberg.quarantine import GatedRows
 from floodmark.iceberg.tables import (
     ASIDE_COLUMN,
@@ -46,7 +46,6 @@ from floodmark.iceberg.tables import (
     build_swept,
     in_spark,
     lake_columns,
-    lake_name,
     pass_over_aside,
     spark_name,
 )
@@ -197,11 +196,23 @@ def _open_with_aside(session: SparkSession, merge: Merge, rows: GatedRows) -> No
     view.createOrReplaceTempView(merge.staging.name)
 
 
-def read_summary(session: SparkSession, target: TableName, catalog: str = UNPUBLISHED) -> Mapping[str, str]:
-    """Return the summary of the newest snapshot of a table that is being merged; {} for a table without rows."""
-    snapshots = f"{lake_name(target, catalog)}.snapshots"
-    rows = session.sql(f"SELECT summary FROM {snapshots} ORDER BY committed_at DESC, snapshot_id LIMIT 1").collect()
-    return rows[0][0] if rows else {}
+def read_summary(catalog: LakeCatalog, target: TableName, name: str = UNPUBLISHED) -> Mapping[str, str]:
+    """Return the summary of the newest snapshot of a table that is being merged; {} for a table without rows.
+
+    name: that of the table's catalog. The summary is in the metadata: a query for it would be a job of Spark. Raises
+    WarehouseUnavailableError where the metadata cannot be read: a table without rows is merged otherwise.
+    """
+    location = catalog.read_locations([target]).get((name, target))
+    metadata = read_metadata(location) if location else None
+    newest = metadata.get("current-snapshot-id") if metadata else None
+    if metadata is not None and newest in NO_SNAPSHOT:
+        return {}
+    for snapshot in metadata.get("snapshots", ()) if metadata else ():
+        if snapshot["snapshot-id"] == newest:
+            return dict(snapshot["summary"])
+    raise WarehouseUnavailableError(
+        str(target), f"the metadata of the table in the catalog {name} of the lake cannot be read.", "", str(location)
+    )
 
 
 def _count(session: SparkSession, plan: WindowPlan, table: StagedTable, merge: Merge) -> TableCounts:

@@ -21,8 +21,8 @@ from floodmark.iceberg.lake import PUBLISHED
 if TYPE_CHECKING:
     from floodmark.iceberg.lake import LakeCatalog
 
-_NO_SNAPSHOT = -1
-"""The number that some writers give to the newest snapshot of a table without one."""
+NO_SNAPSHOT = (None, -1)
+"""The numbers that writers give to the newest snapshot of a table without one."""
 
 
 def refuse_lost(table: TablePlan, published: str | None, found: str | None) -> None:
@@ -77,7 +77,7 @@ def _require_metadata(table: TablePlan, location: str) -> dict[str, Any]:
 def _follows(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Return whether the newest snapshot of a table is, or has come after, that of an earlier state of it."""
     wanted = before.get("current-snapshot-id")
-    if wanted in (None, _NO_SNAPSHOT):
+    if wanted in NO_SNAPSHOT:
         return True
     snapshots = {each["snapshot-id"]: each for each in now.get("snapshots", ())}
     newest = current = now.get("current-snapshot-id")

@@ -208,7 +208,7 @@ class _ReleaseMerge:
     def run(self) -> ReleasedRows:
         plan, planned, merge = self.found.plan, self.found.planned, self.found.merge
         evolve_table(self.session, planned, RELEASED)
-        newest = read_summary(self.session, planned.target, RELEASED)
+        newest = read_summary(self.warehouse.catalog, planned.target, RELEASED)
         gate = LakeGate(self.session, self.warehouse.ledger, plan, planned, merge, self.folder, RELEASED)
         self._open([self.folder / "staged.parquet"])
         held: list[Path] = []
@@ -226,7 +226,7 @@ class _ReleaseMerge:
         held += gate.write("merged", f"SELECT {self._keys}, s.{POSITION_COLUMN} FROM {self._view} AS s")
         counts = merge_table(self.session, plan, StagedTable(0, planned, merge, rows, newest, catalog=RELEASED))
         counts = replace(counts, staged_rows=counts.staged_rows - rows.quarantined, quarantined_rows=0)
-        summary = read_summary(self.session, planned.target, RELEASED)
+        summary = read_summary(self.warehouse.catalog, planned.target, RELEASED)
         location = self._location()
         if location != self.found.base and summary.get(WINDOW) != str(plan.window_id):
             raise WatermarkConflictError(

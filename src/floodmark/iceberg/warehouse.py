@@ -249,8 +249,7 @@ class IcebergWarehouse:
         """
         planned = plan.tables[index]
         merge = replace(merge_of(plan, index, has_tombstones=False), sorted_by_key=False)
-        with spark_errors(str(planned.source)):
-            newest = read_summary(session, planned.target)
+        newest = read_summary(self.catalog, planned.target)
         if (newest.get(WINDOW), newest.get(ATTEMPT)) == (str(plan.window_id), str(plan.attempt)):
             return StagedTable(index, planned, merge, GatedRows(()), newest, TableCounts(**json.loads(newest[COUNTS])))
         reported = (staged or {}).get(planned.source)

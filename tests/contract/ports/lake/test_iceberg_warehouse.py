@@ -184,11 +184,17 @@ def test_two_ledgers_with_one_folder_do_not_see_each_others_staged_rows(rig: Lak
     assert theirs.count_parts(plan, 0) == {}
 
 
-def test_warning_of_a_rule_publishes_the_rows(rig: LakeRig, caplog: pytest.LogCaptureFixture) -> None:
+def test_warning_of_a_rule_publishes_the_rows(
+    rig: LakeRig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checks that all pass are one statement: none is asked alone."""
     rule = Rule("small", '"Amount" < 5', OnFailure.WARN)
     rig.run(first_load(rules=(rule,)), 10, one())
     assert rig.visible() == ONE
     assert "small: expected that no row of this window breaks" in caplog.text
+    monkeypatch.delattr("floodmark.iceberg.checks._ask_each")
+    rig.run(changes(10, 20, rules=(rule,)), 20, [Row(1, UPDATE, 15, 4, notes="n")])
+    assert rig.visible() == {1: (Decimal("4.00"), None, "n")}
 
 
 def test_column_that_comes_later_is_added_and_another_type_is_refused(rig: LakeRig) -> None:
