@@ -44,11 +44,16 @@ def test_lake_has_the_dag_and_a_warehouse_in_postgresql_has_none(tmp_path: Path)
     assert [task.task_id for task in dag.tasks] == ["keep_tables"]
     assert (dag.timetable.expression, dag.max_active_runs, dag.catchup) == ("5 4 * * 0", 1, False)
     assert "older than 30 days" in (dag.doc_md or "")
+    page = str(build_every_dag(load_config(path), path)["cdc_shop"].doc_md)
+    assert "into the lake" in page
+    assert "with a Spark of its own" in page
+    assert "Great Expectations" not in page
     postgres = path.read_text("utf-8").replace(
         "kind: iceberg, conn_id: lake, upkeep: {schedule: '5 4 * * 0', keep: 30d}", "conn_id: w"
     )
     path.write_text(postgres, encoding="utf-8")
     assert lake_dag(path) is None
+    assert "Great Expectations" in str(build_every_dag(load_config(path), path)["cdc_shop"].doc_md)
 
 
 def test_task_keeps_the_tables_as_configured_and_ends_the_alert(

@@ -64,7 +64,7 @@ def chain_load(pipeline: Pipeline, config_path: Path, *, opened: Any, advanced: 
     Spark application.
     """
 
-    @task(doc_md="Check the rows of the window with Great Expectations.")  # type: ignore[untyped-decorator]
+    @task(doc_md="Check the rows of the window before it is published.")  # type: ignore[untyped-decorator]
     def check(window_id: int) -> None:
         with explained(), measured(pipeline):
             check_window(window_id, pipeline.ledger, pipeline.quality)
@@ -215,15 +215,28 @@ _STEPS = """
 |---|---|
 | `open_window` | Continues an unfinished window, or asks the source for its newest position and plans the next \
 window, with one end for all tables. Ends the run as skipped when there is nothing to read. |
-| `load` | One Spark job for all tables: reads the window, nets the changes, stages them, and merges all tables in one \
-transaction. Killed at any point and run again, it produces the same tables. |
-| `check` | Checks the rows of the window, and that the targets have them, with Great Expectations. |
-| `advance` | Moves the watermarks by compare-and-set and emits one asset event per table. |
+| `load` | One Spark job for all tables: reads the window, nets the changes, stages them, and merges all tables \
+{merges}. Killed at any point and run again, it produces the same tables. |
+| `check` | Checks the rows of the window, and that the targets have them, {checks}. |
+| `advance` | {advances} by compare-and-set and emits one asset event per table. |
 | `follow_up` | Runs after `open_window`, whatever its outcome. Checks for drift what a run does not, and starts \
 `cdc_load_<pipeline>` and `cdc_drift_<source>` where they have work. |
 | `report_gaps` | Fails while a table is left out of the windows: it can no longer be read (`on_gap: fail`), it cannot \
 be planned as configured, or its rows were refused. |
 """
+
+_IN_POSTGRES = {
+    "place": "warehouse",
+    "merges": "in one transaction",
+    "checks": "with Great Expectations",
+    "advances": "Moves the watermarks",
+}
+_IN_LAKE = {
+    "place": "lake",
+    "merges": "where no reader of the lake sees them",
+    "checks": "with a Spark of its own, which starts on the worker",
+    "advances": "Lets readers see all tables of the window, and moves the watermarks, in one transaction",
+}
 
 _NO_HISTORY = (
     "`airflow backfill` is refused: the source keeps only the newest change of each key, so that no past interval can "
@@ -242,11 +255,12 @@ def describe_pipeline(pipeline: Pipeline) -> str:
     schedule = f"`{config.schedule}` ({config.airflow.timezone})" if config.schedule else "on demand"
     if config.airflow.after_assets:
         schedule = f"after {', '.join(f'`{uri}`' for uri in config.airflow.after_assets)}"
+    words = _IN_LAKE if pipeline.app.is_lake else _IN_POSTGRES
     return (
         f"# Pipeline {pipeline.name}\n\n"
-        f"Moves the changes of {_count_tables(pipeline)} of source `{config.source}` into the warehouse, "
-        f"{schedule}, by {source.method}.\n{_STEPS}\n"
-        "A run covers one window `(watermark, newest position]`. The ledger in the warehouse, schema `floodmark`, is "
+        f"Moves the changes of {_count_tables(pipeline)} of source `{config.source}` into the {words['place']}, "
+        f"{schedule}, by {source.method}.\n{_STEPS.format_map(words)}\n"
+        "A run covers one window `(watermark, newest position]`. The ledger in PostgreSQL, schema `floodmark`, is "
         "the source of truth for progress; Airflow shows a copy of it. A failed run loses nothing: the next one "
         "finishes the same window.\n\n"
         f"{'' if source.has_history else _NO_HISTORY}"
@@ -417,7 +431,7 @@ def _add_run_tasks(pipeline: Pipeline, config_path: Path) -> None:
         opened=opened,
         advanced=advanced,
         job=f"floodmark {name}",
-        doc_md="One Spark job for all tables: read, net and stage the changes, then merge all in one transaction.",
+        doc_md="One Spark job for all tables: read, net and stage the changes, then merge all tables.",
     )
     followed = follow_up()
     opened >> followed
@@ -559,5 +573,5 @@ def _add_load_tasks(pipeline: Pipeline, config_path: Path) -> None:
         opened=opened,
         advanced=advance(opened),
         job=f"floodmark load {name}",
-        doc_md="One Spark job: read the missing chunks, then merge and sweep in one transaction.",
+        doc_md="One Spark job: read the missing chunks, then merge and sweep.",
     )
