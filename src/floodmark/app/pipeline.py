@@ -189,7 +189,7 @@ class App:
         """The Spark of this process that checks, compares and keeps the tables of the lake."""
         from floodmark.spark.lake_session import LakeSpark
 
-        return LakeSpark()
+        return LakeSpark(spark_target)
 
     @cached_property
     def warehouse_connection(self) -> WarehouseConnection:

@@ -49,7 +49,8 @@ class IcebergQuality:
         Log warnings. Return the errors about the tables that fail.
         """
         try:
-            return self._check(plan, counts)
+            with spark_errors(plan.pipeline):
+                return self._check(plan, counts)
         finally:
             self._close()
 

@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession, functions
 
 from floodmark.core.errors import (
     FloodmarkBugError,
+    LoadKilledError,
     OperatorError,
     TargetRefusedError,
     WarehouseUnavailableError,
@@ -71,6 +72,10 @@ def spark_errors(subject: str) -> Iterator[None]:
     except (PySparkException, Py4JJavaError) as error:
         what = "Spark could not read or write the lake."
         raise WarehouseUnavailableError(subject, what, "", spark_message(str(error))) from None
+    except (Py4JError, ConnectionError):
+        # Java gave no answer: what it would have said is lost with it.
+        what = "the process of Spark ended: it was killed, or it ran out of memory."
+        raise LoadKilledError(subject, what, "Readers see nothing of it; the next try does the same.") from None
 
 
 def spark_message(message: str) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from tempfile import TemporaryFile
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -16,15 +19,21 @@ from floodmark.spark.launch.target import SparkTarget
 
 
 class LakeSpark:
-    """A local Spark, which is started when it is first needed."""
+    """A local Spark, which is started when it is first needed.
 
-    def __init__(self) -> None:
+    read_target: returns where loads run. Its properties count here as well, such as the memory of the driver.
+    """
+
+    def __init__(self, read_target: Callable[[], SparkTarget]) -> None:
+        self._read_target = read_target
         self._session: SparkSession | None = None
 
     def open(self) -> SparkSession:
-        """Return the session. Raises ConfigError where the jars of the lake are missing, or LoadStartError."""
+        """Return the session. Raises ConfigError for missing jars or a wrong connection, or LoadStartError."""
         if self._session is None:
-            target = SparkTarget()
+            found = self._read_target()
+            # A load on other machines is refused by itself, and needs no properties here.
+            target = found if found.is_local else SparkTarget()
             os.environ.update(job_environment(lake_environment(), target))
             settings = job_settings(target) | {"spark.master": target.master, "spark.log.level": "ERROR"}
             # What Java says at its start is for developers: it is shown where it does not start.
@@ -40,5 +49,7 @@ class LakeSpark:
     def close(self) -> None:
         """End the session. The next ``open`` begins another."""
         if self._session is not None:
-            self._session.stop()
+            # Java may have been killed, which the caller knows by its own error.
+            with suppress(Py4JError, ConnectionError):
+                self._session.stop()
             self._session = None

@@ -332,8 +332,8 @@ class _WindowLoad:
             _log_counts(name, rows)
         merged = f"all {len(counts)} tables" if len(counts) > 1 else "its table"
         is_published = self.warehouse.traits.publishes == "at_merge"
-        seen = "in one transaction" if is_published else "which no reader sees before the checks have passed"
-        _LOG.info("Window %s is merged: %s %s.", plan.window_id, merged, seen)
+        seen = " in one transaction" if is_published else ", which no reader sees before the checks have passed"
+        _LOG.info("Window %s is merged: %s%s.", plan.window_id, merged, seen)
         return counts
 
     def _prepare(self) -> None:
