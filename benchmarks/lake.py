@@ -40,6 +40,7 @@ from floodmark.sources.cdc.source import SqlServerSource
 from floodmark.sources.sqlserver.driver import SqlServerConnection
 from floodmark.spark.engine import ClassicEngine
 from floodmark.spark.lake_session import LakeSpark
+from floodmark.spark.launch.target import SparkTarget
 from floodmark.spark.stager import SparkStager
 from floodmark.sync.finish import advance_window
 from floodmark.sync.load import load_window
@@ -99,7 +100,7 @@ class _Lake:
 
     stack: Stack
     folder: Path
-    spark: LakeSpark = field(default_factory=LakeSpark)
+    spark: LakeSpark = field(default_factory=lambda: LakeSpark(SparkTarget))
     warehouse: _TimedWarehouse = field(init=False)
     ledger: PostgresLedger = field(init=False)
 
