@@ -49,6 +49,7 @@ from floodmark.iceberg.tables import (
     how_to_make_again,
     spark_name,
 )
+from floodmark.postgres.ledger.schema import refuse_overtaken
 from floodmark.postgres.session import WarehouseConnection, open_transaction
 from floodmark.postgres.warehouse.merge import merge_of
 from floodmark.postgres.warehouse.staging import read_load_ids
@@ -178,6 +179,8 @@ class IcebergWarehouse:
         self, plan: WindowPlan, staged: Mapping[TableName, StagedRows] | None = None
     ) -> Mapping[TableName, TableCounts]:
         self.catalog.refuse_overtaken(plan)
+        with open_transaction(self.ledger, plan.pipeline) as transaction:
+            refuse_overtaken(transaction, plan)
         # A session of its own for each table: the views and the properties of snapshots are those of a session.
         sessions = [self.new_session() for _ in plan.tables]
         with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="merge") as pool:

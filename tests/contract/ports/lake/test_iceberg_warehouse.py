@@ -623,6 +623,19 @@ def test_replay_of_a_table_whose_deletes_left_no_trace_is_refused(rig: LakeRig) 
         rig.ledger.leave_out(unfinished.plan.window_id, [ORDERS])
 
 
+def test_replay_that_was_planned_before_a_load_of_the_table_is_not_merged(rig: LakeRig) -> None:
+    """Its changes may be of a past that the source no longer has: a retry of its task does not plan it again."""
+    rig.run(first_load(), 10, one())
+    rig.run(changes(10, 20), 20, [Row(2, INSERT, 15, 5, notes="n")])
+    replay = rig.open(replace(changes(10, 20), watermark=lsn(20)), to=20, lane=replay_lane_of(10, 20))
+    rig.run(reload(20), 12, one(), lane="load dbo.Orders")
+    again = rig.prepare(replay.window_id)
+    staged = rig.stage(again, [Row(2, INSERT, 15, 5, notes="n")])
+    with pytest.raises(WatermarkConflictError, match="the whole table was read since the replay was planned"):
+        rig.merge(again, staged.rows)
+    assert rig.visible() == ONE
+
+
 def test_window_of_another_lane_waits_until_the_first_is_published(rig: LakeRig) -> None:
     """Its merge would give up what the first has merged. A window that was opened before may begin after it."""
     rig.run(first_load(), 10, one())
