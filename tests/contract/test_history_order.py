@@ -6,7 +6,8 @@ Random histories of a table are cut into windows, and merged in several ways. Al
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -29,6 +30,7 @@ from order_rig import OrderRig, committed_at, make_history
 LAST = 20
 VALUES = "id, a, lob, old"
 CONTENT = f"{VALUES}, __lsn, __op, __deleted, __committed_at, __kept, __next_lsn, __valid_from, __valid_to"
+OpenRig = Callable[[History, random.Random], OrderRig]
 States = Mapping[int, Mapping[str, Values]]
 Windows = Sequence[tuple[int, int]]
 
@@ -54,25 +56,37 @@ def ways(rng: random.Random) -> Iterator[Windows]:
     yield windows
 
 
-def read_all(session: psycopg.Connection, rig: OrderRig) -> list[tuple[Any, ...]]:
-    view = f"{rig.target.name}_history"
-    return session.execute(f'SELECT {CONTENT} FROM shop."{view}" ORDER BY id, __load, __lsn').fetchall()
+def by_key(found: Sequence[Sequence[Any]]) -> dict[str, Values]:
+    rows = {key: Values(*values) for key, *values in found}
+    assert len(rows) == len(found)
+    return rows
 
 
-def rows_as_of(session: psycopg.Connection, rig: OrderRig, number: int) -> dict[str, Values]:
-    found = session.execute(
-        f'SELECT {VALUES} FROM shop."{rig.target.name}_history" WHERE __lsn <= %(at)s'
-        " AND (__next_lsn > %(at)s OR __next_lsn IS NULL) AND NOT __deleted",
-        {"at": lsn(number).value},
-    ).fetchall()
-    by_key = {key: Values(*values) for key, *values in found}
-    assert len(by_key) == len(found)
-    return by_key
+@dataclass(frozen=True)
+class HistoryReader:
+    """A reader of histories. Another warehouse has one of its own."""
+
+    session: Any
+
+    def read_all(self, rig: OrderRig) -> list[tuple[Any, ...]]:
+        view = f"{rig.target.name}_history"
+        return list(self.session.execute(f'SELECT {CONTENT} FROM shop."{view}" ORDER BY id, __load, __lsn'))
+
+    def rows_as_of(self, rig: OrderRig, number: int) -> dict[str, Values]:
+        found = self.session.execute(
+            f'SELECT {VALUES} FROM shop."{rig.target.name}_history" WHERE __lsn <= %(at)s'
+            " AND (__next_lsn > %(at)s OR __next_lsn IS NULL) AND NOT __deleted",
+            {"at": lsn(number).value},
+        )
+        return by_key(found.fetchall())
+
+    def newest_rows(self, rig: OrderRig) -> dict[str, Values]:
+        found = self.session.execute(f'SELECT {VALUES} FROM shop."{rig.target.name}" WHERE NOT __deleted')
+        return by_key(found.fetchall())
 
 
-def newest_rows(session: psycopg.Connection, rig: OrderRig) -> dict[str, Values]:
-    found = session.execute(f'SELECT {VALUES} FROM shop."{rig.target.name}" WHERE NOT __deleted').fetchall()
-    return {key: Values(*values) for key, *values in found}
+def in_postgres(ledger: PostgresLedger, database: WarehouseConnection) -> OpenRig:
+    return lambda commits, rng: OrderRig(ledger, database, Style.HISTORY, commits, rng)
 
 
 def refuse_overlaps(versions: list[tuple[Any, ...]]) -> None:
@@ -91,27 +105,25 @@ def refuse_overlaps(versions: list[tuple[Any, ...]]) -> None:
 def test_any_order_of_windows_ends_in_the_rows_of_the_source_at_each_commit(
     ledger: PostgresLedger, database: WarehouseConnection, session: psycopg.Connection, seed: int
 ) -> None:
-    merge_in_several_ways(ledger, database, session, seed)
+    merge_in_several_ways(in_postgres(ledger, database), HistoryReader(session), seed)
 
 
-def merge_in_several_ways(
-    ledger: PostgresLedger, database: WarehouseConnection, session: psycopg.Connection, seed: int
-) -> None:
+def merge_in_several_ways(open_rig: OpenRig, reader: HistoryReader, seed: int) -> None:
     rng = random.Random(seed)
     commits, states = make_history(seed)
     expected = None
     for windows in ways(rng):
-        rig = OrderRig(ledger, database, Style.HISTORY, commits, rng)
+        rig = open_rig(commits, rng)
         for window in windows:
             rig.run(*window, is_killed=rng.random() < 0.2)
-        found = read_all(session, rig)
+        found = reader.read_all(rig)
         if expected is None:
             expected = found
             for number, rows in states.items():
-                assert rows_as_of(session, rig, number) == rows, number
+                assert reader.rows_as_of(rig, number) == rows, number
             refuse_overlaps(found)
         assert found == expected
-        assert newest_rows(session, rig) == states[max(states)]
+        assert reader.newest_rows(rig) == states[max(states)]
 
 
 def read_while(rng: random.Random, states: States, at: int, end: int) -> dict[str, Values]:
@@ -127,32 +139,30 @@ def read_while(rng: random.Random, states: States, at: int, end: int) -> dict[st
 def test_loads_leave_the_history_before_them_and_are_exact_from_the_end_of_their_read_on(
     ledger: PostgresLedger, database: WarehouseConnection, session: psycopg.Connection, seed: int
 ) -> None:
-    load_three_times(ledger, database, session, seed)
+    load_three_times(in_postgres(ledger, database), HistoryReader(session), seed)
 
 
-def load_three_times(
-    ledger: PostgresLedger, database: WarehouseConnection, session: psycopg.Connection, seed: int
-) -> None:
+def load_three_times(open_rig: OpenRig, reader: HistoryReader, seed: int) -> None:
     """A load that reads while the source changes, a gap with another load, and a restore that lowers the positions."""
     rng = random.Random(seed)
     commits, states = make_history(seed, commits=28)
-    rig = OrderRig(ledger, database, Style.HISTORY, commits, rng)
+    rig = open_rig(commits, rng)
     lane = load_lane(rig.plan(1, 2).source)
     end = rng.randrange(5, 9)
     rig.load(read_while(rng, states, 5, end), 5, lane)
     for window in ((5, 11), (11, 18), (5, 18)):
         rig.run(*window)
     for number in range(end, 19):
-        assert rows_as_of(session, rig, number) == states[number], number
+        assert reader.rows_as_of(rig, number) == states[number], number
     # The changes from 19 to 22 are lost.
-    before, end = read_all(session, rig), rng.randrange(23, 26)
+    before, end = reader.read_all(rig), rng.randrange(23, 26)
     rig.load(read_while(rng, states, 23, end), 23, lane)
     for window in ((23, 26), (2, 18), (23, 29)):
         rig.run(*window)
     for number in (*range(9, 19), *range(end, 30)):
-        assert rows_as_of(session, rig, number) == states[number], number
-    assert newest_rows(session, rig) == states[29]
-    after = read_all(session, rig)
+        assert reader.rows_as_of(rig, number) == states[number], number
+    assert reader.newest_rows(rig) == states[29]
+    after = reader.read_all(rig)
     refuse_overlaps(after)
     ended = [row for row in before if row[-3] is not None]
     assert set(map(repr, ended)) <= set(map(repr, after))
@@ -166,10 +176,10 @@ def load_three_times(
     rig.load(courses[16], 16, lane)
     for window in ((16, 20), (18, 23), (16, 20)):
         rig.run(*window)
-    assert newest_rows(session, rig) == courses[23]
-    after = read_all(session, rig)
+    assert reader.newest_rows(rig) == courses[23]
+    after = reader.read_all(rig)
     rig.load(courses[23], 23, lane)
-    assert read_all(session, rig) == after
+    assert reader.read_all(rig) == after
     refuse_overlaps(after)
     assert {repr(row) for row in lost if row[-3] is not None} <= set(map(repr, after))
 
@@ -215,8 +225,9 @@ def delete_and_repeat(
             rig.run(again, rng.randrange(again + 1, to + 1))
     rig.delete_old_versions()
     end = CONTENT.split(", ").index("__valid_to")
-    expected = [row for row in read_all(session, whole) if row[end] is None or row[end] >= kept_since]
-    assert read_all(session, rig) == expected
+    reader = HistoryReader(session)
+    expected = [row for row in reader.read_all(whole) if row[end] is None or row[end] >= kept_since]
+    assert reader.read_all(rig) == expected
     return deleted
 
 
@@ -270,4 +281,4 @@ def test_weakened_statement_is_found(
         if "deleted" in name:
             delete_and_repeat(ledger, database, session, monkeypatch, seed)
         else:
-            prove(ledger, database, session, seed)
+            prove(in_postgres(ledger, database), HistoryReader(session), seed)

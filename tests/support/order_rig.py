@@ -24,7 +24,7 @@ from floodmark.postgres.warehouse.history import PostgresVersions
 from floodmark.postgres.warehouse.sink import ArrowSession, copy_part
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse
 from floodmark.spark.stage import StageWriter
-from floodmark.sync.ports import StagedPart, StagedRows
+from floodmark.sync.ports import StagedPart, StagedRows, Warehouse
 from lsns import lsn, number_of
 from table_plans import with_settings
 
@@ -79,15 +79,18 @@ class OrderRig:
     keep_versions: int | None = None
     """The days for which ended versions are kept."""
     has_key: bool = True
-    warehouse: PostgresWarehouse = field(init=False)
+    warehouse: Warehouse = field(init=False)
     pipeline: str = field(init=False)
     target: TableName = field(init=False)
 
     def __post_init__(self) -> None:
-        self.warehouse = PostgresWarehouse(self.connection)
+        self.warehouse = self.open_warehouse()
         self.pipeline = f"{self.style.value}_{next(_names)}"
         self.target = TableName("shop", self.pipeline)
         self.load({}, 1)
+
+    def open_warehouse(self) -> Warehouse:
+        return PostgresWarehouse(self.connection)
 
     def load(self, rows: Mapping[str, Values], at: int, lane: str = "") -> TableCounts:
         """Load the whole table, with these rows, at a position."""
@@ -100,13 +103,19 @@ class OrderRig:
         moments = pa.repeat(pa.scalar(committed_at(lsn(at).value).replace(tzinfo=None)), len(made))
         read = read.append_column("__$committed_at", moments.cast(pa.timestamp("us")))
         writer = StageWriter(table, shape_of(table), lsn(at).value, self.warehouse.sink(plan, 0))
-        with ArrowSession(self.connection, self.pipeline) as session:
-            copy_part(session, table, staging_table(plan, 0), 0, writer.net_rows([read] if made else []))
-            session.commit()
-        counts = self.warehouse.merge_window(plan)
+        self.stage_loaded(plan, writer.net_rows([read] if made else []))
+        counts = self.merge(plan)
         self.finish(plan, counts)
         self.ledger.advance_quiet(self.pipeline, lsn(END), {table.source: lsn(at)})
         return counts[table.source]
+
+    def stage_loaded(self, plan: WindowPlan, batches: Iterator[pa.RecordBatch]) -> None:
+        with ArrowSession(self.connection, self.pipeline) as session:
+            copy_part(session, plan.tables[0], staging_table(plan, 0), 0, batches)
+            session.commit()
+
+    def merge(self, plan: WindowPlan, staged: StagedRows | None = None) -> Mapping[TableName, TableCounts]:
+        return self.warehouse.merge_window(plan, {plan.tables[0].source: staged} if staged else None)
 
     def plan(self, after: int, to: int) -> TablePlan:
         table = with_settings(histories_plan(), style=self.style, target=self.target, keep_versions=self.keep_versions)
@@ -130,7 +139,7 @@ class OrderRig:
             self._stage(plan, parts[:1])
         staged = self._stage(plan, parts)
         rows = sum(part.rows for part in staged)
-        counts = self.warehouse.merge_window(plan, {plan.tables[0].source: StagedRows(rows, rows, tuple(staged))})
+        counts = self.merge(plan, StagedRows(rows, rows, tuple(staged)))
         self.finish(plan, counts)
         return next(iter(counts.values()))
 

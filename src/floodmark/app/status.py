@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from croniter import croniter  # type: ignore[import-untyped]
 
 from floodmark.app.pipeline import spark_target
-from floodmark.app.upkeep import current_stop, find_pattern_tables, likely_stop, list_drift
+from floodmark.app.upkeep import current_stop, find_pattern_tables, likely_stop, list_drift, list_written
 from floodmark.core.doctor import (
     DiagnosisInput,
     Finding,
@@ -376,11 +376,7 @@ def _settings_of(pipeline: Pipeline, listed: Sequence[ListedTable]) -> PipelineS
 
 def _examine_warehouse(pipeline: Pipeline) -> Iterator[Finding]:
     """Yield the findings on the warehouse, also where no run has created anything yet."""
-    targets = [
-        relation
-        for table in pipeline.settings.tables
-        for relation in (table.target, *([versions_name(table.target)] if table.style is Style.HISTORY else []))
-    ]
+    targets = list_written(pipeline.settings)
     replaced = {table.target for table in pipeline.settings.tables if table.style is Style.SNAPSHOT}
     hard = {table.target for table in pipeline.settings.tables if table.deletes is Deletes.HARD}
     aged = {versions_name(table.target) for table in pipeline.settings.tables if table.keep_versions is not None}

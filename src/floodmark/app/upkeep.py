@@ -20,8 +20,10 @@ from floodmark.core.alerts import (
     table_not_taken,
 )
 from floodmark.core.errors import ConfigError, FloodmarkError
+from floodmark.core.naming import versions_name
 from floodmark.core.patterns import ListedTable, select_tables
 from floodmark.core.position import parse_position
+from floodmark.core.settings import Style
 from floodmark.sync import upkeep
 from floodmark.sync.drift_watch import alert_key
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from floodmark.config.sections import CaptureConfig, RetentionConfig
     from floodmark.core.capture import PlannedStop
     from floodmark.core.schema import TableName
+    from floodmark.core.settings import PipelineSettings
     from floodmark.iceberg.metadata import LakeTable
     from floodmark.sync.records import DriftEvent
 
@@ -139,12 +142,21 @@ def find_snapshots(pipeline: Pipeline, position: str) -> Sequence[tuple[TableNam
         wanted = parse_position(position)
     except ValueError:
         raise ConfigError("as-of", f"{position} is no position.", "Such as floodmark status shows it.") from None
-    tables = pipeline.app.lake_upkeep.list_tables([each.target for each in pipeline.settings.tables])
+    tables = pipeline.app.lake_upkeep.list_tables(list_written(pipeline.settings))
     return [(table.target, *table.snapshot_at(wanted)) for table in tables]
 
 
 def _targets(app: App) -> list[TableName]:
-    return [table.target for pipeline in app.pipelines.values() for table in pipeline.settings.tables]
+    return [target for pipeline in app.pipelines.values() for target in list_written(pipeline.settings)]
+
+
+def list_written(settings: PipelineSettings) -> list[TableName]:
+    """Return the tables of the warehouse that a pipeline writes: a history has two."""
+    return [
+        written
+        for table in settings.tables
+        for written in (table.target, *([versions_name(table.target)] if table.style is Style.HISTORY else []))
+    ]
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -17,10 +17,12 @@ from urllib.parse import quote, urlencode
 import psycopg
 
 from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictError, WindowBusyError
+from floodmark.core.naming import versions_name
 from floodmark.core.plan import WindowPlan, WindowState, finishing_command
 from floodmark.core.schema import LEDGER_SCHEMA, TableName
 from floodmark.postgres.ledger.ledger import is_being_loaded
 from floodmark.postgres.session import WarehouseConnection, open_transaction
+from floodmark.postgres.warehouse.targets import list_relations
 
 # ruff: noqa: S608  (the names in statements are constants)
 
@@ -273,6 +275,13 @@ _MOVE_OWN = f"""
 UPDATE {CATALOG_SCHEMA}.lake_tables SET target_schema = %(schema)s, target_name = %(name)s
 WHERE (target_schema, target_name) = (%(old_schema)s, %(old_name)s)
 """
+_HAS_VERSIONS = f"""
+SELECT FROM {CATALOG_SCHEMA}.lake_tables AS known
+WHERE (target_schema, target_name) = (%(schema)s, %(name)s) AND NOT EXISTS (
+  SELECT FROM {LEDGER_SCHEMA}.tables AS t
+  WHERE (t.target_schema, t.target_name) = (known.target_schema, known.target_name)
+)
+"""
 _LIST_OTHERS = f"""
 SELECT metadata_location FROM {CATALOG_SCHEMA}.iceberg_tables
 WHERE NOT (table_namespace, table_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
@@ -337,15 +346,23 @@ class LakeCatalog:
             session.execute(_TO_LAKE, named | {"of": UNPUBLISHED, "to": PUBLISHED})
             session.execute(_TO_NEXT, named | {"of": PUBLISHED, "to": UNPUBLISHED})
             session.execute(_FORGET_OTHER_LEDGER, named)
-            if session.execute(_BEGIN, named).rowcount != len(plan.tables):
+            if session.execute(_BEGIN, named).rowcount != len(named["names"]):
                 raise overtaken(plan)
             session.execute(_FORGET_HELD, named)
 
     def refuse_overtaken(self, plan: WindowPlan) -> None:
         """Raise WatermarkConflictError where a later attempt at the tables has begun."""
+        named = _of(plan)
         with open_transaction(self._at, plan.pipeline) as session:
-            if session.execute(_IS_LATEST, _of(plan)).fetchone() != (len(plan.tables),):
+            if session.execute(_IS_LATEST, named).fetchone() != (len(named["names"]),):
                 raise overtaken(plan)
+
+    def give_up_merge(self, target: TableName) -> None:
+        """Make a table what readers see, in ``next`` too, for a merge that begins again within its attempt."""
+        named = _names([target])
+        with open_transaction(self._at, str(target)) as session:
+            session.execute(_LOCK, named)
+            session.execute(_TO_NEXT, named | {"of": PUBLISHED, "to": UNPUBLISHED})
 
     def record_checked(self, plan: WindowPlan, checked: Mapping[TableName, str]) -> None:
         """Record the locations of tables that the checks have read. Raises WatermarkConflictError where one is over."""
@@ -364,12 +381,12 @@ class LakeCatalog:
         """
         named = _of(plan)
         session.execute(_LOCK, named)
-        published = session.execute(_PUBLISH, named).rowcount
-        if published != len(plan.tables):
+        published, tables = session.execute(_PUBLISH, named).rowcount, len(named["names"])
+        if published != tables:
             raise WatermarkConflictError(
                 plan.pipeline,
-                f"{len(plan.tables) - published} of {len(plan.tables)} tables of window {plan.window_id} are no longer "
-                "as they were when it began, or as they were checked.",
+                f"{tables - published} of {tables} tables of window {plan.window_id} are no longer as they were when "
+                "it began, or as they were checked.",
                 "Nothing was published. Find out what else writes to the lake, and take its commit back "
                 '(docs/lakehouse.md, "Checks"). Then run again.',
             )
@@ -407,8 +424,9 @@ class LakeCatalog:
     def rename(self, session: psycopg.Connection, before: TableName, to: TableName) -> None:
         """Give a table another name, in the caller's transaction, after the ledger has given it to the target.
 
-        Its files stay where they are. A table that was renamed in both catalogs already keeps its new name. Raises
-        OperatorError where the lake has another table of that name, WindowBusyError where a window of it is unfinished.
+        A history gets it with its ended versions. The files stay where they are. A table that was renamed in both
+        catalogs already keeps its new name. Raises OperatorError where the lake has another table of that name,
+        WindowBusyError where a window of it is unfinished.
         """
         if not _is_made(session):
             return
@@ -420,16 +438,15 @@ class LakeCatalog:
                 f"window {window_id} of the table is unfinished, and its rows are under the name {before}.",
                 f"Nothing was renamed. Finish it first: {finishing_command(pipeline, lane)}.",
             )
-        found = _read_locations(session, _names([before, to]))
-        if {(PUBLISHED, before), (PUBLISHED, to)} <= found.keys():
-            raise OperatorError(str(before), f"the lake has a table {to} already.", "Choose another target.")
-        session.execute(_FORGET, _names([to]))
-        named = {"schema": to.schema, "name": to.name, "old_schema": before.schema, "old_name": before.name}
-        session.execute(_MOVE, named)
-        session.execute(_MOVE_OWN, named)
+        _move(session, before, to)
+        versions = versions_name(before)
+        if session.execute(_HAS_VERSIONS, {"schema": versions.schema, "name": versions.name}).fetchone() is not None:
+            _move(session, versions, versions_name(to))
 
-    def begin_release(self, plan: WindowPlan, session: psycopg.Connection) -> str | None:
-        """Show the table of a release in its catalog, as readers see it. Return where its metadata is; None for none.
+    def begin_release(self, plan: WindowPlan, session: psycopg.Connection) -> Mapping[TableName, str]:
+        """Show the table of a release in its catalog, as readers see it, a history with its ended versions.
+
+        Return where the metadata is, without a table that readers do not see.
 
         session: of the caller's transaction. Raises WindowBusyError where an unfinished window has merged the table, or
         merges it.
@@ -438,9 +455,16 @@ class LakeCatalog:
         session.execute(_LOCK, named)
         _refuse_other_lane(session, plan, named)
         session.execute(_TO_NEXT, named | {"of": PUBLISHED, "to": RELEASED})
-        return _read_locations(session, named).get((PUBLISHED, plan.tables[0].target))
+        found = _read_locations(session, named)
+        return {target: location for (catalog, target), location in found.items() if catalog == PUBLISHED}
 
-    def publish_release(self, plan: WindowPlan, base: str, merged: str, session: psycopg.Connection) -> None:
+    def publish_release(
+        self,
+        plan: WindowPlan,
+        base: Mapping[TableName, str],
+        merged: Mapping[TableName, str],
+        session: psycopg.Connection,
+    ) -> None:
         """Let readers and windows see the table as a release has merged it, in the caller's transaction.
 
         base, merged: where its metadata was when the release began, and where it is after the merge. Raises
@@ -449,11 +473,12 @@ class LakeCatalog:
         named = _of(plan) | {"state": WindowState.ADVANCED.value, "lane": plan.lane, "of": RELEASED}
         session.execute(_LOCK, named)
         _refuse_other_lane(session, plan, named)
-        found, target = _read_locations(session, named), plan.tables[0].target
-        if (found.get((PUBLISHED, target)), found.get((RELEASED, target))) != (base, merged):
+        found = _read_locations(session, named)
+        now = [{of: at for (name, of), at in found.items() if name == catalog} for catalog in (PUBLISHED, RELEASED)]
+        if now != [base, merged]:
             raise WatermarkConflictError(
                 str(plan.tables[0].source),
-                f"the table {target} of the lake was written to while rows were released.",
+                f"the table {plan.tables[0].target} of the lake was written to while rows were released.",
                 "Nothing was released. Run again.",
             )
         session.execute(_PUBLISH_OF, named)
@@ -467,12 +492,23 @@ class LakeCatalog:
         return [location for (location,) in rows]
 
 
+def _move(session: psycopg.Connection, before: TableName, to: TableName) -> None:
+    """Give a table another name in both catalogs. Raises OperatorError where the lake has another one of that name."""
+    found = _read_locations(session, _names([before, to]))
+    if {(PUBLISHED, before), (PUBLISHED, to)} <= found.keys():
+        raise OperatorError(str(before), f"the lake has a table {to} already.", "Choose another target.")
+    session.execute(_FORGET, _names([to]))
+    named = {"schema": to.schema, "name": to.name, "old_schema": before.schema, "old_name": before.name}
+    session.execute(_MOVE, named)
+    session.execute(_MOVE_OWN, named)
+
+
 def _refuse_other_lane(session: psycopg.Connection, plan: WindowPlan, named: Mapping[str, Any]) -> None:
     """Raise WindowBusyError where what another lane has merged in ``next``, or merges there, would be given up.
 
     Not for what its checks have refused. A window that is planned, and that no load has, begins again later.
     """
-    sources = [table.source for table in plan.tables]
+    sources = [table.source for table in plan.tables for _ in list_relations([table])]
     places = {"source_schemas": [each.schema for each in sources], "source_names": [each.name for each in sources]}
     for schema, name, window_id, pipeline, lane, state in session.execute(
         _IN_OTHER_LANE, {**named, **places}
@@ -514,8 +550,8 @@ def overtaken(plan: WindowPlan) -> WatermarkConflictError:
 
 
 def _of(plan: WindowPlan) -> dict[str, Any]:
-    targets = tuple(table.target for table in plan.tables)
-    return {"window_id": plan.window_id, "attempt": plan.attempt, **_names(targets)}
+    """Return a window with the tables of the lake that it writes: a history has two."""
+    return {"window_id": plan.window_id, "attempt": plan.attempt, **_names(list_relations(plan.tables))}
 
 
 def _names(targets: Sequence[TableName]) -> dict[str, Any]:

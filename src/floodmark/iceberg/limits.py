@@ -9,7 +9,7 @@ from typing import Any
 
 from floodmark.core.errors import ConfigError, TargetRefusedError, command_line
 from floodmark.core.plan import TablePlan, WindowPlan
-from floodmark.core.schema import COMMITTED_COLUMN, LOG_COLUMNS
+from floodmark.core.schema import COMMITTED_COLUMN, ENDED_COLUMNS, HISTORY_COLUMNS, LOG_COLUMNS
 from floodmark.core.settings import Deletes, Style, TableOptions, UnstorablePolicy
 
 LAKE_SOURCE = "cdc"
@@ -23,7 +23,9 @@ _PAGE = 'See docs/lakehouse.md, "What is refused".'
 def find_refused(table: TableOptions) -> Iterator[str]:
     """Yield the settings of a table that a lake refuses, as they are written in the configuration."""
     settings = (
-        (table.style not in {Style.CURRENT, Style.LOG}, f"style: {table.style.value}"),
+        (table.style is Style.SNAPSHOT, f"style: {table.style.value}"),
+        (table.keep_versions is not None, "keep_versions"),
+        (table.open_end is not None, "open_end"),
         (bool(table.derived), "derived"),
         (table.live_view, "live_view"),
         (table.unstorable is UnstorablePolicy.REPLACE, f"unstorable: {table.unstorable.value}"),
@@ -61,13 +63,21 @@ def refuse_replay(plan: WindowPlan, table: TablePlan, metadata: Mapping[str, Any
         )
 
 
+def _own_columns(table: TablePlan) -> tuple[tuple[str, ...], str]:
+    """Return the columns of the table's style, and why no column of the source may have their names."""
+    if table.is_log:
+        return LOG_COLUMNS, "that is reserved in a log"
+    if table.is_history:
+        return (*HISTORY_COLUMNS, *ENDED_COLUMNS), "that is reserved in a history"
+    return (COMMITTED_COLUMN,) if table.has_commit_times else (), "of the column that commit_times: true adds"
+
+
 def _refuse_plan(table: TablePlan) -> None:
     if table.feed.has_members or table.feed.table.is_partial:
         raise ConfigError(str(table.source), "a lake takes the changes of CDC alone so far.", _PAGE)
-    own = LOG_COLUMNS if table.is_log else (COMMITTED_COLUMN,) if table.has_commit_times else ()
+    own, why = _own_columns(table)
     for column in table.in_target.stored_columns:
         if column.name in own:
-            why = "that is reserved in a log" if table.is_log else "of the column that commit_times: true adds"
             raise TargetRefusedError(
                 str(table.source), f"column {column.name} has the name {why}.", "Give it another name (columns, as)."
             )

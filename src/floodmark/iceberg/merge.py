@@ -111,7 +111,7 @@ def merge_table(session: SparkSession, plan: WindowPlan, table: StagedTable) -> 
     if loads_again:
         _report_again(planned)
         if not rows.files:
-            _open_empty_view(session, plan, table.index)
+            open_empty_view(session, plan, table.index)
     merge = replace(table.merge, overwrites=loads_again)
     counts = _count(session, plan, table, merge)
     # Nothing is there to be merged with.
@@ -124,13 +124,16 @@ def merge_table(session: SparkSession, plan: WindowPlan, table: StagedTable) -> 
         counts = replace(counts, swept_rows=swept)
         last = session.sql(in_spark(build_last_commit(merge))).collect()[0][0] if merge.has_commit_times else None
         statement = add_sweep(statement, merge, keeps_unread=planned.keeps_unread, last_commit=last)
-    with _snapshot_properties(session, plan, counts):
+    with snapshot_properties(session, plan, counts):
         session.sql(in_spark(statement, table.catalog))
     return counts
 
 
-def _other_values(planned: TablePlan) -> TargetRefusedError:
-    return TargetRefusedError(
+def refuse_renewed(planned: TablePlan) -> None:
+    """Raise TargetRefusedError where the rows of a table are masked otherwise than those of the plan."""
+    if not planned.renewed:
+        return
+    raise TargetRefusedError(
         str(planned.source),
         f"the table {planned.target} of the lake has rows with other values of {', '.join(planned.renewed)}: those "
         "columns are masked otherwise now.",
@@ -141,8 +144,7 @@ def _other_values(planned: TablePlan) -> TargetRefusedError:
 
 def _report_again(planned: TablePlan) -> None:
     """Log that a first load finds rows. Raises TargetRefusedError where they are masked otherwise."""
-    if planned.renewed:
-        raise _other_values(planned)
+    refuse_renewed(planned)
     if not planned.is_reload:
         _LOG.warning(
             "%s: the table %s of the lake has rows that no window of the ledger brought: the first load sweeps those "
@@ -160,8 +162,8 @@ def _loads_again(planned: TablePlan) -> bool:
 def _append(session: SparkSession, plan: WindowPlan, table: StagedTable) -> TableCounts:
     """Add the staged rows to a log, but for those that it has."""
     planned, merge, rows = table.planned, table.merge, table.rows
-    if table.newest and planned.renewed:
-        raise _other_values(planned)
+    if table.newest:
+        refuse_renewed(planned)
     view = spark_name(merge.staging.name)
     bounds = f"count(*), max({LOAD_COLUMN}), min({POSITION_COLUMN}), max({POSITION_COLUMN})"
     [(added, load, first, last)] = session.sql(f"SELECT {bounds} FROM {view}").collect()
@@ -179,12 +181,12 @@ def _append(session: SparkSession, plan: WindowPlan, table: StagedTable) -> Tabl
         quarantined_rows=rows.quarantined,
         warned_rows=rows.warned,
     )
-    with _snapshot_properties(session, plan, counts):
+    with snapshot_properties(session, plan, counts):
         session.sql(in_spark(statement, table.catalog))
     return counts
 
 
-def _open_empty_view(session: SparkSession, plan: WindowPlan, index: int) -> None:
+def open_empty_view(session: SparkSession, plan: WindowPlan, index: int) -> None:
     """Make a view without rows, with the columns that a sweep needs."""
     table = plan.tables[index]
     columns = dict(lake_columns(table)) | {keep_column(name): "boolean" for name in optional_columns(table.in_target)}
@@ -251,7 +253,7 @@ def _count(session: SparkSession, plan: WindowPlan, table: StagedTable, merge: M
 
 
 @contextmanager
-def _snapshot_properties(session: SparkSession, plan: WindowPlan, counts: TableCounts) -> Iterator[None]:
+def snapshot_properties(session: SparkSession, plan: WindowPlan, counts: TableCounts) -> Iterator[None]:
     """Let the snapshots that are written in the block say which window they are of."""
     values: dict[str, Any] = {
         WINDOW: plan.window_id,

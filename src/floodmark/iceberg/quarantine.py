@@ -33,7 +33,7 @@ from floodmark.core.schema import (
     keep_column,
     quote,
 )
-from floodmark.core.settings import OnFailure, Rule
+from floodmark.core.settings import OnFailure, Rule, Style
 from floodmark.iceberg.lake import HELD_ROWS, UNPUBLISHED
 from floodmark.iceberg.staging import count_rows, parquet_schema
 from floodmark.iceberg.tables import lake_name, spark_name
@@ -309,7 +309,8 @@ def _reads_all(planned: TablePlan) -> bool:
 
 def _types(planned: TablePlan) -> dict[str, str]:
     """Return the columns of staged rows with the types of PostgreSQL's warehouse."""
-    own = (POSITION_COLUMN, OPERATION_COLUMN, *staged_columns(planned), *([LOAD_COLUMN] if planned.is_log else []))
+    load = [LOAD_COLUMN] if planned.keeps_changes else []
+    own = (POSITION_COLUMN, OPERATION_COLUMN, *staged_columns(planned), *load)
     kept = (name for name in parquet_schema(planned).names if name not in {*column_types(planned), *own})
     return (
         column_types(planned)
@@ -333,7 +334,7 @@ def _read_waiting(session: psycopg.Connection, planned: TablePlan, merge: Merge)
     ).fetchall()
     if not found:
         return None
-    # The key of a log has the position.
+    # The key of a log and of a history has the position.
     names = list(dict.fromkeys([*merge.key, *merge.optional, *map(keep_column, merge.optional), POSITION_COLUMN]))
     types = _types(planned)
     _create_rows(session, {name: types[name] for name in names})
@@ -365,7 +366,7 @@ def stage_waiting(session: psycopg.Connection, planned: TablePlan, merge: Merge,
     except psycopg.DataError as error:  # its message may quote the value
         raise wrong_value(planned, error) from None
     schema = parquet_schema(planned)
-    if planned.is_log:
+    if planned.keeps_changes:
         schema = schema.append(pa.field(LOAD_COLUMN, pa.int64()))
     rows = session.execute(f"SELECT {', '.join(map(quote, schema.names))} FROM {_ROWS}").fetchall()
     columns = zip(*rows, strict=True) if rows else [()] * len(schema)
@@ -467,7 +468,7 @@ def publish_held(session: psycopg.Connection, plan: WindowPlan, by: str = "") ->
         named: dict[str, Any] = settled_by_a_window(planned) | source_parameters(planned.source)
         named |= {"by": by} if by else {}
         named |= {"pipeline": plan.pipeline, "window_id": plan.window_id, "load_window_id": plan.window_id}
-        if _reads_all(planned) and not planned.is_log:
+        if _reads_all(planned) and planned.settings.style is Style.CURRENT:
             session.execute(read_sql("lower_quarantine"), target | {"to_lsn": plan.rows_at(planned)})
         if tuple(target.values()) in rows:
             if planned.kind is LoadKind.FIRST_LOAD:

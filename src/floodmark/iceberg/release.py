@@ -7,7 +7,7 @@ that. So a release that is killed leaves nothing that holds a run up, and the ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,12 @@ from pyspark.sql import SparkSession
 from floodmark.core.errors import FloodmarkBugError, WatermarkConflictError
 from floodmark.core.plan import TableCounts, TablePlan, WindowPlan, release_lane
 from floodmark.core.recovery import Release
-from floodmark.core.schema import POSITION_COLUMN, keep_column
+from floodmark.core.schema import POSITION_COLUMN, TableName, keep_column
 from floodmark.core.settings import TableSettings
+from floodmark.iceberg.history import merge_style
 from floodmark.iceberg.lake import RELEASED
 from floodmark.iceberg.limits import refuse_unsupported
-from floodmark.iceberg.merge import WINDOW, StagedTable, merge_table, read_summary, spark_errors
+from floodmark.iceberg.merge import WINDOW, StagedTable, read_summary, spark_errors
 from floodmark.iceberg.metadata import refuse_lost
 from floodmark.iceberg.quarantine import (
     GatedRows,
@@ -41,6 +42,7 @@ from floodmark.postgres.session import open_transaction, query
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.merge import Merge, merge_of, same_key
 from floodmark.postgres.warehouse.release import last_plan, newest_load, plan_release, read_outcome, record_release
+from floodmark.postgres.warehouse.targets import list_relations
 
 # ruff: noqa: S608  (names are quoted by ``spark_name``)
 
@@ -57,8 +59,8 @@ class ReleaseRows:
     plan: WindowPlan
     """Its window has a number that no other one gets."""
     merge: Merge
-    base: str
-    """Where the metadata of the table was."""
+    base: Mapping[TableName, str]
+    """Where the metadata of the table was; for a history, also that of its ended versions."""
     state: str | None
     """Of the rows that wait."""
     settling: dict[str, Any]
@@ -76,8 +78,8 @@ class ReleaseRows:
 class ReleasedRows:
     """The rows of a release, behind the merge."""
 
-    merged: str
-    """Where the metadata of the table is, in the catalog of releases."""
+    merged: Mapping[TableName, str]
+    """Where the metadata of the table is, in the catalog of releases; as ``ReleaseRows.base``."""
     counts: TableCounts | None = None
     """None where no row was merged."""
     quarantined: int = 0
@@ -126,11 +128,11 @@ class LakeQuarantine:
             state = waiting_state(session, planned.target)
             if state is None:
                 return None
-            published = self._warehouse.catalog.list_published([planned.target])
+            published = self._warehouse.catalog.list_published(list_relations([planned]))
             refuse_loads(session, pipeline, lane, [planned.source])
             base = self._warehouse.catalog.begin_release(plan, session)
-            refuse_lost(planned, published.get(planned.target), base)
-            assert base is not None  # noqa: S101  (``refuse_lost``)
+            for each in (planned, planned.ended_versions) if planned.is_history else (planned,):
+                refuse_lost(each, published.get(each.target), base.get(each.target))
             settling = {
                 "target_schema": planned.target.schema,
                 "target_name": planned.target.name,
@@ -208,12 +210,14 @@ class _ReleaseMerge:
     def run(self) -> ReleasedRows:
         plan, planned, merge = self.found.plan, self.found.planned, self.found.merge
         evolve_table(self.session, planned, RELEASED)
+        if planned.is_history:
+            evolve_table(self.session, planned.ended_versions, RELEASED)
         newest = read_summary(self.warehouse.catalog, planned.target, RELEASED)
         gate = LakeGate(self.session, self.warehouse.ledger, plan, planned, merge, self.folder, RELEASED)
         self._open([self.folder / "staged.parquet"])
         held: list[Path] = []
         files: Sequence[Path] = [self.folder / "staged.parquet"]
-        if newest and not planned.is_log:
+        if newest and not planned.keeps_changes:
             held += gate.write("overtaken", f"SELECT {self._keys}, t.{POSITION_COLUMN} FROM {self._newer('JOIN')}")
             if held:
                 files = self._open(gate.write("open", f"SELECT s.* FROM {self._newer('LEFT ANTI JOIN')}"))
@@ -222,17 +226,19 @@ class _ReleaseMerge:
         if rows.files and merge.optional:
             rows = replace(rows, files=self._open(gate.write("complete", self._complete)))
         if not rows.files:
-            return ReleasedRows(self._location(), None, rows.quarantined, held)
+            return ReleasedRows(self._locations(), None, rows.quarantined, held)
         held += gate.write("merged", f"SELECT {self._keys}, s.{POSITION_COLUMN} FROM {self._view} AS s")
-        counts = merge_table(self.session, plan, StagedTable(0, planned, merge, rows, newest, catalog=RELEASED))
+        staged = StagedTable(0, planned, merge, rows, newest, catalog=RELEASED)
+        counts = merge_style(self.session, plan, staged, self.folder)
         counts = replace(counts, staged_rows=counts.staged_rows - rows.quarantined, quarantined_rows=0)
-        summary = read_summary(self.warehouse.catalog, planned.target, RELEASED)
-        location = self._location()
-        if location != self.found.base and summary.get(WINDOW) != str(plan.window_id):
-            raise WatermarkConflictError(
-                str(planned.source), "another release of its rows has begun.", "Nothing was released. Run again."
-            )
-        return ReleasedRows(location, counts, rows.quarantined, held)
+        merged = self._locations()
+        for target, location in merged.items():
+            summary = read_summary(self.warehouse.catalog, target, RELEASED)
+            if location != self.found.base[target] and summary.get(WINDOW) != str(plan.window_id):
+                raise WatermarkConflictError(
+                    str(planned.source), "another release of its rows has begun.", "Nothing was released. Run again."
+                )
+        return ReleasedRows(merged, counts, rows.quarantined, held)
 
     def _open(self, files: Sequence[Path]) -> Sequence[Path]:
         """Let the view of staged rows have those of files, of which there may be none."""
@@ -241,12 +247,12 @@ class _ReleaseMerge:
             rows.createOrReplaceTempView(self.found.merge.staging.name)
         return files
 
-    def _location(self) -> str:
-        target = self.found.planned.target
-        location = self.warehouse.catalog.read_locations([target]).get((RELEASED, target))
-        if location is None:
+    def _locations(self) -> Mapping[TableName, str]:
+        targets = list_relations([self.found.planned])
+        found = self.warehouse.catalog.read_locations(targets)
+        if not all((RELEASED, target) in found for target in targets):
             raise FloodmarkBugError(str(self.found.planned.source), "the catalog of releases has lost the table.", "")
-        return location
+        return {target: found[RELEASED, target] for target in targets}
 
     @property
     def _view(self) -> str:

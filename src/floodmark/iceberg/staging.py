@@ -167,8 +167,15 @@ class LakeStaging:
 
     def gate(self, plan: WindowPlan, index: int) -> Path:
         """Return an empty folder for what the rules leave of the rows of a table."""
+        return self._empty(plan, index, "gate")
+
+    def merge(self, plan: WindowPlan, index: int) -> Path:
+        """Return an empty folder for what a merge computes of a table."""
+        return self._empty(plan, index, "merge")
+
+    def _empty(self, plan: WindowPlan, index: int, of: str) -> Path:
         table = plan.tables[index]
-        folder = self._window(plan.window_id) / str(plan.attempt) / f"{table.target.schema}.{table.target.name}.gate"
+        folder = self._window(plan.window_id) / str(plan.attempt) / f"{table.target.schema}.{table.target.name}.{of}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         return folder

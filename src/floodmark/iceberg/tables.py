@@ -18,12 +18,17 @@ from floodmark.core.schema import (
     COMMAND_COLUMN,
     COMMITTED_COLUMN,
     DELETED_COLUMN,
+    KEPT_COLUMN,
     LOAD_COLUMN,
     LOADED_AT_COLUMN,
+    NEXT_LOAD_COLUMN,
+    NEXT_POSITION_COLUMN,
     OPERATION_COLUMN,
     POSITION_COLUMN,
     SEQUENCE_COLUMN,
     STAGING_SCHEMA,
+    VALID_FROM_COLUMN,
+    VALID_TO_COLUMN,
     WINDOW_COLUMN,
     TableName,
 )
@@ -69,7 +74,17 @@ _OWN_TYPES = {
     WINDOW_COLUMN: "bigint",
     LOADED_AT_COLUMN: "timestamp",
     DELETED_COLUMN: "boolean",
+    KEPT_COLUMN: "array<string>",
+    VALID_FROM_COLUMN: "timestamp",
+    NEXT_LOAD_COLUMN: "bigint",
+    NEXT_POSITION_COLUMN: "binary",
+    VALID_TO_COLUMN: "timestamp",
 }
+_MARKS = (
+    (NEXT_POSITION_COLUMN, "the ended versions of a history"),
+    (KEPT_COLUMN, "a history"),
+    (COMMAND_COLUMN, "a log"),
+)
 _PROPERTIES = {
     "format-version": "2",
     # Changes are a small part of a table: position deletes write 1/47 of the bytes of copy-on-write.
@@ -163,13 +178,19 @@ def evolve_table(session: SparkSession, table: TablePlan, catalog: str = UNPUBLI
 
 
 def refuse_other_style(table: TablePlan, found: Collection[str]) -> None:
-    """Raise TargetRefusedError for a log whose table is none, and the other way round. found: its columns."""
-    if table.is_log != (LOAD_COLUMN in found):
+    """Raise TargetRefusedError for a table whose columns are those of another style. found: its columns."""
+    is_, wanted = _style_of(found), _style_of(floodmark_columns(table))
+    if is_ != wanted:
         raise TargetRefusedError(
             str(table.source),
-            f"the table {table.target} of the lake is {'not a log' if table.is_log else 'a log'}.",
+            f"the table {table.target} of the lake is {is_ or f'not {wanted}'}.",
             f"Restore its style. Or: {how_to_make_again(table)}",
         )
+
+
+def _style_of(columns: Collection[str]) -> str:
+    """Return the style of a table by a column that no style above has; "" for the newest rows of a table."""
+    return next((style for column, style in _MARKS if column in columns), "")
 
 
 def find_narrow(table: TablePlan, found: Mapping[str, str]) -> list[str]:

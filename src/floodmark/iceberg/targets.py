@@ -32,7 +32,10 @@ class LakeTargets:
             refuse_table(plan)
             if not self._catalog.exists():
                 return frozenset()
-            return frozenset(self._check(plan))
+            found = frozenset(self._check(plan))
+            if plan.is_history:
+                self._check(plan.ended_versions)
+            return found
         except (TargetLostError, TargetRefusedError) as error:
             raise ConfigError(error.subject, error.message, error.hint) from None
 

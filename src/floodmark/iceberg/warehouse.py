@@ -32,14 +32,11 @@ from floodmark.core.plan import (
     staging_table,
     value_columns,
 )
-from floodmark.core.schema import (
-    DELETED_COLUMN,
-    LOAD_COLUMN,
-    TableName,
-)
+from floodmark.core.schema import DELETED_COLUMN, LOAD_COLUMN, POSITION_COLUMN, TableName
+from floodmark.iceberg.history import merge_style
 from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeCatalog, LakeFolder, catalog_settings
 from floodmark.iceberg.limits import refuse_replay, refuse_unsupported
-from floodmark.iceberg.merge import ATTEMPT, COUNTS, WINDOW, StagedTable, merge_table, read_summary, spark_errors
+from floodmark.iceberg.merge import ATTEMPT, COUNTS, WINDOW, StagedTable, read_summary, spark_errors
 from floodmark.iceberg.metadata import read_metadata, read_table, refuse_lost
 from floodmark.iceberg.quarantine import GatedRows, LakeGate, publish_held
 from floodmark.iceberg.staging import LakeStaging, count_rows
@@ -51,6 +48,7 @@ from floodmark.iceberg.tables import (
 )
 from floodmark.postgres.ledger.schema import refuse_overtaken
 from floodmark.postgres.session import WarehouseConnection, open_transaction
+from floodmark.postgres.warehouse.history import read_load_position
 from floodmark.postgres.warehouse.merge import merge_of
 from floodmark.postgres.warehouse.staging import read_load_ids
 from floodmark.sync.arrow import arrow_type
@@ -121,10 +119,12 @@ class IcebergWarehouse:
             for schema in sorted({table.target.schema for table in plan.tables}):
                 for catalog in (PUBLISHED, UNPUBLISHED):
                     session.sql(f"CREATE NAMESPACE IF NOT EXISTS {spark_name(catalog, schema)}")
-        targets = [table.target for table in plan.tables]
+        # A history is two tables.
+        written = [each for table in plan.tables for each in (table, *_ended_versions(table))]
+        targets = [table.target for table in written]
         known, published = self.catalog.read_locations(targets), self.catalog.list_published(targets)
         new = []
-        for table in plan.tables:
+        for table in written:
             found = known.get((PUBLISHED, table.target))
             if table.kind is LoadKind.CHANGES or table.where:
                 refuse_lost(table, published.get(table.target), found)
@@ -140,9 +140,9 @@ class IcebergWarehouse:
             _LOG.info("%s: created the table %s of the lake.", table.source, table.target)
         self.catalog.begin(plan)
         published = self.catalog.list_published(targets)
-        for table in plan.tables:
-            if table.is_log and published.get(table.target) is None:
-                _refuse_foreign_log(table, known.get((PUBLISHED, table.target)))
+        for table in written:
+            if table.keeps_changes and published.get(table.target) is None:
+                _refuse_foreign_rows(table, known.get((PUBLISHED, table.target)))
             with spark_errors(str(table.source)):
                 evolve_table(session, table)
         self.staging.prepare(plan, self.catalog.list_unfinished())
@@ -232,14 +232,20 @@ class IcebergWarehouse:
         publish_held(transaction, plan)
 
     def _open_view(self, session: SparkSession, plan: WindowPlan, index: int, files: Sequence[Path]) -> str:
-        """Let a view of the session have staged rows, those of a log with the number of its load. Return its name."""
+        """Let a view of the session have staged rows. Return its name.
+
+        Those of a log and of a history have the number of the newest load, but for events that it has read.
+        """
         planned, name = plan.tables[index], staging_table(plan, index).name
         with spark_errors(str(planned.source)):
             rows = session.read.parquet(*map(str, files))
-            if planned.is_log:
+            if planned.keeps_changes:
                 with open_transaction(self.ledger, str(planned.source)) as transaction:
-                    load = read_load_ids(transaction, plan).get(planned.source, 0)
-                rows = rows.withColumn(LOAD_COLUMN, functions.lit(load).cast("bigint"))
+                    load = functions.lit(read_load_ids(transaction, plan).get(planned.source, 0)).cast("bigint")
+                    if planned.is_history and is_replay_lane(plan.lane):
+                        read = read_load_position(transaction, plan, planned)
+                        load = functions.when(functions.col(POSITION_COLUMN) > functions.lit(read), load)
+                rows = rows.withColumn(LOAD_COLUMN, load)
             rows.createOrReplaceTempView(name)
         return spark_name(name)
 
@@ -253,8 +259,12 @@ class IcebergWarehouse:
         planned = plan.tables[index]
         merge = replace(merge_of(plan, index, has_tombstones=False), sorted_by_key=False)
         newest = read_summary(self.catalog, planned.target)
+        before = [read_summary(self.catalog, each.target) for each in _ended_versions(planned)]
         if (newest.get(WINDOW), newest.get(ATTEMPT)) == (str(plan.window_id), str(plan.attempt)):
             return StagedTable(index, planned, merge, GatedRows(()), newest, TableCounts(**json.loads(newest[COUNTS])))
+        if any((each.get(WINDOW), each.get(ATTEMPT)) == (str(plan.window_id), str(plan.attempt)) for each in before):
+            # A merge of this attempt has ended between the two tables.
+            self.catalog.give_up_merge(planned.ended_versions.target)
         reported = (staged or {}).get(planned.source)
         files = self.staging.find_files(plan, index, reported)
         found = count_rows(files)
@@ -281,15 +291,20 @@ class IcebergWarehouse:
             return table.merged
         with spark_errors(str(table.planned.source)):
             self.staging.record_merged(plan, table.index, table.rows.files)
-            return merge_table(session, plan, table)
+            return merge_style(session, plan, table, self.staging.merge(plan, table.index))
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # The steps of one table.
 
 
-def _refuse_foreign_log(planned: TablePlan, found: str | None) -> None:
-    """Raise TargetRefusedError for a log with rows that no window of this ledger has published.
+def _ended_versions(planned: TablePlan) -> list[TablePlan]:
+    """Return the plan of the ended versions of a history; nothing for another style."""
+    return [planned.ended_versions] if planned.is_history else []
+
+
+def _refuse_foreign_rows(planned: TablePlan, found: str | None) -> None:
+    """Raise TargetRefusedError for a log or a history with rows that no window of this ledger has published.
 
     found: where its metadata is.
     """
@@ -297,8 +312,8 @@ def _refuse_foreign_log(planned: TablePlan, found: str | None) -> None:
     if lake_table is not None and lake_table.snapshot is not None:
         raise TargetRefusedError(
             str(planned.source),
-            f"the log {planned.target} of the lake has rows that no window of the ledger brought, so that the numbers "
-            "of its windows would not grow.",
+            f"the {planned.settings.style.value} {planned.target} of the lake has rows that no window of the ledger "
+            "brought, so that the numbers of its windows would not grow.",
             how_to_make_again(planned),
         )
 
@@ -315,14 +330,14 @@ def _refuse_double_keys(session: SparkSession, planned: TablePlan, view: str) ->
 
 def _select_double_keys(planned: TablePlan, view: str) -> str:
     """Return the query for the keys that several rows have. NULL is no key."""
-    keys = planned.row_key
+    keys = planned.in_target.key if planned.kind is LoadKind.FIRST_LOAD and planned.is_history else planned.row_key
     known = " AND ".join(f"{spark_name(name)} IS NOT NULL" for name in keys)
     return f"SELECT {_quoted(keys)} FROM {view} WHERE {known} GROUP BY {_quoted(keys)} HAVING count(*) > 1"
 
 
 def _refuse_null_keys(session: SparkSession, planned: TablePlan, view: str) -> None:
     """Raise the error about NULL in a column of the key that is NOT NULL at the source."""
-    key = planned.row_key
+    key = planned.target_key
     nulls = " OR ".join(f"{spark_name(name)} IS NULL" for name in key)
     if session.sql(f"SELECT 1 FROM {view} WHERE {nulls} LIMIT 1").collect():
         raise TargetRefusedError(

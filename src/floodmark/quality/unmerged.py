@@ -75,17 +75,30 @@ def select_gaps(table: TablePlan, staged: str) -> str:
 
     They are found by their index, whatever number of versions the keys have.
     """
-    ended, versions = quote_table(table.ended_versions.target), quote_table(history_view_name(table.target))
-    place, next_place = (LOAD_COLUMN, POSITION_COLUMN), (NEXT_LOAD_COLUMN, NEXT_POSITION_COLUMN)
-    first = ", ".join(f"(SELECT min({quote(name)}) FROM ({staged}) AS staged)" for name in place)
-    pairs = zip(place, next_place, strict=True)
+    versions = quote_table(history_view_name(table.target))
+    pairs = zip(_PLACE, _NEXT_PLACE, strict=True)
     follows = " AND ".join(f"later.{quote(name)} = ended.{quote(next_name)}" for name, next_name in pairs)
     return (
-        f"SELECT {_list('ended', table.row_key)} FROM {ended} AS ended "
-        f"WHERE ({_list('ended', next_place)}) >= ({first}) "
-        f"AND EXISTS (SELECT 1 FROM ({staged}) AS staged WHERE {_same(table.target_key, 'staged', 'ended')}) "
-        f"AND NOT EXISTS (SELECT 1 FROM {versions} AS later "
+        f"{_select_ended(table, staged)} AND NOT EXISTS (SELECT 1 FROM {versions} AS later "
         f"WHERE {_same(table.target_key, 'later', 'ended')} AND {follows})"
+    )
+
+
+def select_doubled(table: TablePlan, staged: str) -> str:
+    """Return the query of the ended versions of staged keys that are there twice, from the first staged commit on."""
+    return f"{_select_ended(table, staged)} GROUP BY {_list('ended', table.row_key)} HAVING count(*) > 1"
+
+
+_PLACE, _NEXT_PLACE = (LOAD_COLUMN, POSITION_COLUMN), (NEXT_LOAD_COLUMN, NEXT_POSITION_COLUMN)
+
+
+def _select_ended(table: TablePlan, staged: str) -> str:
+    """Return the query of the ended versions of staged keys that reach beyond the first staged commit."""
+    first = ", ".join(f"(SELECT min({quote(name)}) FROM ({staged}) AS staged)" for name in _PLACE)
+    return (
+        f"SELECT {_list('ended', table.row_key)} FROM {quote_table(table.ended_versions.target)} AS ended "
+        f"WHERE ({_list('ended', _NEXT_PLACE)}) >= ({first}) "
+        f"AND EXISTS (SELECT 1 FROM ({staged}) AS staged WHERE {_same(table.target_key, 'staged', 'ended')})"
     )
 
 

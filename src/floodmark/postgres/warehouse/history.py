@@ -76,10 +76,15 @@ def pass_over_loaded(session: psycopg.Connection, plan: WindowPlan, planned: Tab
     """Take those of the events of a history out of the merge that the newest load of the whole table has read."""
     if not planned.is_history:
         return
+    statement = read_sql("pass_over_loaded").format(staging=quote_table(merge.staging))
+    session.execute(statement, {"load_lsn": read_load_position(session, plan, planned)})
+
+
+def read_load_position(session: psycopg.Connection, plan: WindowPlan, planned: TablePlan) -> bytes:
+    """Return the position of the newest load of a whole table, which has read all changes up to it."""
     whole = query(session, "list_whole_loads", pipeline=plan.pipeline)
     sources = {TableName(row["source_schema"], row["source_name"]): row["to_lsn"] for row in whole}
-    statement = read_sql("pass_over_loaded").format(staging=quote_table(merge.staging))
-    session.execute(statement, {"load_lsn": sources[planned.source]})
+    return bytes(sources[planned.source])
 
 
 # --------------------------------------------------------------------------------------------------------------------

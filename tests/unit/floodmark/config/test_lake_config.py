@@ -32,6 +32,7 @@ def test_lake_takes_current_rows_with_rules(tmp_path: Path) -> None:
     load(tmp_path, ", new_columns: drop, first_load: {when_added: in_parallel}")
     load(tmp_path, ", where: Id > 0")
     load(tmp_path, ", style: log, before_images: true, snapshot: false")
+    load(tmp_path, ", style: history, on_gap: repair")
     load(tmp_path, ", commit_times: true, columns: {At: {cast: date}}")
 
 
@@ -49,7 +50,8 @@ def test_lake_takes_no_source_of_another_kind(tmp_path: Path) -> None:
     ("settings", "words"),
     [
         (", style: snapshot", "style: snapshot"),
-        (", style: history", "style: history"),
+        (", style: history, keep_versions: 7y", "keep_versions"),
+        (", style: history, open_end: 9999-12-31", "open_end"),
         (", live_view: true", "live_view"),
         (", unstorable: replace", "unstorable: replace"),
         (", expectations: [{type: expect_column_values_to_not_be_null, kwargs: {column: Id}}]", "expectations"),

@@ -1,0 +1,320 @@
+"""Histories in a lake: at each commit the rows of the source, in any order of windows, and as PostgreSQL has them.
+
+FLOODMARK_SCHEDULE_SEEDS=20 draws more histories than are drawn each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from lake_rig import SMALL, LakeRig, open_lake, quarantined
+from pyiceberg.table import StaticTable
+from test_history_order import CONTENT, HistoryReader, by_key, load_three_times, merge_in_several_ways, refuse_overlaps
+from test_iceberg_warehouse import LakeSwitchRig
+from warehouse_rig import WarehouseRig
+from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load, staged_batch
+
+from cdc_database import cdc_database
+from change_histories import Values
+from emulator_process import Emulator
+from floodmark.core.naming import versions_name
+from floodmark.core.plan import TableCounts, TablePlan, WindowPlan
+from floodmark.core.schema import COMMITTED_COLUMN, TableName
+from floodmark.core.settings import PipelineSettings, Style, TableSettings
+from floodmark.iceberg import history
+from floodmark.iceberg.checks import IcebergQuality
+from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED
+from floodmark.iceberg.release import LakeQuarantine
+from floodmark.iceberg.targets import LakeTargets
+from floodmark.iceberg.upkeep import LakeUpkeep
+from floodmark.iceberg.warehouse import IcebergWarehouse
+from floodmark.postgres.warehouse.release import PostgresQuarantine
+from floodmark.sync.ports import StagedRows
+from lsns import lsn
+from order_rig import OrderRig
+from schedule_seeds import schedule_seeds
+from table_plans import with_settings
+
+pytestmark = [
+    pytest.mark.timeout(1800),
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory, shared_dir: Path) -> Iterator[LakeRig]:
+    with open_lake(tmp_path_factory.mktemp("lake"), shared_dir) as lake:
+        yield lake
+
+
+def read_versions(lake: IcebergWarehouse, target: TableName) -> list[dict[str, Any]]:
+    """Return all versions as readers without Java see them, in the order of keys and places."""
+    targets = [target, versions_name(target)]
+    found = lake.catalog.read_locations(targets)
+    rows = [
+        row
+        for each in targets
+        for row in StaticTable.from_metadata(found[PUBLISHED, each]).scan().to_arrow().to_pylist()
+    ]
+    [key] = {"id", "Id"} & rows[0].keys() if rows else {"Id"}
+    return sorted(rows, key=lambda row: (row[key], row["__load"], row["__lsn"]))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Random histories.
+
+
+class DeathError(Exception):
+    """A merge that ends between its two tables."""
+
+
+def die(*_: object) -> None:
+    raise DeathError
+
+
+@dataclass
+class LakeOrderRig(OrderRig):
+    """Windows in any order. Some merges end between the two tables, and begin again in the same attempt."""
+
+    lake: LakeRig = field(kw_only=True)
+
+    def open_warehouse(self) -> IcebergWarehouse:
+        return self.lake.lake
+
+    def stage_loaded(self, plan: WindowPlan, batches: Iterator[pa.RecordBatch]) -> None:
+        self.warehouse.sink(plan, 0).write(0, batches)
+
+    def merge(self, plan: WindowPlan, staged: StagedRows | None = None) -> Mapping[TableName, TableCounts]:
+        if self.rng.random() < 0.3:
+            with pytest.MonkeyPatch.context() as patch, suppress(DeathError):
+                patch.setattr(history._Versions, "replace_newest", die)
+                super().merge(plan, staged)
+        return self.ledger.record_merge(plan, super().merge(plan, staged))
+
+    def finish(self, plan: WindowPlan, counts: object) -> None:
+        assert counts
+        found = IcebergQuality(self.lake.lake, lambda: None).check_window(plan, self.ledger.read_counts(plan.window_id))
+        assert found == {}
+        before = LakeReader(self.lake).read_all(self)
+        self.ledger.mark_checked(plan.window_id)
+        self.ledger.advance(plan.window_id, self.lake.lake.publish_window)
+        self.warehouse.drop_staging(plan.window_id)
+        refuse_overlaps(before)
+        refuse_overlaps(LakeReader(self.lake).read_all(self))
+
+
+class LakeReader(HistoryReader):
+    """A reader of a lake without Java."""
+
+    def read_all(self, rig: OrderRig) -> list[tuple[Any, ...]]:
+        return [tuple(map(row.get, CONTENT.split(", "))) for row in read_versions(self.session.lake, rig.target)]
+
+    def rows_as_of(self, rig: OrderRig, number: int) -> dict[str, Values]:
+        at = lsn(number).value
+        found = [
+            row
+            for row in read_versions(self.session.lake, rig.target)
+            if row["__lsn"] <= at and (row.get("__next_lsn") is None or row["__next_lsn"] > at) and not row["__deleted"]
+        ]
+        return by_key([(row["id"], row["a"], row["lob"], row["old"]) for row in found])
+
+    def newest_rows(self, rig: OrderRig) -> dict[str, Values]:
+        rows = [row for row in read_versions(self.session.lake, rig.target) if row.get("__next_lsn") is None]
+        return by_key([(row["id"], row["a"], row["lob"], row["old"]) for row in rows if not row["__deleted"]])
+
+
+@pytest.mark.parametrize("seed", [3 + seed for seed in schedule_seeds(usual=1)])
+def test_any_order_of_windows_ends_in_the_rows_of_the_source_at_each_commit(lake: LakeRig, seed: int) -> None:
+    merge_in_several_ways(
+        lambda commits, rng: LakeOrderRig(lake.ledger, lake.at, Style.HISTORY, commits, rng, lake=lake),
+        LakeReader(lake),
+        seed,
+    )
+
+
+@pytest.mark.parametrize("seed", [3 + seed for seed in schedule_seeds(usual=1)])
+def test_loads_leave_the_history_before_them(lake: LakeRig, seed: int) -> None:
+    load_three_times(
+        lambda commits, rng: LakeOrderRig(lake.ledger, lake.at, Style.HISTORY, commits, rng, lake=lake),
+        LakeReader(lake),
+        seed,
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Windows of one table.
+
+
+@pytest.fixture
+def rig(lake: LakeRig) -> LakeRig:
+    return lake.fresh_lake()
+
+
+def in_history(table: TablePlan) -> TablePlan:
+    return with_settings(table, style=Style.HISTORY)
+
+
+def batch(*rows: Row) -> pa.RecordBatch:
+    times = pa.array([NOON + timedelta(seconds=row.lsn) for row in rows], pa.timestamp("us", tz="UTC"))
+    return staged_batch(rows).append_column(COMMITTED_COLUMN, times)
+
+
+def reload(watermark: int, **changed: Any) -> TablePlan:
+    return replace(in_history(first_load(rules=(SMALL,))), is_reload=True, watermark=lsn(watermark), **changed)
+
+
+SEEN = ("Id", "Amount", "Notes", "__op", "__deleted", "__committed_at", "__kept", "__valid_from", "__valid_to")
+
+
+def versions_of(rig: WarehouseRig, at: Any) -> list[tuple[Any, ...]]:
+    if isinstance(rig, LakeRig):
+        return [tuple(map(row.get, (*SEEN, "__lsn", "__next_lsn"))) for row in read_versions(rig.lake, rig.target)]
+    columns = ", ".join(f'"{name}"' for name in (*SEEN, "__lsn", "__next_lsn"))
+    with psycopg.connect(at.conninfo()) as session:
+        view = f'SELECT {columns} FROM shop."{rig.target.name}_history" ORDER BY "Id", __load, __lsn'
+        return session.execute(view).fetchall()
+
+
+def waiting(rig: WarehouseRig) -> list[tuple[Any, ...]]:
+    """Return the rows in quarantine, without the load that is in their keys."""
+    return [(rule, key[0], key[2], position, outcome, by) for rule, key, position, _, outcome, by in quarantined(rig)]
+
+
+def test_rows_in_quarantine_wait_and_are_released_as_in_postgresql(rig: LakeRig) -> None:
+    both: Sequence[WarehouseRig] = (rig, rig.in_postgres())
+
+    def run(table: TablePlan, to: int, *rows: Row, lane: str = "") -> TableCounts:
+        counts = [each.run(table, to, batch(*rows), lane) for each in both]
+        assert counts[0] == counts[1]
+        compare()
+        return counts[0]
+
+    def compare() -> None:
+        assert versions_of(both[0], rig.at) == versions_of(both[1], rig.at)
+        assert waiting(both[0]) == waiting(both[1])
+
+    rules, load = (SMALL,), "load dbo.Orders"
+    run(in_history(first_load(rules=rules)), 10, Row(1, INSERT, 10, 5, notes="n"), Row(2, INSERT, 10, 500, notes="m"))
+    kept = (Row(1, UPDATE, 12, 500, notes="x"), Row(1, UPDATE, 14, 7, keep=True), Row(3, INSERT, 15, 3, notes="n"))
+    counts = run(in_history(changes(10, 20, rules=rules)), 20, *kept, Row(4, INSERT, 16, 4, notes="o"))
+    assert counts == TableCounts(staged_rows=4, inserted_rows=2, updated_rows=1, quarantined_rows=1)
+    run(in_history(changes(20, 30, rules=rules)), 30, Row(4, DELETE, 22, 4), Row(4, INSERT, 24, 6, notes="p"))
+    settings = TableSettings(ORDERS, rig.target, style=Style.HISTORY)
+    released = [
+        LakeQuarantine(rig.lake, lambda: None).release(rig.pipeline, settings, "me"),
+        PostgresQuarantine(rig.at).release(both[1].pipeline, replace(settings, target=both[1].target), "me"),
+    ]
+    assert [replace(each, window_id=None) for each in released] == [replace(released[1], window_id=None)] * 2
+    assert (released[0].released, released[0].updated_rows) == (2, 1)
+    compare()
+    # The update that left the text out has that of the change that was released late.
+    assert [row[2] for row in versions_of(rig, rig.at) if row[0] == 1] == ["n", "x", "x"]
+    # A row that breaks a rule was read, and its key keeps its version; two are not found.
+    swept = run(reload(30), 40, Row(1, INSERT, 40, 900, notes="x"), Row(3, INSERT, 40, 3, notes="n"), lane=load)
+    assert (swept.swept_rows, swept.quarantined_rows, swept.unchanged_rows) == (2, 1, 1)
+    assert run(reload(40, keeps_unread=True), 50, Row(4, INSERT, 50, 4, notes="q"), lane=load).swept_rows == 0
+    # A load without a row has no time of a commit: the two have times of their own.
+    empty = [each.run(reload(50), 60, batch(), load) for each in both]
+    assert empty == [TableCounts(swept_rows=3)] * 2
+    assert [row[:5] for row in versions_of(rig, rig.at)] == [row[:5] for row in versions_of(both[1], rig.at)]
+
+
+def test_window_that_is_merged_again_changes_nothing_and_is_not_published_by_halves(
+    rig: LakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.run(in_history(first_load()), 10, batch(Row(1, INSERT, 10, 5, notes="n")))
+    plan = rig.open(in_history(changes(10, 20)), to=20)
+    staged = rig.stage(plan, batch(Row(1, UPDATE, 15, 6, notes="m")))
+    with monkeypatch.context() as patch:
+        patch.setattr(history._Versions, "replace_newest", die)
+        with pytest.raises(DeathError):
+            rig.merge(plan, staged.rows)
+    plan = rig.prepare(plan.window_id)
+    staged = rig.stage(plan, batch(Row(1, UPDATE, 15, 6, notes="m")))
+    counts = rig.warehouse.merge_window(plan)
+    assert rig.warehouse.merge_window(plan) == counts
+    assert [row[1] for row in versions_of(rig, rig.at)] == [5]
+    rig.merge(plan, staged.rows)
+    # Another program writes to one of the two tables.
+    versions = f"{versions_name(rig.target)}"
+    rig.lake.session().sql(f"INSERT INTO {UNPUBLISHED}.{versions} SELECT * FROM {UNPUBLISHED}.{versions}")
+    found = IcebergQuality(rig.lake, lambda: None).check_window(plan, counts)
+    assert "every_version_once" in str(found[ORDERS])
+    rig.ledger.drop_merged(plan.window_id)
+    rig.run(in_history(changes(10, 20)), 20, batch(Row(1, UPDATE, 15, 6, notes="m")))
+    assert [row[1] for row in versions_of(rig, rig.at)] == [5, 6]
+
+
+def test_history_is_kept_small_and_renamed_with_its_versions(rig: LakeRig) -> None:
+    rig.run(in_history(first_load()), 10, batch(Row(1, INSERT, 10, 5, notes="n"), Row(2, INSERT, 10, 5, notes="n")))
+    for after in (10, 20):
+        rig.run(in_history(changes(after, after + 10)), after + 10, batch(Row(1, UPDATE, after + 5, after, notes="m")))
+    before = versions_of(rig, rig.at)
+    targets = [rig.target, versions_name(rig.target)]
+    upkeep = LakeUpkeep(rig.lake, lambda: None)
+    assert [(each.rows, str(each.target)) for each in upkeep.list_tables(targets)] == [
+        (2, str(targets[0])),
+        (2, str(targets[1])),
+    ]
+    done = [words for _, words in upkeep.keep_tables(targets, timedelta(0), rewrites=True)]
+    assert all(words.startswith("was ") for words in done)
+    assert versions_of(rig, rig.at) == before
+    to = TableName("sales", rig.target.name)
+    rig.ledger.rename_target(rig.pipeline, ORDERS, to, rig.lake.catalog.rename)
+    renamed = replace(rig, target=to)
+    renamed.run(in_history(changes(30, 40)), 40, batch(Row(1, DELETE, 35, 20)))
+    assert [row[:2] for row in versions_of(renamed, rig.at)] == [(1, 5), (1, 10), (1, 20), (1, 20), (2, 5)]
+    living = LakeTargets(rig.at).check_target(with_settings(in_history(changes(40, 50)), target=to))
+    assert {"__valid_from", "__kept", "Amount"} <= living
+    rows = rig.lake.read_rows(with_settings(in_history(changes(40, 50)), target=to))
+    assert rows is not None
+    assert [row["Id"] for part in rows for row in part.to_pylist()] == [2]
+
+
+def test_columns_come_go_and_grow_with_the_source(lake: LakeRig, emulator: Emulator) -> None:
+    """From change table to versions: a column that is added, one that is gone, and a delete without its values."""
+    with cdc_database(emulator) as source:
+        source.run(
+            "CREATE TABLE dbo.Orders (Id int NOT NULL PRIMARY KEY, [it's \\ {x}] int NOT NULL, Note ntext)",
+            "INSERT INTO dbo.Orders VALUES (1, 10, N'a')",
+        )
+        source.enable("Orders")
+        rig = LakeSwitchRig(emulator, source, lake)
+        target = TableName("shop", "orders_of_history")
+        rig.pipelines = [PipelineSettings("shop", (TableSettings(ORDERS, target, style=Style.HISTORY),))]
+        rig.run()
+        session = lake.lake.session()
+        for table in (target, versions_name(target)):
+            session.sql(f"ALTER TABLE {PUBLISHED}.{table} ADD COLUMN Old int")
+        session.sql(f"UPDATE {PUBLISHED}.{target} SET Old = 5")
+        rig.change(
+            "UPDATE dbo.Orders SET [it's \\ {x}] = 11",
+            "EXEC emulator.null_in_deletes N'dbo.Orders', N'it''s \\ {x}'",
+            "ALTER TABLE dbo.Orders ADD Place nvarchar(9)",
+            "DELETE dbo.Orders",
+        )
+        rig.run()
+        rows = read_versions(lake.lake, target)
+        seen = [(row["it's \\ {x}"], row["Note"], row["Old"], row["__kept"], row["__op"]) for row in rows]
+        assert seen == [
+            (10, "a", 5, [], 2),
+            (11, "a", None, [], 4),
+            (11, "a", None, ["Note", "it's \\ {x}"], 1),
+        ]
+        rig.approve()
+        rig.switches.take()
+        rig.change("INSERT INTO dbo.Orders VALUES (1, 12, N'b', N'x')")
+        rig.run()
+        assert rig.switches.take()[-1].endswith("done; dbo_Orders was dropped.")
+        rig.change("UPDATE dbo.Orders SET Place = N'y'")
+        rig.run()
+        assert [row.get("Place") for row in read_versions(lake.lake, target)] == [None, None, None, None, "y"]
