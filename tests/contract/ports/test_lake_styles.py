@@ -25,6 +25,7 @@ from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_l
 from cdc_database import cdc_database
 from change_histories import Values
 from emulator_process import Emulator
+from floodmark.core.errors import ConfigError, TargetLostError, TargetRefusedError
 from floodmark.core.naming import versions_name
 from floodmark.core.plan import TableCounts, TablePlan, WindowPlan
 from floodmark.core.schema import COMMITTED_COLUMN, TableName
@@ -278,6 +279,31 @@ def test_history_is_kept_small_and_renamed_with_its_versions(rig: LakeRig) -> No
     rows = rig.lake.read_rows(with_settings(in_history(changes(40, 50)), target=to))
     assert rows is not None
     assert [row["Id"] for part in rows for row in part.to_pylist()] == [2]
+
+
+def test_table_that_is_not_the_one_that_was_loaded_is_refused(rig: LakeRig) -> None:
+    rig.run(in_history(first_load()), 10, batch(Row(1, INSERT, 10, 5, notes="n")))
+    plan = rig.open(in_history(changes(10, 20)), to=20)
+    versions = versions_name(rig.target)
+    for catalog in (PUBLISHED, UNPUBLISHED):
+        rig.lake.session().sql(f"DROP TABLE {catalog}.{versions}")
+    with pytest.raises(TargetLostError, match=f"{versions} of the lake does not exist, and was loaded before"):
+        rig.warehouse.prepare_window(plan)
+    rig.ledger.leave_out(plan.window_id, [ORDERS])
+    rig.run(reload(10), 30, batch(Row(1, INSERT, 30, 6, notes="n")), lane="load dbo.Orders")
+    assert [row[1] for row in versions_of(rig, rig.at)] == [5, 6]
+    for style, what in ((Style.CURRENT, "a history"), (Style.LOG, "a history")):
+        other = with_settings(changes(30, 40), style=style, target=rig.target)
+        with pytest.raises(ConfigError, match=f"of the lake is {what}"):
+            LakeTargets(rig.at).check_target(other)
+    taken = rig.lake.catalog
+    rig.lake.session().sql(f"CREATE TABLE {UNPUBLISHED}.shop.taken_versions (id int) USING iceberg")
+    rig.lake.session().sql(f"CREATE TABLE {PUBLISHED}.shop.taken_versions (id int) USING iceberg")
+    with pytest.raises(TargetRefusedError, match=r"shop\.taken_versions of the lake is not the ended versions"):
+        replace(rig, target=TableName("shop", "taken"), pipeline=f"{rig.pipeline}_taken").open(
+            in_history(first_load()), to=40
+        )
+    assert taken.exists()
 
 
 def test_columns_come_go_and_grow_with_the_source(lake: LakeRig, emulator: Emulator) -> None:
