@@ -26,6 +26,7 @@ def find_refused(table: TableOptions) -> Iterator[str]:
         (table.style is Style.SNAPSHOT, f"style: {table.style.value}"),
         (table.keep_versions is not None, "keep_versions"),
         (table.open_end is not None, "open_end"),
+        (bool(table.track), "track"),
         (bool(table.derived), "derived"),
         (table.live_view, "live_view"),
         (table.unstorable is UnstorablePolicy.REPLACE, f"unstorable: {table.unstorable.value}"),

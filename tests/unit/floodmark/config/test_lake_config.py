@@ -52,6 +52,7 @@ def test_lake_takes_no_source_of_another_kind(tmp_path: Path) -> None:
         (", style: snapshot", "style: snapshot"),
         (", style: history, keep_versions: 7y", "keep_versions"),
         (", style: history, open_end: 9999-12-31", "open_end"),
+        (", style: history, track: [Amount]", "track"),
         (", live_view: true", "live_view"),
         (", unstorable: replace", "unstorable: replace"),
         (", expectations: [{type: expect_column_values_to_not_be_null, kwargs: {column: Id}}]", "expectations"),
