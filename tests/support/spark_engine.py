@@ -16,7 +16,7 @@ SUPPORT = str(Path(__file__).parent)
 SUBMIT_ARGUMENTS = (
     "--master local[2] --conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1"
     " --conf spark.ui.showConsoleProgress=false --conf spark.log.level=ERROR"
-    " --driver-java-options '-XX:+UseSerialGC -XX:TieredStopAtLevel=1' pyspark-shell"
+    " --driver-java-options '-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m' pyspark-shell"
 )
 
 stager_of_spark = partial(SparkStager, driver_changes=0)

@@ -159,7 +159,7 @@ class LakeQuarantine:
         folder.mkdir(parents=True, exist_ok=True)
         pq.write_table(found.rows, folder / "staged.parquet")
         with spark_errors(str(found.planned.source)):
-            return _ReleaseMerge(self._warehouse, self._warehouse.new_session(), found, folder).run()
+            return _ReleaseMerge(self._warehouse, self._warehouse.sessions(1)[0], found, folder).run()
 
     def publish(self, found: ReleaseRows, merged: ReleasedRows, by: str) -> Release:
         """Let readers see what was merged, settle it in quarantine, and record the window: all in one transaction."""

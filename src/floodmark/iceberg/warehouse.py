@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,7 @@ class IcebergWarehouse:
         self._folder = folder
         self._settings = catalog_settings(ledger, folder) | _STAGED_SETTINGS
         self._open_spark = open_spark
+        self._opened: tuple[SparkSession | None, list[SparkSession]] = None, []
         self.staging = LakeStaging(folder.staging(ledger))
 
     def session(self) -> SparkSession:
@@ -104,12 +105,21 @@ class IcebergWarehouse:
             session.conf.set(name, value)
         return session
 
-    def new_session(self) -> SparkSession:
-        """Return another session of the same Spark."""
-        session = self.session().newSession()
-        for name, value in self._settings.items():
-            session.conf.set(name, value)
-        return session
+    def sessions(self, number: int) -> Sequence[SparkSession]:
+        """Return further sessions of the same Spark, the same ones each time.
+
+        Each keeps connections to the catalog until Java ends: one for each table would use up those of PostgreSQL.
+        """
+        first = self.session()
+        if self._opened[0] is not first:
+            self._opened = first, []
+        others = self._opened[1]
+        while len(others) < number:
+            session = first.newSession()
+            for name, value in self._settings.items():
+                session.conf.set(name, value)
+            others.append(session)
+        return others[:number]
 
     def prepare_window(self, plan: WindowPlan) -> None:
         refuse_unsupported(plan)
@@ -181,14 +191,29 @@ class IcebergWarehouse:
         self.catalog.refuse_overtaken(plan)
         with open_transaction(self.ledger, plan.pipeline) as transaction:
             refuse_overtaken(transaction, plan)
-        # A session of its own for each table: the views and the properties of snapshots are those of a session.
-        sessions = [self.new_session() for _ in plan.tables]
+        # A thread has a session of its own: the views and the properties of snapshots are those of a session.
+        sessions = self.sessions(min(TABLES_AT_ONCE, len(plan.tables)))
+        dealt = [range(first, len(plan.tables), len(sessions)) for first in range(len(sessions))]
         with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="merge") as pool:
             # Every table is examined before the first is merged: one that is refused leaves the window, and all are
             # merged.
-            tables = list(pool.map(self._examine, sessions, repeat(plan), range(len(plan.tables)), repeat(staged)))
-            counts = list(pool.map(self._merge, sessions, repeat(plan), tables))
-        return {table.source: each for table, each in zip(plan.tables, counts, strict=True)}
+            tables = list(pool.map(self._examine_each, sessions, repeat(plan), dealt, repeat(staged)))
+            counts = dict(chain.from_iterable(pool.map(self._merge_each, sessions, repeat(plan), tables)))
+        return {table.source: counts[index] for index, table in enumerate(plan.tables)}
+
+    def _examine_each(
+        self,
+        session: SparkSession,
+        plan: WindowPlan,
+        places: Iterable[int],
+        staged: Mapping[TableName, StagedRows] | None,
+    ) -> list[StagedTable]:
+        return [self._examine(session, plan, index, staged) for index in places]
+
+    def _merge_each(
+        self, session: SparkSession, plan: WindowPlan, tables: Iterable[StagedTable]
+    ) -> list[tuple[int, TableCounts]]:
+        return [(table.index, self._merge(session, plan, table)) for table in tables]
 
     def open_rows(self, plan: WindowPlan, counts: Mapping[TableName, TableCounts]) -> Sequence[CheckedRows]:
         """Return the rows for the checks, of the tables that are not published; without staging where it is gone."""

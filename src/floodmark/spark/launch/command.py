@@ -97,7 +97,10 @@ _LOOPBACK_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 JAVA_SETTING = "spark.driver.extraJavaOptions"
-LOCAL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms128m -XX:NewSize=32m -XX:MaxNewSize=32m"
+LOCAL_JAVA = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+    " -Xms128m -XX:NewSize=32m -XX:MaxNewSize=32m"
+)
 """The options of a local job's Java.
 
 Driver and executor are one short-lived JVM next to Python's processes on few cores: the collector and the compiler that

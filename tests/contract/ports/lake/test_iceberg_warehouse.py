@@ -40,6 +40,7 @@ from floodmark.iceberg.tables import spark_name
 from floodmark.iceberg.targets import LakeTargets
 from floodmark.iceberg.upkeep import LakeUpkeep
 from floodmark.postgres.session import open_transaction
+from floodmark.sync.load import TABLES_AT_ONCE
 from lsns import lsn
 from table_plans import with_settings
 
@@ -666,3 +667,11 @@ def test_window_of_another_lane_waits_until_the_first_is_published(rig: LakeRig)
     rig.merge(plan, staged.rows)
     rig.finish(plan)
     assert sorted(rig.visible()) == [1, 2, 3, 4]
+
+
+def test_windows_of_many_tables_have_a_few_sessions_and_no_more_with_each_window(lake: LakeRig) -> None:
+    sessions = lake.lake.sessions(TABLES_AT_ONCE)
+    assert len({id(each) for each in sessions}) == TABLES_AT_ONCE
+    assert list(lake.lake.sessions(TABLES_AT_ONCE)) == list(sessions)
+    assert list(lake.lake.sessions(1)) == sessions[:1]
+    assert all(each.conf.get("spark.sql.catalog.next.type") == "jdbc" for each in sessions)
