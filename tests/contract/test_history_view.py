@@ -1,4 +1,4 @@
-"""What settings add to the view of a history: the end of open versions (``open_end``), and ``track``."""
+"""Additions to the view of a history: the end of open versions (``open_end``), and ``track``."""
 
 from __future__ import annotations
 
