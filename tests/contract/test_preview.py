@@ -133,7 +133,9 @@ def test_table_with_a_gap_is_left_out_or_reloaded(rig: PreviewRig) -> None:
 
 
 def test_every_setting_has_a_sentence_about_its_effect() -> None:
-    assert {*EFFECTS, "source", "net", "mask_key_print"} == {each.name for each in fields(TableSettings)}
+    assert {*EFFECTS, "source", "net", "mask_key_print", "keeps_messages"} == {
+        each.name for each in fields(TableSettings)
+    }
 
 
 def test_command_shows_the_next_run_and_ends_with_3_for_a_table_that_is_left_out(

@@ -516,10 +516,13 @@ def test_upkeep_removes_no_file_from_a_folder_that_others_may_have(rig: LakeRig)
 
 
 class LakeSwitchRig(SwitchRig):
-    """A pipeline into a lake. Its windows are checked by Spark."""
+    """A pipeline into a lake. Its windows are checked by Spark.
 
-    def __init__(self, emulator: Emulator, database: CdcDatabase, lake: LakeRig) -> None:
-        super().__init__(emulator, database, lake.at)
+    name: of the pipeline and of its source, which no other test of the lake has: the ledger knows both.
+    """
+
+    def __init__(self, emulator: Emulator, database: CdcDatabase, lake: LakeRig, name: str = "shop") -> None:
+        super().__init__(emulator, database, lake.at, name, source_name=name)
         self.lake = lake.lake
         self.warehouse = lake.lake
         self.check_target = LakeTargets(lake.at).check_target

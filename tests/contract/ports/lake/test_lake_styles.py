@@ -326,10 +326,10 @@ def test_columns_come_go_and_grow_with_the_source(lake: LakeRig, emulator: Emula
             "INSERT INTO dbo.Orders VALUES (1, 10, N'a')",
         )
         source.enable("Orders")
-        rig = LakeSwitchRig(emulator, source, lake)
-        target = TableName("shop", "orders_of_history")
-        rig.pipelines = [PipelineSettings("shop", (TableSettings(ORDERS, target, style=Style.HISTORY),))]
-        rig.run()
+        name, target = "columns", TableName("shop", "orders_of_history")
+        rig = LakeSwitchRig(emulator, source, lake, name)
+        rig.pipelines = [PipelineSettings(name, (TableSettings(ORDERS, target, style=Style.HISTORY),))]
+        rig.run(name)
         session = lake.lake.session()
         for table in (target, versions_name(target)):
             session.sql(f"ALTER TABLE {PUBLISHED}.{table} ADD COLUMN Old int")
@@ -340,7 +340,7 @@ def test_columns_come_go_and_grow_with_the_source(lake: LakeRig, emulator: Emula
             "ALTER TABLE dbo.Orders ADD Place nvarchar(9)",
             "DELETE dbo.Orders",
         )
-        rig.run()
+        rig.run(name)
         rows = read_versions(lake.lake, target)
         seen = [(row["it's \\ {x}"], row["Note"], row["Old"], row["__kept"], row["__op"]) for row in rows]
         assert seen == [
@@ -351,8 +351,8 @@ def test_columns_come_go_and_grow_with_the_source(lake: LakeRig, emulator: Emula
         rig.approve()
         rig.switches.take()
         rig.change("INSERT INTO dbo.Orders VALUES (1, 12, N'b', N'x')")
-        rig.run()
+        rig.run(name)
         assert rig.switches.take()[-1].endswith("done; dbo_Orders was dropped.")
         rig.change("UPDATE dbo.Orders SET Place = N'y'")
-        rig.run()
+        rig.run(name)
         assert [row.get("Place") for row in read_versions(lake.lake, target)] == [None, None, None, None, "y"]
