@@ -77,12 +77,12 @@ def change(rig: CommandRig, *statements: str) -> None:
 def person(number: int, amount: int = 1) -> str:
     """Return the values of a row whose hidden ones are unlike all others."""
     return (
-        f"({number}, {amount}, N'mail-{number}@example.com', '0699-{number}-1234', '1987-06-{number:02}', 41234321,"
+        f"({number}, {amount}, N'mail-{number}@example.com', '+699-{number}-1234', '1987-06-{number:02}', 41234321,"
         f" N'doc-{number}', 770077001, N'note-{number}')"
     )
 
 
-PLANTED = ("mail-", "0699-", "1987-06-", "41234321", "doc-", "770077001", "note-")
+PLANTED = ("mail-", "+699-", "1987-06-", "41234321", "doc-", "770077001", "note-")
 """What the hidden values of the rows have, and nothing else."""
 
 
@@ -178,7 +178,7 @@ def test_hidden_values_are_in_no_table_no_file_no_log_and_no_event(
     change(
         rig,
         f"INSERT INTO dbo.People VALUES {person(4)}, {person(5, -5)}",
-        "UPDATE dbo.People SET Email = N'mail-11', Phone = '0699-11', Salary = 41234321, Doc = N'doc-11' WHERE Id = 1",
+        "UPDATE dbo.People SET Email = N'mail-11', Phone = '+699-11', Salary = 41234321, Doc = N'doc-11' WHERE Id = 1",
         "UPDATE dbo.People SET Notes = N'note-11', Pin = 770077001, Born = '1987-06-30' WHERE Id = 1",
         "DELETE dbo.People WHERE Id = 2",
     )

@@ -281,13 +281,13 @@ PEOPLE = (
     "CREATE TABLE people (id TEXT PRIMARY KEY NOT NULL, amount INTEGER, mail TEXT, phone TEXT, born DATE,"
     " made DATETIME, notes TEXT)"
 )
-PLANTED = ("key-", "mail-", "0699-", "1987-06-", "23:59:", "note-")
+PLANTED = ("key-", "mail-", "+699-", "1987-06-", "23:59:59.777", "note-")
 
 
 def person(number: int, amount: int = 1) -> str:
-    values = f"('key-{number}', {amount}, 'mail-{number}@example.com', '0699-{number}-1234', '1987-06-0{number}'"
+    values = f"('key-{number}', {amount}, 'mail-{number}@example.com', '+699-{number}-1234', '1987-06-0{number}'"
     columns = "id, amount, mail, phone, born, made, notes"
-    return f"INSERT INTO people ({columns}) VALUES {values}, '2026-01-0{number} 23:59:59', 'note-{number}')"
+    return f"INSERT INTO people ({columns}) VALUES {values}, '2026-01-0{number} 23:59:59.777', 'note-{number}')"
 
 
 def hashed(value: str) -> str:

@@ -141,7 +141,7 @@ pipelines:
     schedule: null
     tables: [{source: dbo.Others, target: shop.others}]
 """
-PLANTED = ("planted", "7077007", "4123")
+PLANTED = ("planted", "7077007", "4123987")
 """What the hidden values have, and nothing else: notes, keys, and the amounts of rows that do not pass."""
 
 
@@ -179,10 +179,10 @@ def test_hidden_values_of_events_are_in_no_table_no_file_and_no_log(
     monkeypatch.setattr(PostgresWarehouse, "merge_window", watched)
     rig.client.run("CREATE TABLE dbo.Others (Id int NOT NULL PRIMARY KEY)")
     first, second, third = 70770071, 70770072, 70770073
-    rig.stream(*rig.change((first, "1.00", "planted-1111"), (second, "4123.00", "planted-2222")))
+    rig.stream(*rig.change((first, "1.00", "planted-1111"), (second, "4123987.00", "planted-2222")))
     said = [call("config", "check"), call("run", "streamed"), call("run", "other")]
     rig.stream(*rig.change((first, "-1.00", "planted-3333"), (third, "3.00", "planted-4444")))
-    rig.stream(*rig.change((second, "2.00", "planted-5555")), *rig.change((third, "4123.43", "planted-6666")))
+    rig.stream(*rig.change((second, "2.00", "planted-5555")), *rig.change((third, "4123987.43", "planted-6666")))
     [whole] = rig.log.commit(({}, {"Id": "70770074", "Amount": "5.00", "Note": "planted-7777"}))
     [unfit] = rig.log.commit(({}, {"Id": "70770075", "Amount": "planted", "Note": "planted-8888"}))
     segmented = replace(rig.log, form=MessageForm(limit_bytes=2000))
