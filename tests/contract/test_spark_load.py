@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hmac
 import itertools
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +59,7 @@ from floodmark.spark.engine import Engine
 from floodmark.spark.net import PACKED_SCHEMA, entries, gather_changes, pack, unpack
 from floodmark.spark.stage import StageWriter
 from floodmark.spark.stager import SparkStager
+from floodmark.sync import load
 from floodmark.sync.filters import parse_filter
 from floodmark.sync.finish import advance_window
 from floodmark.sync.load import load_window
@@ -488,6 +490,52 @@ def test_table_that_its_target_refuses_leaves_the_others_to_the_driver(source: C
     sinks[1] = RefusingSink(plan.tables[1].source)
     staged = SparkStager(no_engine, open_cdc_reader, plan_cdc_reads).stage_changes(plan, sinks)
     assert [type(staged[index]) for index in range(3)] == [StagedRows, TargetRefusedError, StagedRows]
+
+
+@pytest.mark.parametrize(("most_rows", "asks_spark"), [(47, False), (27, True)])
+def test_chunks_are_staged_without_spark_unless_the_rows_of_a_window_are_many(
+    most_rows: int,
+    asks_spark: bool,
+    source: CdcDatabase,
+    make_pipeline: Any,
+    *,
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """40 rows take 6 chunks of 7, which may have 42. Of another table with 5 rows, there was a chunk before."""
+    made = [make_pipeline("Id int NOT NULL PRIMARY KEY", first_load=FirstLoad(chunk_rows=7)) for _ in range(2)]
+    pipeline = made[0][1]
+    pipeline.settings = PipelineSettings("tests", tuple(each.settings.tables[0] for _, each in made))
+    for (name, _), rows in zip(made, (5, 40), strict=True):
+        source.run(*(f"INSERT INTO dbo.{name} VALUES ({number})" for number in range(rows)))
+    source.scan()
+    asked: list[int] = []
+    pipeline.stager = SparkStager(lambda: asked.append(1) or engine, open_cdc_reader, plan_cdc_reads)
+    monkeypatch.setattr(stager, "DRIVER_ROWS", most_rows)
+    monkeypatch.setattr(load, "TABLES_AT_ONCE", 1)
+    pipeline.run()
+    assert bool(asked) is asks_spark
+    verified = verify_tables(pipeline.settings, pipeline.at, pipeline.warehouse)
+    assert [(each.equal, each.target_rows) for each in verified] == [(True, 5), (True, 40)]
+
+
+def test_threads_of_the_driver_end_at_the_first_error() -> None:
+    """The error is raised when no thread writes any more, and those that are left do not write all they have."""
+    began, written = threading.Event(), []
+
+    def work(group: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        for number in group:
+            if number < 0:
+                assert began.wait(60)
+                raise TargetRefusedError("dbo.T", "no")
+            yield pa.RecordBatch.from_pylist([{"part": number}])
+            written.append(number)
+            began.set()
+            threading.Event().wait(0.01)
+
+    with pytest.raises(TargetRefusedError):
+        stager._run_here([range(10_000), [-1]], work)
+    assert 0 < len(written) < 10_000
 
 
 @pytest.mark.parametrize("most_bytes", [64 << 20, 1])

@@ -16,9 +16,12 @@ from dataclasses import dataclass
 
 from compact_tracking.access import open_cursor, write_transaction
 from compact_tracking.changes import Anchor, read_anchor
+from compact_tracking.enabling import list_tracked
+from compact_tracking.enumerations import PurgeType
 from compact_tracking.errors import AnchorRewoundError, InvalidOperationError
 from compact_tracking.names import NOW
 from compact_tracking.numbers import seal_epoch, settle
+from compact_tracking.purging import purge_sequence, purge_tombstones
 from compact_tracking.schema import is_installed
 from compact_tracking.tombstones import pack_tombstones
 
@@ -41,7 +44,12 @@ class Receipt:
 
 @contextmanager
 def take_receipt(
-    connection: sqlite3.Connection, consumer: str, proof: str | None, *, kept: int | None = None
+    connection: sqlite3.Connection,
+    consumer: str,
+    proof: str | None,
+    *,
+    kept: int | None = None,
+    purge_after_days: int | None = None,
 ) -> Iterator[Receipt]:
     """Write a receipt for a consumer, and give it before it is committed.
 
@@ -53,6 +61,7 @@ def take_receipt(
         consumer: the consumer's name.
         proof: the token of the consumer's last receipt; None for a consumer that begins.
         kept: how many receipts to keep, where the consumer proves its own later, on a copy; None to have it proven now.
+        purge_after_days: purge what no consumer needs once the proof is found, see ``purge_consumed``; None: do not.
     Raises:
         InvalidOperationError: no table of the file is tracked.
         AnchorRewoundError: the file does not hold the receipt of the proof.
@@ -67,6 +76,8 @@ def take_receipt(
             if kept is None:
                 prove_receipt(writer, consumer, proof)
                 _drop_superseded(writer, consumer, proof)
+                if purge_after_days is not None:
+                    purge_consumed(writer, purge_after_days, proof)
             else:
                 _drop_oldest(writer, consumer, kept - 1)
             anchor = seal(writer)
@@ -88,10 +99,24 @@ def forget_consumer(cursor: sqlite3.Cursor, consumer: str) -> None:
     cursor.execute("DELETE FROM main.__ct_receipts WHERE consumer = ?", (consumer,))
 
 
-def find_purge_floor(cursor: sqlite3.Cursor, days: int) -> int | None:
+def purge_consumed(cursor: sqlite3.Cursor, days: int, proof: str | None = None) -> int:
+    """Purge what no consumer with a receipt of the last days needs, and return the number of rows that were dropped.
+
+    proof: the token of a receipt that is waited for, however old it is.
+    """
+    floor = _find_purge_floor(cursor, days, proof)
+    if floor is None:
+        return 0
+    tables = [table.table_id for table in list_tracked(cursor)]
+    dropped = sum(purge_tombstones(cursor, table, PurgeType.CSN_BASED, floor) for table in tables)
+    return dropped + purge_sequence(cursor, PurgeType.CSN_BASED, floor)
+
+
+def _find_purge_floor(cursor: sqlite3.Cursor, days: int, proof: str | None) -> int | None:
     """Return the lowest CSN from which a consumer of the last days may continue; None without such a consumer."""
     (floor,) = cursor.execute(
-        "SELECT min(csn) FROM main.__ct_receipts WHERE written_at >= date('now', ?)", (f"-{days} days",)
+        "SELECT min(csn) FROM main.__ct_receipts WHERE written_at >= date('now', ?) OR token = ?",
+        (f"-{days} days", proof),
     ).fetchone()
     return None if floor is None else int(floor)
 

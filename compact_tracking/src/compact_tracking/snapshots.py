@@ -10,15 +10,18 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from compact_tracking.access import check_sqlite, decode_text, guard, open_cursor, read_transaction
 from compact_tracking.changes import Anchor, Change, enumerate_table
 from compact_tracking.enabling import TrackedTable, check_anchor, check_tracked, list_tracked
+from compact_tracking.enumerations import PurgeType
 from compact_tracking.errors import AnchorError, AnchorReplacedError, TrackingArgumentError
 from compact_tracking.names import quote_name
 from compact_tracking.numbers import read_counters
+from compact_tracking.purging import check_purge
 from compact_tracking.receipts import Receipt, prove_receipt, take_receipt
 from compact_tracking.schema import is_installed
 
@@ -46,7 +49,7 @@ class Snapshot:
 
     def list_tables(self) -> list[TrackedTable]:
         """Return the tracked tables of the file, by name."""
-        return list_tracked(open_cursor(self.connection))
+        return list(self._tables)
 
     def anchor_of(self, table: str) -> TableAnchor:
         """Return what the consumer keeps for a table once it has the changes, or the rows, of this snapshot.
@@ -99,8 +102,12 @@ class Snapshot:
             open_cursor(self.connection), tracked, after.anchor, self.receipt.anchor, with_passing=with_passing
         )
 
+    @cached_property
+    def _tables(self) -> list[TrackedTable]:
+        return list_tracked(open_cursor(self.connection))
+
     def _find(self, table: str) -> TrackedTable:
-        for tracked in self.list_tables():
+        for tracked in self._tables:
             if tracked.name.lower() == table.lower():
                 return tracked
         raise TrackingArgumentError(f"{table!r} is not tracked in the file")
@@ -108,7 +115,13 @@ class Snapshot:
 
 @contextmanager
 def open_snapshot(
-    path: Path, consumer: str, proof: str | None = None, *, copy: Path | None = None, timeout_seconds: float = 5.0
+    path: Path,
+    consumer: str,
+    proof: str | None = None,
+    *,
+    copy: Path | None = None,
+    timeout_seconds: float = 5.0,
+    purge_after_days: int | None = None,
 ) -> Iterator[Snapshot]:
     """Copy a device's file at a new receipt, and give the copy.
 
@@ -120,13 +133,19 @@ def open_snapshot(
         proof: the token of the consumer's last receipt; None for a consumer that begins.
         copy: a file to write, which must not exist and which the caller removes; by default the copy is in memory.
         timeout_seconds: how long to wait for a writer of the device.
+        purge_after_days: purge what every consumer has in the commit of the receipt, which is cheaper than
+            ``ChangeTracking.purge_consumed``, and needs a proof. A consumer without a receipt of so many days is not
+            waited for. None: purge nothing.
     Raises:
         TrackingArgumentError: there is no such file, or the copy exists.
+        TrackingRangeError: the number of days is negative.
         InvalidOperationError: no table of the file is tracked.
         AnchorRewoundError: the file does not hold the receipt of the proof.
         sqlite3.DatabaseError: the file is no database, is damaged, or was locked for too long.
     """
     check_sqlite()
+    if purge_after_days is not None:
+        check_purge(PurgeType.TIME_BASED, purge_after_days)
     if copy and copy.exists():
         raise TrackingArgumentError(f"{copy} exists: name a file that does not")
     with (
@@ -134,7 +153,8 @@ def open_snapshot(
         closing(sqlite3.connect(copy or ":memory:")) as target,
     ):
         with closing(open_existing(path, timeout_seconds)) as reader:
-            receipt = copy_at_receipt(take_receipt(writer, consumer, proof), reader, target)
+            taken = take_receipt(writer, consumer, proof, purge_after_days=purge_after_days if proof else None)
+            receipt = copy_at_receipt(taken, reader, target)
         guard(target, path)
         target.text_factory = decode_text
         yield Snapshot(receipt, target)

@@ -35,7 +35,7 @@ from compact_tracking.errors import (
 from compact_tracking.key_packing import KeyType, pack_key, unpack_key
 from compact_tracking.numbers import read_counters
 from compact_tracking.purging import check_purge, purge_sequence, purge_tombstones
-from compact_tracking.receipts import Receipt, find_purge_floor, forget_consumer, seal, take_receipt
+from compact_tracking.receipts import Receipt, forget_consumer, purge_consumed, seal, take_receipt
 from compact_tracking.schema import is_installed
 from compact_tracking.structure import read_table, select_key
 from compact_tracking.transaction import Transaction
@@ -216,12 +216,7 @@ class ChangeTracking:
         """
         check_purge(PurgeType.TIME_BASED, max_age_days)
         with self._write() as cursor:
-            floor = find_purge_floor(cursor, max_age_days) if is_installed(cursor) else None
-            if floor is None:
-                return 0
-            tables = [table.table_id for table in list_tracked(cursor)]
-            dropped = sum(purge_tombstones(cursor, table, PurgeType.CSN_BASED, floor) for table in tables)
-            return dropped + purge_sequence(cursor, PurgeType.CSN_BASED, floor)
+            return purge_consumed(cursor, max_age_days) if is_installed(cursor) else 0
 
     def begin_transaction(self, tracking_context: UUID | None = None) -> Transaction:
         """Begin a transaction on the connection (original: SqlCeConnection.BeginTransaction)."""

@@ -1,5 +1,6 @@
 """The reading side: copies of a device's file, receipts, and files that are not what the consumer expects."""
 
+import copy
 import os
 import shutil
 import sqlite3
@@ -21,6 +22,7 @@ from compact_tracking import (
     Snapshot,
     TrackingArgumentError,
     TrackingLostError,
+    TrackingRangeError,
     Transaction,
     access,
     guard,
@@ -33,8 +35,9 @@ from compact_tracking import (
 class Consumer:
     """A consumer that keeps the rows of the table ``item``, its anchor, and the proof for the next sync."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, purge_after_days: int | None = None) -> None:
         self.path = path
+        self.purge_after_days = purge_after_days
         self.proof: str | None = None
         with self.open() as snapshot:
             self.rows = {row[0]: row for row in snapshot.read_rows("item")}
@@ -42,7 +45,8 @@ class Consumer:
 
     @contextmanager
     def open(self) -> Iterator[Snapshot]:
-        with open_snapshot(self.path, "warehouse", self.proof, timeout_seconds=0.2) as snapshot:
+        days = self.purge_after_days
+        with open_snapshot(self.path, "warehouse", self.proof, timeout_seconds=0.2, purge_after_days=days) as snapshot:
             yield snapshot
 
     def sync(self) -> list[str]:
@@ -270,6 +274,25 @@ def test_what_a_consumer_acknowledged_is_purged_on_the_device(path: Path, file: 
     assert ChangeTracking(file).purge_consumed(30) == 1
     file.execute("DELETE FROM item WHERE k = 'b'")
     assert consumer.sync() == ["D b"]
+
+
+def test_a_receipt_purges_what_its_proof_shows(path: Path, file: sqlite3.Connection) -> None:
+    """The changes that the consumer is about to read stay, however long it was away, and others were not."""
+    consumer = Consumer(path, purge_after_days=30)
+    file.execute("DELETE FROM item WHERE k = 'a'")
+    assert consumer.sync() == ["D a"]
+    left = "SELECT count(*) FROM __ct_tombstones"
+    assert file.execute(left).fetchone() == (1,)
+    file.execute("DELETE FROM item WHERE k = 'b'")
+    file.execute("UPDATE __ct_receipts SET written_at = datetime('now', '-40 days')")
+    ChangeTracking(file).take_receipt("other")
+    assert copy.copy(consumer).sync() == ["D b"]
+    assert file.execute(left).fetchone() == (1,)
+    assert consumer.sync() == ["D b"]
+    assert consumer.sync() == []
+    assert file.execute(left).fetchone() == (0,)
+    with pytest.raises(TrackingRangeError):
+        Consumer(path, purge_after_days=-1)
 
 
 def test_a_receipt_is_written_synchronously(path: Path, file: sqlite3.Connection) -> None:

@@ -39,7 +39,7 @@ from floodmark.spark.launch.target import SparkTarget
 from floodmark.spark.stage import killed, recover
 from floodmark.spark.stager import SparkStager
 from floodmark.sync.columns import MaskKeys
-from floodmark.sync.load import has_first_load, load_window
+from floodmark.sync.load import load_window
 from floodmark.sync.ports import LoggedProgress, Warehouse
 from floodmark.sync.sessions import kept_sessions
 
@@ -114,7 +114,7 @@ def run_load_job(window_id: int, opening: OpeningEngine) -> Mapping[TableName, T
 
     began = time.monotonic()
     try:
-        if is_lake or has_first_load(PostgresLedger(ledger).read_window(window_id).plan):
+        if is_lake:
             opening.begin()
         return load_window(
             window_id,

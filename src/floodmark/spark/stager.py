@@ -59,10 +59,12 @@ from floodmark.sync.sessions import kept_sessions
 _LOG = logging.getLogger(__name__)
 MOST_BYTES = 64 << 20
 """The changes that a task holds in memory; LOBs may be of any size."""
-DRIVER_CHANGES = 2_000_000
+DRIVER_CHANGES = 3_000_000
 """The cost, in changes, up to which the driver stages a window: it takes less time than Spark (ADR 103)."""
 DRIVER_BYTES = 512 << 20
 """The changes that the driver holds in memory to bring them together by key."""
+DRIVER_ROWS = 10_000_000
+"""The rows of tables that are read as a whole, of one window, up to which the driver stages them."""
 _Results = dict[int, StagedRows | FloodmarkError]
 _Rows = Sequence[Mapping[str, Any]]
 
@@ -71,7 +73,7 @@ class SparkStager:
     """``sync.ports.Stager``.
 
     open_engine: called when the first task of Spark is about to start, and for each after it. mask_keys: the secrets of
-    masks. driver_changes: the cost of a window, in changes, up to which Spark is not needed.
+    masks. driver_changes: the cost of a window, in changes, up to which Spark is not needed; with 0 it always is.
     """
 
     def __init__(
@@ -87,6 +89,8 @@ class SparkStager:
         self._plan_reads = plan_reads
         self._mask_keys = mask_keys or {}
         self._driver_changes = driver_changes
+        self._chunk_rows = 0
+        """The rows of chunks that the driver has staged."""
         self._slots_known = threading.Lock()
         self._slots: tuple[WindowPlan, ReadSlots] | None = None
 
@@ -116,7 +120,7 @@ class SparkStager:
             reads = self._plan_reads(plan, 1)
             tables = sum(len(task.tables) for task in reads.tasks)
             if reads.changes is not None and reads.changes + TASK_COST * tables <= self._driver_changes:
-                _LOG.info("The window has about %s changes. They are staged without Spark.", reads.changes)
+                _LOG.info("The window is staged without Spark. It has about %s counted changes.", reads.changes)
                 if all(task.changes is not None for task in reads.tasks):
                     return reads, True
                 return self._plan_reads(plan, min(_most_reads(plan), TABLES_AT_ONCE)), True
@@ -153,11 +157,17 @@ class SparkStager:
         self, plan: WindowPlan, index: int, chunks: Sequence[LoadChunk], parallel_reads: int, sink: StagingSink
     ) -> Sequence[StagedPart]:
         """Read chunks with one task for each of the parallel reads, however many cores there are."""
-        with _recovered(str(plan.tables[index].source)):
+        table = plan.tables[index]
+        most = self._chunk_rows + len(chunks) * table.settings.first_load.chunk_rows
+        is_here = self._driver_changes > 0 and most <= DRIVER_ROWS
+        with _recovered(str(table.source)), self._slots_of(plan).taken(parallel_reads) as tasks:
             work = partial(write_chunks, index, self._writer(plan, index, sink), self._reader(plan, index))
-            with self._slots_of(plan).taken(parallel_reads) as tasks:
-                rows = self._collect(deal_in_turn(chunks, tasks), work)
-        return [StagedPart(row["part"], row["staged_rows"], row["receipt"]) for row in rows]
+            groups = deal_in_turn(chunks, tasks)
+            rows = _run_here(groups, work) if is_here else self._collect(groups, work)
+        parts = [StagedPart(row["part"], row["staged_rows"], row["receipt"]) for row in rows]
+        if is_here:
+            self._chunk_rows += sum(part.rows for part in parts)
+        return parts
 
     def _slots_of(self, plan: WindowPlan) -> ReadSlots:
         """Return the statements of a window that may read the source at a time. Its tables share them."""
@@ -197,15 +207,31 @@ class SparkStager:
 
 
 def _stage_here(writers: Writers, groups: Sequence[Sequence[NumberedTask]]) -> _Rows:
-    """Stage tasks in threads of this process. Returns, or raises the first error, when none of them writes any more."""
+    return _run_here(groups, partial(stage_directly, writers, MOST_BYTES))
+
+
+def _run_here(groups: Sequence[Sequence[Any]], work: Callable[[Sequence[Any]], Iterator[RecordBatch]]) -> _Rows:
+    """Do the work of groups in threads of this process, which end early when one fails.
+
+    Returns, or raises the first error, when none of them writes any more.
+    """
+    failed = threading.Event()
+
+    def run(group: Sequence[Any]) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        try:
+            with kept_sessions():
+                for batch in work(group):
+                    rows += batch.to_pylist()
+                    if failed.is_set():
+                        break
+        except BaseException:
+            failed.set()
+            raise
+        return rows
+
     with ThreadPoolExecutor(max(len(groups), 1), thread_name_prefix="read") as pool:
-        found = pool.map(partial(_stage_group, writers), groups)
-        return [row for batch in chain.from_iterable(found) for row in batch.to_pylist()]
-
-
-def _stage_group(writers: Writers, group: Sequence[NumberedTask]) -> Sequence[RecordBatch]:
-    with kept_sessions():
-        return list(stage_directly(writers, MOST_BYTES, group))
+        return list(chain.from_iterable(pool.map(run, groups)))
 
 
 class _Budget:

@@ -174,15 +174,23 @@ class WindowReads:
     """The changes of all tasks; None where they are not known, or are too many to be counted."""
 
 
-def read_tables(plan: WindowPlan, open_reader: OpenReader, changes: Mapping[int, int] | None = None) -> WindowReads:
-    """Return one read for each table with changes. changes: their numbers, where they are few, by place in the plan."""
+WHOLE_CHANGES = 50_000
+"""The most changes of a table that one task nets in memory."""
+COUNTED_CHANGES = 3_000_000
+"""The most changes of a table that are counted: a load of more is Spark's, and needs no number."""
+
+
+def read_tables(plan: WindowPlan, open_reader: OpenReader, changes: Mapping[int, int]) -> WindowReads:
+    """Return one read for each table with changes. changes: their numbers, where they are counted, by place."""
+    tables = {i: each for i, each in enumerate(plan.tables) if each.interval is not None and not each.quiet}
+    few = {index: number for index, number in changes.items() if number <= WHOLE_CHANGES}
     tasks = [
-        TableRead(index, table, open_reader(table, plan.end), table.interval, (changes or {}).get(index))
-        for index, table in enumerate(plan.tables)
-        if table.interval is not None and not table.quiet
+        TableRead(index, table, open_reader(table, plan.end), table.interval, few.get(index))
+        for index, table in tables.items()
+        if table.interval is not None
     ]
-    known = [task.changes for task in tasks if task.changes is not None]
-    return WindowReads(tasks, changes=sum(known) if len(known) == len(tasks) else None)
+    is_counted = changes.keys() >= tables.keys()
+    return WindowReads(tasks, changes=sum(changes[index] for index in tables) if is_counted else None)
 
 
 PlanReads = Callable[["WindowPlan", int], WindowReads]

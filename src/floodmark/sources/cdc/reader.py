@@ -22,7 +22,7 @@ from floodmark.sources.sqlserver.clock import COMMITTED_AT, LOCAL_TIME, read_clo
 from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection, connect
 from floodmark.sources.sqlserver.rows import ONE_WORKER, SqlServerReader, filter_of, select_expressions
 from floodmark.sources.sqlserver.tables import change_table, net_changes_function, read_sql
-from floodmark.sync.ports import RowShape, TableRead, WindowReads
+from floodmark.sync.ports import COUNTED_CHANGES, WHOLE_CHANGES, RowShape, TableRead, WindowReads
 
 # --------------------------------------------------------------------------------------------------------------------
 # The T-SQL that reads changes: one SELECT per part of a table, with the same text for every window.
@@ -381,10 +381,6 @@ class CdcReader(SqlServerReader):
 
 PART_CHANGES = 5_000
 """The number of changes for which a further part is worth its connection: some tens of milliseconds."""
-WHOLE_CHANGES = 50_000
-"""The most changes that are one part because other tables keep the other tasks busy: a task nets them in memory."""
-COUNTED_CHANGES = 2_000_000
-"""The most changes of a table that are counted: a load of more is Spark's, and needs no number."""
 
 
 def plan_cdc_reads(plan: WindowPlan, most: int) -> WindowReads:

@@ -34,7 +34,7 @@ from floodmark.sources.change_tracking.source import TRACKING_WORDS, feed_name
 from floodmark.sources.sqlserver.clock import COMMITTED_AT, LOCAL_TIME, read_clock, select_utc
 from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection, connect
 from floodmark.sources.sqlserver.rows import SqlServerReader, filter_of, select_expressions
-from floodmark.sync.ports import Found, RowShape, WindowReads, found_of, read_tables
+from floodmark.sync.ports import COUNTED_CHANGES, WHOLE_CHANGES, Found, RowShape, WindowReads, found_of, read_tables
 
 _LOG = logging.getLogger(__name__)
 
@@ -317,8 +317,6 @@ class SnapshotRead:
 # CHANGETABLE cannot cut.
 
 
-WHOLE_CHANGES = 50_000
-"""The number of changes up to which tables share a task, which holds them in memory."""
 _NOT_ALLOWED = (
     "Snapshot isolation is not allowed in database %s: the tables of the window are read one after the other, and may "
     "differ from each other by what is committed meanwhile. Allow it with ALTER DATABASE ... SET "
@@ -342,32 +340,33 @@ def plan_reads(plan: WindowPlan, most: int, source: SqlServerConnection) -> Wind
     with connect(source, subject=plan.pipeline) as session:
         session.limit_lock_waits()
         if session.fetch(select_snapshot_state())[0][0] == SNAPSHOT_ON:
-            changes, keeps_end = _sum_changes(session, tables), len(tables) < len(plan.tables)
-            read = SnapshotRead(tables, plan.pipeline, plan.end, source, changes, keeps_end)
+            counted, keeps_end = _try_count(session, tables), len(tables) < len(plan.tables)
+            changes = sum(counted.values()) if len(counted) == len(tables) else None
+            few = changes if all(number <= WHOLE_CHANGES for number in counted.values()) else None
+            read = SnapshotRead(tables, plan.pipeline, plan.end, source, few, keeps_end)
             return WindowReads([read], changes=changes)
         _LOG.warning(_NOT_ALLOWED, source.database)
         counted = _count_changes(session, {index: each for index, each in tables.items() if not each.quiet})
     return read_tables(plan, lambda table, end: TrackingReader(table, source, end), counted)
 
 
-def _sum_changes(session: SourceSession, tables: Mapping[int, TablePlan]) -> int | None:
-    """Return the number of changes of all tables; None where one has many, or where the read will find its error."""
+def _try_count(session: SourceSession, tables: Mapping[int, TablePlan]) -> dict[int, int]:
+    """Return ``_count_changes``, or nothing where the read will find the error."""
     try:
-        changes = _count_changes(session, tables)
+        return _count_changes(session, tables)
     except FloodmarkError:
-        return None
-    return sum(changes.values()) if len(changes) == len(tables) else None
+        return {}
 
 
 def _count_changes(session: SourceSession, tables: Mapping[int, TablePlan]) -> dict[int, int]:
-    """Return the number of changes of each table, where a task can hold them."""
+    """Return the number of changes of each table that has at most ``COUNTED_CHANGES``."""
     if not tables:
         return {}
     counts = [
-        f"SELECT {index} AS number, COUNT(*) AS changes FROM (SELECT TOP ({WHOLE_CHANGES + 1}) 1 AS one"  # noqa: S608
+        f"SELECT {index} AS number, COUNT(*) AS changes FROM (SELECT TOP ({COUNTED_CHANGES + 1}) 1 AS one"  # noqa: S608
         f" FROM CHANGETABLE(CHANGES {bracket_table(table.feed.table.name)}, ?) AS c) AS counted"
         for index, table in tables.items()
     ]
     parameters = tuple(number_of(table.interval.after) for table in tables.values() if table.interval is not None)
     found = session.fetch(" UNION ALL ".join(counts), parameters)
-    return {index: changes for index, changes in found if changes <= WHOLE_CHANGES}
+    return {index: changes for index, changes in found if changes <= COUNTED_CHANGES}

@@ -23,7 +23,6 @@ from compact_tracking import (
     AnchorReplacedError,
     AnchorRewoundError,
     Change,
-    ChangeTracking,
     DamagedFileError,
     InvalidOperationError,
     Operation,
@@ -380,10 +379,10 @@ class CompactReader:
                         what = read.verdict.value
                         _LOG.warning("%s, device %s: %s: %s", self.plan.source, read.member, what, read.cause)
                     yield from rows
-                    yield attach_members(batches.empty(), [read])
+                    yield attach_members(batches.empty, [read])
         # A device that is away is not late: its mark waits for it, and no verdict does.
         away = [MemberRead(device, mark) for device, mark in marks.items() if device not in files]
-        yield attach_members(batches.empty(), away)
+        yield attach_members(batches.empty, away)
 
     def _examine(self, device: str, files: Sequence[Path], mark: str | None, batches: RowBatches) -> _Found:
         if len(files) > 1:
@@ -433,8 +432,6 @@ class CompactReader:
                     columns = key if operation is schema.Operation.DELETE else names
                     found += batches.build(device, columns, grouped, operation)
             after = str(DeviceMark.of(snapshot, table, self._consumer))
-        if mark is not None and found:
-            self._give_back(file)
         return found, after
 
     def _group_rows(
@@ -482,15 +479,9 @@ class CompactReader:
     def _open(self, file: Path, proof: str | None) -> AbstractContextManager[Snapshot]:
         if self.fleet.is_shipped:
             return open_shipped(file, self._consumer, proof)
-        return open_snapshot(file, self._consumer, proof, timeout_seconds=_LOCK_SECONDS)
-
-    def _give_back(self, file: Path) -> None:
-        """Purge on the device what every consumer has: that this one has it was proven by the read."""
-        if self.fleet.is_shipped or not self.fleet.purge_after_days:
-            return
-        with closing(sqlite3.connect(file, isolation_level=None, timeout=_LOCK_SECONDS)) as connection:
-            guard(connection, file)
-            ChangeTracking(connection).purge_consumed(self.fleet.purge_after_days)
+        # What every consumer has is purged: that this one has it is proven by the receipt.
+        purged = self.fleet.purge_after_days or None
+        return open_snapshot(file, self._consumer, proof, timeout_seconds=_LOCK_SECONDS, purge_after_days=purged)
 
     def read_chunk_bounds(self) -> Sequence[Bound]:
         """Return none: the devices are read one after the other."""
@@ -572,9 +563,10 @@ def _require_whole(snapshot: Snapshot) -> None:
 # --------------------------------------------------------------------------------------------------------------------
 # The reads of a window: one for each table of the fleet.
 #
-# Nothing is counted: whether a device has changes is known when its file has been opened, and then it is read.
+# Nothing is counted: whether a device has changes is known when its file has been opened, and then it is read. Most of
+# the work is that of the files, so a load has no use for Spark unless the changes are too large for its memory.
 
 
 def plan_compact_reads(plan: WindowPlan, most: int) -> WindowReads:
     """Return the read of each table. ``most`` is not used."""
-    return read_tables(plan, open_compact_reader)
+    return replace(read_tables(plan, open_compact_reader, {}), changes=0)

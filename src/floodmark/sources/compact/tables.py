@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal, InvalidOperation
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -352,8 +353,9 @@ class RowBatches:
         for first in range(0, len(rows), BATCH_ROWS):
             yield self._batch(device, places, rows[first : first + BATCH_ROWS], operation)
 
+    @cached_property
     def empty(self) -> pa.RecordBatch:
-        """Return a batch without rows."""
+        """A batch without rows."""
         return pa.RecordBatch.from_pylist([], schema=self._schema)
 
     def _batch(self, device: str, places: dict[str, int], rows: Rows, operation: int) -> pa.RecordBatch:
