@@ -23,7 +23,7 @@ from floodmark.sources.sqlserver.driver import SqlServerConnection
 from floodmark.spark.net import stamp_first_load
 from floodmark_laptop.stack import Stack
 
-LIMIT = 0.6
+LIMIT = 0.7
 _SIZES = (1_000_000, 8_000_000)
 _COPIED_ROWS = 1_000_000
 """The rows that are held in memory. More rows are these rows, repeated."""

@@ -24,6 +24,7 @@ from floodmark_laptop.stack import Stack
 DEVICES = 2_000
 ROWS = 100
 CHANGES = 50
+WINDOW_LIMIT, IDLE_LIMIT = 15.0, 3.0
 _TABLE = "CREATE TABLE orders (id INTEGER PRIMARY KEY NOT NULL, amount DECIMAL(9,2), note TEXT)"
 _PIPELINE = "fleet"
 
@@ -43,8 +44,18 @@ def measure(stack: Stack, report: Report, folder: Path) -> None:
     report.add(f"## A fleet of {DEVICES:,} devices, one SQLite file each")
     rows: list[tuple[object, ...]] = [
         (f"first window: {ROWS} rows a device", f"{DEVICES * ROWS:,}", f"{first:.1f}", f"{first / DEVICES * 1e3:.0f}"),
-        (f"{CHANGES} changes a device", f"{DEVICES * CHANGES:,}", f"{window:.1f}", f"{window / DEVICES * 1e3:.0f}"),
-        ("no device has a change: the whole command, no Spark", "0", f"{idle:.1f}", f"{idle / DEVICES * 1e3:.1f}"),
+        (
+            f"{CHANGES} changes a device (at most {WINDOW_LIMIT:g})",
+            f"{DEVICES * CHANGES:,}",
+            f"{window:.1f}",
+            f"{window / DEVICES * 1e3:.0f}",
+        ),
+        (
+            f"no device has a change: the whole command (at most {IDLE_LIMIT:g})",
+            "0",
+            f"{idle:.1f}",
+            f"{idle / DEVICES * 1e3:.1f}",
+        ),
     ]
     report.table(("window", "rows", "load, seconds", "milliseconds a device"), rows)
 

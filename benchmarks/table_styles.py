@@ -15,17 +15,16 @@ import psycopg
 from benchmarks.emulator import wait_until_captured
 from benchmarks.large_targets import SEEDS, insert_changes, prepare_source
 from benchmarks.measuring import MASK_KEY, Report, cpu_seconds
-from benchmarks.window import configure, last_window, run
+from benchmarks.window import HASHED, configure, last_window, run
 from floodmark_laptop.stack import Stack
 
 LIMITS = {"masked": 1.15, "log": 1.0, "history": 3.0}
 _DATABASE = "Styles"
 _KEYS, _CHANGES, _EVENTS = 1_000_000, 200_000, 5
 _ROUNDS = 2
-_HASHED = ("Quantity", "Name")
 _STYLES: dict[str, dict[str, object]] = {
     "current": {},
-    "masked": {"columns": {name: {"mask": "hash"} for name in _HASHED}, "mask_key_conn_id": MASK_KEY},
+    "masked": {"columns": {name: {"mask": "hash"} for name in HASHED}, "mask_key_conn_id": MASK_KEY},
     "log": {"style": "log"},
     "history": {"style": "history"},
 }
@@ -122,7 +121,7 @@ def _fill(stack: Stack, style: str) -> None:
         elif style == "log":
             _insert(session, f"{target}", _VALUES | _OF_LOG, range(1, _EVENTS + 1))
         else:
-            hashes = {f'"{name}"': "encode(sha256(int4send(k)), 'hex')" for name in _HASHED if style == "masked"}
+            hashes = {f'"{name}"': "encode(sha256(int4send(k)), 'hex')" for name in HASHED if style == "masked"}
             _insert(session, f"{target}", _VALUES | hashes | {"__deleted": "false"}, [_EVENTS])
 
 

@@ -215,3 +215,59 @@ def test_hidden_values_of_events_are_in_no_table_no_file_and_no_log(
     texts = {str(each): each.read_bytes().decode(errors="replace") for each in files}
     texts |= {"output": "\n".join(said), "log": caplog.text, "staged": "\n".join(staged), "tables": dump(rig)}
     assert {name: leaks(text) for name, text in texts.items()} == {name: [] for name in texts}
+
+
+SHAPED = """
+sources: {shop: {conn_id: shop, kind: event_stream, stream_conn_id: hub}}
+warehouse: {conn_id: warehouse}
+pipelines:
+  shop:
+    source: shop
+    schedule: null
+    tables:
+      - source: dbo.Orders
+        target: shop.orders
+        style: STYLE
+        columns: {Amount: {as: price, cast: text}}
+        derived: {label: "upper(\\"Note\\") || '-' || price"}
+"""
+
+
+@pytest.mark.parametrize("style", [Style.CURRENT, Style.HISTORY, Style.LOG])
+def test_events_are_cast_and_derived_from_as_the_plan_says(rig: StreamRig, tmp_path: Path, style: Style) -> None:
+    file = tmp_path / "pipelines.yaml"
+    file.write_text(SHAPED.replace("STYLE", style.value), encoding="utf-8")
+
+    def plan(expected: int = 0) -> str:
+        result = CliRunner().invoke(app, ["plan", "shop"])
+        assert result.exit_code == expected, result.output
+        return " ".join(result.output.split())
+
+    def replace_in_file(old: str, new: str) -> None:
+        file.write_text(file.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+
+    shaped = 'SELECT "Id", price, label FROM shop.orders WHERE __op <> 3 ORDER BY "Id", __lsn'
+    rig.stream(*rig.change((1, "1.00", "one"), (2, "2.50", None)))
+    assert "dbo.Orders shop.orders first load" in plan()
+    call("run", "shop")
+    rig.stream(*rig.change((1, "1.50", "ONE!"), 2), *rig.change((3, "3.00", "three")))
+    assert "dbo.Orders shop.orders changes" in plan()
+    call("run", "shop")
+    before = [(1, "1.00", "ONE-1.00"), (2, "2.50", None)] if style is Style.LOG else []
+    rows = [*before, (1, "1.50", "ONE!-1.50"), (2, "2.50", None), (3, "3.00", "THREE-3.00")]
+    assert rig.query(shaped) == sorted(rows, key=lambda row: row[0])
+    replace_in_file("upper", "lower")
+    assert "makes it again, in all rows of the target" in plan()
+    rig.stream(*rig.change(3))
+    call("run", "shop")
+    rows = [(number, price, label and label.lower()) for number, price, label in rows]
+    rows += [(3, "3.00", "three-3.00")] if style is Style.LOG else []
+    assert rig.query(shaped) == sorted(rows, key=lambda row: row[0])
+    replace_in_file(", cast: text", "")
+    assert "definition changed" in plan(3)
+    assert CliRunner().invoke(app, ["run", "shop"]).exit_code != 0
+    assert rig.query(shaped) == sorted(rows, key=lambda row: row[0])
+    replace_in_file("as: price", "as: price, cast: text")
+    if style is not Style.LOG:
+        call("run", "shop")
+        assert "dbo.Orders equal" in call("verify", "shop")
