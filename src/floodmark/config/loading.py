@@ -140,13 +140,19 @@ def _place(location: tuple[int | str, ...]) -> str:
     return text or "the file"
 
 
+def _unknown(key: str) -> str:
+    if key in _KEYS:
+        return "unknown key in this place; another section has it"
+    close = difflib.get_close_matches(key, _KEYS, n=1)
+    return "unknown key" + (f" (did you mean {close[0]}?)" if close else "")
+
+
 def _words(error: Mapping[str, Any]) -> str:
     message = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         if error["loc"][-1] == "exclude":
             return "applies to a pattern of tables, such as source: dbo.*"
-        close = difflib.get_close_matches(str(error["loc"][-1]), _KEYS, n=1)
-        return "unknown key" + (f" (did you mean {close[0]}?)" if close else "")
+        return _unknown(str(error["loc"][-1]))
     if error["type"] == "missing":
         return "is missing"
     if error["type"] == "too_short":

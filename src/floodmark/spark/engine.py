@@ -1,7 +1,7 @@
 """The engine of a load: an open Spark, in this process's Java or behind a Spark Connect server.
 
-It opens in a thread of its own, and only for a load that needs it: few changes are staged without it. Its start is
-Java's work, in which Python waits. Meanwhile the driver begins the load in the ledger and prepares staging.
+It opens in a thread of its own, and only for a load that needs it: few changes are staged without it, and a load that
+another one keeps from its window has no use for it.
 """
 
 from __future__ import annotations
@@ -66,18 +66,14 @@ class OpeningEngine:
         self._lock = threading.Lock()
         self._engine: Future[Engine] | None = None
 
-    def begin(self) -> Future[Engine]:
-        """Begin to open the engine, unless that has begun."""
+    def get(self) -> Engine:
+        """Open the engine unless that has begun, and return it when it is open. Raises the error of its start."""
+        began = time.monotonic()
         with self._lock:
             if self._engine is None:
                 self._engine = self._pool.submit(self._open_engine)
-            return self._engine
-
-    def get(self) -> Engine:
-        """Return the engine when it is open. Raises the error of its start."""
-        began = time.monotonic()
         try:
-            return self.begin().result()
+            return self._engine.result()
         finally:
             # Calls in several threads wait for one moment: the first of them has waited for the longest time.
             self.waited_seconds = max(self.waited_seconds, time.monotonic() - began)

@@ -114,8 +114,6 @@ def run_load_job(window_id: int, opening: OpeningEngine) -> Mapping[TableName, T
 
     began = time.monotonic()
     try:
-        if is_lake:
-            opening.begin()
         return load_window(
             window_id,
             PostgresLedger(ledger),

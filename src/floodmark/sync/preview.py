@@ -127,8 +127,9 @@ EFFECTS: Mapping[str, str] = {
 }
 """The effect of each setting whose change can be noticed."""
 _SAME_RESULT = frozenset({"source", "net", "mask_key_print", "keeps_messages"})
-"""The name of the table; a setting that changes neither rows nor what is read: each plan decides it again; and one that
-older plans lack: the verdict says that a secret was changed."""
+"""The name of the table; settings that each plan decides again, and that change no row: how changes are netted, and
+whether messages in quarantine keep their text; and one that older plans lack: the verdict says that a secret was
+changed."""
 
 
 def preview_run(

@@ -101,8 +101,9 @@ def test_every_problem_is_in_one_report_with_its_place(write: Write) -> None:
     [
         ("[]", ["pipelines.shop.tables: has no entry"]),
         (
-            "[{source: dbo.A, targt: s.a}]",
+            "[{source: dbo.A, targt: s.a, max_reads: 8}]",
             [
+                "pipelines.shop.tables[0].max_reads: unknown key in this place; another section has it",
                 "pipelines.shop.tables[0].target: is missing",
                 "pipelines.shop.tables[0].targt: unknown key (did you mean target?)",
             ],

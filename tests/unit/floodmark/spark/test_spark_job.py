@@ -91,16 +91,14 @@ def test_error_of_a_java_that_has_ended_is_tried_again(
 
 
 def test_engine_that_several_threads_wait_for_is_opened_once_and_its_time_counts_once() -> None:
-    waiting, opened, seconds = threading.Barrier(5), [], 0.3
+    waiting, opened, seconds = threading.Barrier(4), [], 0.3
 
     def open_engine() -> Any:
-        waiting.wait()
         time.sleep(seconds)
         opened.append(1)
 
     opening = engine.OpeningEngine(open_engine)
     began = time.monotonic()
-    opening.begin()
     with ThreadPoolExecutor(4) as pool:
         for each in [pool.submit(lambda: (waiting.wait(), opening.get())) for _ in range(4)]:
             each.result()
