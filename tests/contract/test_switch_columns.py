@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import psycopg
 import pytest
@@ -10,7 +12,8 @@ from switch_rig import ORDERS, SwitchRig
 
 from cdc_database import CdcDatabase, cdc_database
 from emulator_process import Emulator
-from floodmark.core.settings import Backfill, DriftPolicy
+from floodmark.core.errors import TableNotPlannableError
+from floodmark.core.settings import Backfill, ColumnSettings, DriftPolicy, Mask, NewColumns
 from floodmark.postgres.session import WarehouseConnection
 
 pytestmark = pytest.mark.usefixtures("ledger")
@@ -144,6 +147,62 @@ def test_pipeline_whose_target_cannot_take_the_new_type_stays_where_it_is_and_go
         (2, 22, 5),
         (3, 23, 6),
     ]
+    assert rig.differing() == []
+
+
+def add_mail(rig: SwitchRig, **chosen: Any) -> None:
+    """Give the table a column whose values are to be seen as the settings of the table say, and switch to it."""
+    choose(rig, **chosen)
+    rig.change("ALTER TABLE dbo.Orders ADD Mail nvarchar(20) NULL")
+    rig.change("UPDATE dbo.Orders SET Amount = 21, Mail = N'planted' WHERE Id = 2")
+    rig.run()
+    rig.approve()
+    rig.switches.take()
+    rig.change("UPDATE dbo.Orders SET Amount = 11, Mail = N'planted' WHERE Id = 1")
+
+
+def choose(rig: SwitchRig, **chosen: Any) -> None:
+    rig.pipelines = [replace(rig.pipelines[0], tables=(replace(rig.pipelines[0].tables[0], **chosen),))]
+
+
+MAILS = 'SELECT "Id", "Amount", to_jsonb(o) ->> \'Mail\' FROM shop.orders AS o WHERE "Id" < 3 ORDER BY 1'
+
+
+def test_new_column_that_waits_for_a_decision_is_not_loaded_by_a_switch(rig: SwitchRig) -> None:
+    add_mail(rig, new_columns=NewColumns.HOLD)
+    rig.run()
+    assert "a new column Mail, and new columns wait for a decision" in rig.switches.take()[0]
+    assert rig.alerts.kinds == ["instance_switch"]
+    # The pipeline goes on without the column.
+    assert rig.rows(MAILS) == [(1, 11, None), (2, 21, None)]
+    assert rig.load_planner().open_pending().window_id is None
+    choose(rig, columns=(ColumnSettings("Mail", mask=Mask.LAST4),))
+    assert "window 4 loads Mail" in rig.switches.take()[0]
+    rig.finish(rig.load_planner().open_pending())
+    assert rig.switches.take()[0].endswith("done; dbo_Orders was dropped.")
+    rig.change("UPDATE dbo.Orders SET Mail = N'changed' WHERE Id = 1")
+    rig.run()
+    assert rig.rows(MAILS) == [(1, 11, "***nged"), (2, 21, "***nted")]
+    assert rig.differing() == []
+
+
+def test_new_column_that_is_named_before_it_is_captured_leaves_the_table_out(rig: SwitchRig) -> None:
+    add_mail(rig, new_columns=NewColumns.HOLD)
+    choose(rig, columns=(ColumnSettings("Mail", mask=Mask.LAST4),))
+    with pytest.raises(TableNotPlannableError, match="no captured column Mail in this spelling"):
+        rig.run()
+    assert rig.rows(MAILS) == [(1, 10, None), (2, 21, None)]
+
+
+def test_new_column_that_is_not_to_be_read_is_not_loaded_by_a_switch(rig: SwitchRig) -> None:
+    add_mail(rig, new_columns=NewColumns.DROP)
+    rig.run()
+    rig.switches.take()
+    rig.finish(rig.load_planner().open_pending())
+    assert rig.switches.take()[0].endswith("done; dbo_Orders was dropped.")
+    rig.change("UPDATE dbo.Orders SET Amount = 12, Mail = N'changed' WHERE Id = 1")
+    rig.run()
+    assert rig.rows(MAILS) == [(1, 12, None), (2, 21, None)]
     assert rig.differing() == []
 
 
