@@ -20,6 +20,7 @@ COLUMNS = """
           Flag: {cast: text}
           Moment: {cast: text}
           Born: {mask: year, cast: text}
+          Grams: {mask: {round: -3}, cast: text}
 """
 CONFIG = f"""
 sources: {{shop: {{conn_id: shop_mssql}}}}
@@ -38,11 +39,21 @@ pipelines:
 """
 TABLE = (
     "Id int NOT NULL PRIMARY KEY, Small tinyint, At datetime, Fine datetime2(7), Price decimal(38, 4),"
-    " Code uniqueidentifier, Flag bit, Moment datetime2(3), Born date, Note nvarchar(max)"
+    " Code uniqueidentifier, Flag bit, Moment datetime2(3), Born date, Grams int, Note nvarchar(max)"
 )
-FACTS = 'SELECT "Id", "Small", day::text, "Fine"::text, "Price", "Code", "Flag", "Moment", "Born"'
+FACTS = 'SELECT "Id", "Small", day::text, "Fine"::text, "Price", "Code", "Flag", "Moment", "Born", "Grams"'
 GUID = "6F9619FF-8B86-D011-B42D-00C04FC964FF"
-CAST = (255, "1969-12-31", "2026-01-31", "-0.0500", GUID.lower(), "1", "2026-02-03 04:05:06.789000", "1987-01-01")
+CAST = (
+    255,
+    "1969-12-31",
+    "2026-01-31",
+    "-0.0500",
+    GUID.lower(),
+    "1",
+    "2026-02-03 04:05:06.789000",
+    "1987-01-01",
+    "42000",
+)
 
 
 @pytest.fixture
@@ -67,7 +78,7 @@ def change(rig: CommandRig, *statements: str) -> None:
 def fact(number: int) -> str:
     return (
         f"({number}, 255, '1969-12-31T23:59:59.997', '2026-01-31 23:59:59.9999999', -0.05, '{GUID}', 1,"
-        " '2026-02-03 04:05:06.789', '1987-06-05', N'note')"
+        " '2026-02-03 04:05:06.789', '1987-06-05', 41500, N'note')"
     )
 
 

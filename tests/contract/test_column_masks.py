@@ -155,6 +155,40 @@ def test_columns_come_to_the_target_as_the_file_says(rig: CommandRig) -> None:
     assert (status != 0, "Phone" in output) == (True, True)
 
 
+def test_rules_and_expectations_see_the_names_and_the_values_of_the_target(rig: CommandRig) -> None:
+    stars = "{type: expect_column_values_to_be_in_set, kwargs: {column: Doc, value_set: ['***']}}"
+    shown = f"{{name: shown, sql: \"email <> '{hashed('mail-2@example.com')}' AND \\\"Phone\\\" LIKE '*%'\"}}"
+    config = CONFIG.replace("rules: [", f"rules: [{shown}, ")
+    rig.configure(config.replace("style: current", f"style: current\n        expectations: [{stars}]"))
+    change(rig, f"INSERT INTO dbo.People VALUES {person(1)}, {person(2)}")
+    rig.call("run", "shop")
+    change(rig, f"INSERT INTO dbo.People VALUES {person(3)}", "UPDATE dbo.People SET Amount = 2 WHERE Id = 2")
+    rig.call("run", "shop")
+    assert [row[0] for row in rig.rows(MASKED)] == [1, 3]
+    assert rig.rows("SELECT DISTINCT rule, key ->> 0 FROM floodmark.quarantine") == [("shown", "2")]
+
+
+def test_masks_that_make_texts_have_columns_for_them_and_others_keep_the_type_of_the_source(rig: CommandRig) -> None:
+    change(rig, f"INSERT INTO dbo.People VALUES {person(1)}")
+    rig.call("run", "shop")
+    types = dict(
+        rig.rows(
+            "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
+            " WHERE attrelid = 'shop.people'::regclass AND attnum > 0"
+        )
+    )
+    assert {name: kind for name, kind in types.items() if not name.startswith("__")} == {
+        "Id": "integer",
+        "Amount": "integer",
+        "email": "character varying(64)",
+        "Phone": "character varying(20)",
+        "Born": "date",
+        "Salary": "integer",
+        "Doc": "text",
+        "Pin": "integer",
+    }
+
+
 @pytest.mark.parametrize("style", Style)
 def test_hidden_values_are_in_no_table_no_file_no_log_and_no_event(
     rig: CommandRig, tmp_path: Path, style: Style, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -259,6 +293,7 @@ def test_settings_that_the_table_cannot_have_are_refused_by_name(rig: CommandRig
         ("Email: {mask: year}", "Email is nvarchar(80)"),
         ("Amount: {mask: last4}", "Amount is int"),
         ("Email: {as: Phone}", "would both be"),
+        ("Email: {as: PHONE}", "would both be"),
     ):
         rig.configure(CONFIG.replace(COLUMNS, f"\n          {columns}\n"))
         status, output = rig.try_call("run", "shop")
@@ -315,6 +350,12 @@ def test_changed_password_of_the_secret_leaves_the_table_out_until_it_is_restore
     assert "has rows with other values of Email" in rig.try_call("reload", "shop", "dbo.People")[1]
     rig.call("reload", "shop", "dbo.People", "--give-up")
     monkeypatch.setenv("AIRFLOW_CONN_MASK_KEY", json.dumps({"conn_type": "generic", "password": SECRET}))
+    # So it is with another connection, whatever its password.
+    monkeypatch.setenv("AIRFLOW_CONN_OTHER_KEY", json.dumps({"conn_type": "generic", "password": SECRET}))
+    rig.configure(CONFIG.replace("mask_key_conn_id: mask_key", "mask_key_conn_id: other_key"))
+    status, output = rig.try_call("run", "shop")
+    assert (status != 0, "definition_changed" in output, "key: other_key" in output) == (True, True, True), output
+    rig.configure(CONFIG)
     rig.call("run", "shop")
     assert "dbo.People equal" in rig.call("verify", "shop")
 

@@ -11,7 +11,7 @@ import pytest
 from fleet_rig import ORDERS, PIPELINE, FleetRig, fleet_settings
 from floodmark.core.errors import OperatorError, TableNotPlannableError, TargetRefusedError
 from floodmark.core.position import Version
-from floodmark.core.settings import ColumnSettings, Deletes, OnFailure, OnGap, Rule, Style
+from floodmark.core.settings import ColumnSettings, Deletes, Mask, OnFailure, OnGap, Rule, Style
 from floodmark.core.snapshot import Verdict
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
@@ -296,15 +296,25 @@ def test_row_that_leaves_the_filter_is_a_deleted_version_with_its_last_values_th
     ]
 
 
-def test_filter_may_read_a_column_that_is_left_out(
-    tmp_path: Path, rig: FleetRig, database: WarehouseConnection
+@pytest.mark.parametrize(
+    "column",
+    [
+        ColumnSettings("note", is_dropped=True),
+        ColumnSettings("note", mask=Mask.REDACT),
+        ColumnSettings("note", "remark", mask=Mask.LAST4),
+    ],
+    ids=["dropped", "masked", "renamed"],
+)
+def test_filter_reads_the_values_of_the_source(
+    tmp_path: Path, rig: FleetRig, database: WarehouseConnection, column: ColumnSettings
 ) -> None:
-    columns = (ColumnSettings("note", is_dropped=True),)
-    rig = rig_of(tmp_path / "devices", database, **filtered("note <> 'b'", columns=columns))
+    rig = rig_of(tmp_path / "devices", database, **filtered("note <> 'b'", columns=(column,)))
     rig.sync()
     rig.run("van-2", "INSERT INTO orders (id, amount, note) VALUES (2, 1, 'b'), (3, 1, 'c'), (4, 1, NULL)")
+    rig.run("van-1", "UPDATE orders SET note = 'b' WHERE id = 1", "UPDATE orders SET note = 'a' WHERE id = 2")
     rig.sync()
-    assert rig.rows("SELECT __device, id FROM edge.orders ORDER BY 1, 2") == [("van-1", 1), ("van-2", 1), ("van-2", 3)]
+    living = "SELECT __device, id FROM edge.orders WHERE NOT __deleted ORDER BY 1, 2"
+    assert rig.rows(living) == [("van-1", 2), ("van-2", 1), ("van-2", 3)]
     assert rig.differing() == []
 
 

@@ -167,6 +167,41 @@ def test_key_that_is_updated_ends_and_begins_in_one_commit(rig: SwitchRig) -> No
     ]
 
 
+def test_versions_are_found_by_their_keys_and_ended_ones_by_their_ends_too(rig: SwitchRig) -> None:
+    """The merge of late events, and the deletion of old versions, read the ended ones by their ends."""
+    rig.run()
+    indexes = rig.rows(
+        "SELECT tablename, split_part(indexdef, ' USING ', 2), indexdef LIKE '%UNIQUE%' FROM pg_indexes"
+        " WHERE schemaname = 'shop' ORDER BY 1, 3, 2"
+    )
+    assert indexes == [
+        ("orders", 'btree ("Id")', True),
+        ("orders_versions", "btree (__next_load, __next_lsn)", False),
+        ("orders_versions", 'btree ("Id", __load, __lsn)', True),
+    ]
+
+
+def test_table_without_a_key_has_a_history_by_a_declared_one(rig: SwitchRig) -> None:
+    """A row that is given the key of another one is a new row of it."""
+    rig.database.run("CREATE TABLE dbo.Heap (Code int, Amount int)", "INSERT INTO dbo.Heap VALUES (1, 10), (2, 20)")
+    rig.database.enable("Heap")
+    heap = TableSettings(TableName("dbo", "Heap"), TableName("shop", "heap"), key=("Code",), style=Style.HISTORY)
+    rig.pipelines = [PipelineSettings("shop", (heap,))]
+    rig.run()
+    rig.change("UPDATE dbo.Heap SET Code = Code + 1", "UPDATE dbo.Heap SET Amount = 21 WHERE Code = 3")
+    rig.run()
+    versions = 'SELECT __op, "Code", "Amount", __next_lsn IS NULL FROM shop.heap_history ORDER BY "Code", __lsn'
+    assert rig.rows(versions) == [
+        (2, 1, 10, False),
+        (1, 1, 10, True),
+        (2, 2, 20, False),
+        (2, 2, 10, True),
+        (2, 3, 20, False),
+        (4, 3, 21, True),
+    ]
+    assert rig.differing() == []
+
+
 def test_added_column_is_null_in_the_versions_before_it(rig: SwitchRig) -> None:
     rig.run()
     rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")

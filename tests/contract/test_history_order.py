@@ -159,8 +159,13 @@ def load_three_times(open_rig: OpenRig, reader: HistoryReader, seed: int) -> Non
     # The changes from 19 to 22 are lost.
     before, end = reader.read_all(rig), rng.randrange(23, 26)
     rig.load(read_while(rng, states, 23, end), 23, lane)
-    for window in ((23, 26), (2, 18), (23, 29)):
-        rig.run(*window)
+    rig.run(23, 26)
+    merged = reader.read_all(rig)
+    # The load has read what is up to it.
+    again = rig.run(2, 23)
+    assert again.unchanged_rows == again.staged_rows > 0
+    assert reader.read_all(rig) == merged
+    rig.run(23, 29)
     for number in (*range(9, 19), *range(end, 30)):
         assert reader.rows_as_of(rig, number) == states[number], number
     assert reader.newest_rows(rig) == states[29]
@@ -246,6 +251,7 @@ def test_versions_that_were_deleted_for_their_age_stay_away_and_the_others_are_r
 
 BY_PLACE, TIMES = "ORDER BY __load, __lsn", "max(coalesce(__valid_from, __committed_at))"
 HIGHEST = "greatest(t.__valid_from, s.__committed_at)"
+BEGAN = "(SELECT at FROM began)"
 WEAKENED = {
     "no later versions": ("has_late_events", "WHERE (t", "WHERE false AND (t", 3),
     "order by the position alone": ("merge_events", BY_PLACE, "ORDER BY __lsn", 0),
@@ -259,6 +265,8 @@ WEAKENED = {
     "highest time of the newest": ("merge_newest", HIGHEST, "s.__committed_at", 5),
     "rows of a load that are equal": ("merge_loaded", "ELSE {differs}", "ELSE true", 0),
     "changes that a load has read": ("pass_over_loaded", "WHERE", "WHERE false AND", 0),
+    "highest time of a load": ("merge_loaded", "greatest((SELECT at FROM began), t.__valid_from)", BEGAN, 0),
+    "changes at a load": ("pass_over_loaded", "<=", "<", 0),
     "rows that a load does not find": ("merge_loaded", "THEN %(sweeps)s", "THEN false", 0),
     "changes of deleted versions": ("pass_over_deleted", "WHERE", "WHERE false AND", 10),
     "versions that a load ends": ("merge_loaded", "FROM differs WHERE __keep_had", "FROM differs WHERE false", 0),

@@ -70,6 +70,10 @@ def test_newest_versions_have_the_end_that_is_asked_for_and_no_row_has_it(rig: S
     assert rig.rows("SELECT count(*)::int FROM shop.orders_versions WHERE __valid_to > '9000-01-01'") == [(0,)]
     now = 'SELECT "Id", "Amount" FROM shop.orders_history WHERE now() BETWEEN __valid_from AND __valid_to'
     assert rig.rows(f"{now} AND NOT __deleted") == [(1, 11)]
+    # An ended version whose end is not known has none: it is over.
+    with psycopg.connect(rig.connection.conninfo()) as session:
+        session.execute("UPDATE shop.orders_versions SET __valid_to = NULL")
+    assert [to for *_, to in ends(rig)] == [None, midnight(FAR)] * 2
 
 
 def test_view_is_changed_where_it_is_when_the_end_changes_and_otherwise_left_alone(rig: SwitchRig) -> None:

@@ -145,6 +145,8 @@ def test_table_without_a_key_is_a_log_for_every_command(rig: CommandRig) -> None
     assert "dbo.Orders equal" in compared
     assert "shop.lines_log" not in compared
     assert "dbo.Heap" in rig.call("status", "shop")
+    status, output = rig.try_call("forget", "shop", "dbo.Heap", "--key", "Id=1")
+    assert (status, "a log without a key of the source, and no key can be forgotten" in output) == (2, True), output
 
 
 def test_options_of_a_log_are_for_logs_alone(rig: CommandRig) -> None:

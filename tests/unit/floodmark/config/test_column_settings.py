@@ -86,6 +86,10 @@ def test_column_is_read_and_written_in_one_form(write: Write, tmp_path: Path, wr
             "columns: {Note: {mask: last4}}\n        key: [note]",
             "mask: last4 may give two keys one value: use mask: hash",
         ),
+        ("derived: {__lsn: Id}", "derived: __lsn has a name that is reserved"),
+        ("derived: {total: Id, Total: Id}", "derived: Total is the name of two columns"),
+        ("columns: {Note: {as: Total}}\n        derived: {total: Id}", "derived: total is the name of two columns"),
+        ("derived: {total: 'Id; SELECT 1'}", "total: "),
         ("new_columns: never", "new_columns"),
         ("where: UPPER(Note) = 'X'", "where: a filter cannot have UPPER(Note): it has comparisons"),
         ("where: ''", "where: not one condition in T-SQL"),
@@ -101,6 +105,8 @@ def test_other_forms_are_refused_by_name(write: Write, settings: str, words: str
 def test_columns_belong_to_one_table_and_not_to_a_pattern(write: Write) -> None:
     with pytest.raises(ConfigError, match="write an entry for that table"):
         load_config(write("columns: {Note: drop}", table="dbo.*", target="shop.*"))
+    with pytest.raises(ConfigError, match="write an entry for that table"):
+        load_config(write("derived: {doubled: Id * 2}", table="dbo.*", target="shop.*"))
     (pattern,) = load_config(write("new_columns: drop", table="dbo.*", target="shop.*")).pipelines["shop"].patterns
     assert pattern.table(ORDERS).new_columns is NewColumns.DROP
 

@@ -54,6 +54,7 @@ def test_lake_takes_no_source_of_another_kind(tmp_path: Path) -> None:
         (", style: history, open_end: 9999-12-31", "open_end"),
         (", style: history, track: [Amount]", "track"),
         (", live_view: true", "live_view"),
+        (", derived: {doubled: Id * 2}", "derived"),
         (", unstorable: replace", "unstorable: replace"),
         (", expectations: [{type: expect_column_values_to_not_be_null, kwargs: {column: Id}}]", "expectations"),
     ],
