@@ -375,3 +375,16 @@ def test_rows_of_another_ledger_are_refused(rig: SwitchRig) -> None:
         session.execute("DROP SCHEMA floodmark CASCADE")
     with pytest.raises(TargetRefusedError, match=r"the history shop\.orders has rows that no window of the ledger"):
         rig.run()
+
+
+def test_table_with_too_many_columns_is_left_out_by_name(rig: SwitchRig) -> None:
+    """A load has each column twice."""
+    odd_table(rig, f"Id int NOT NULL PRIMARY KEY, {', '.join(f'C{number} bit' for number in range(850))}")
+    (wide,) = rig.pipelines[0].tables
+    rig.pipelines = [PipelineSettings("shop", (wide, TableSettings(ORDERS, TARGET)))]
+    rig.change("INSERT INTO dbo.Odd (Id) VALUES (1)")
+    rig.run()
+    refused = rig.rows("SELECT source_name, cause FROM floodmark.verdicts WHERE verdict = 'refused'")
+    too_many = "a row or a table is larger than PostgreSQL allows: target lists can have at most 1664 entries."
+    assert refused == [("Odd", too_many)]
+    assert len(rig.rows("SELECT FROM shop.orders")) == 3

@@ -249,6 +249,26 @@ def test_versions_that_were_deleted_for_their_age_stay_away_and_the_others_are_r
         delete_and_repeat(ledger, database, session, patch, seed)
 
 
+def test_old_versions_are_deleted_from_the_oldest_on_where_no_window_is_unfinished(
+    ledger: PostgresLedger, database: WarehouseConnection, session: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = OrderRig(ledger, database, Style.HISTORY, make_history(3)[0], random.Random(3), keep_versions=1)
+    rig.run(1, LAST)
+    monkeypatch.setattr(history, "_kept_since", lambda _: "timestamptz '2030-01-01'")
+    monkeypatch.setattr(history, "AT_MOST", 2)
+    ended = f'SELECT __next_lsn, id FROM shop."{rig.target.name}_versions" ORDER BY 1, 2'
+    newest = f'SELECT * FROM shop."{rig.target.name}" ORDER BY id'
+    before, others = session.execute(ended).fetchall(), session.execute(newest).fetchall()
+    opened = rig.open(1, 2)
+    assert rig.delete_old_versions() == 0
+    assert session.execute(ended).fetchall() == before
+    session.execute("UPDATE floodmark.windows SET state = 'advanced' WHERE window_id = %s", [opened.window_id])
+    assert rig.delete_old_versions() == 2
+    left = [at for at, _ in session.execute(ended).fetchall()]
+    assert left == [at for at, _ in before][2:]
+    assert session.execute(newest).fetchall() == others
+
+
 BY_PLACE, TIMES = "ORDER BY __load, __lsn", "max(coalesce(__valid_from, __committed_at))"
 HIGHEST = "greatest(t.__valid_from, s.__committed_at)"
 BEGAN = "(SELECT at FROM began)"
