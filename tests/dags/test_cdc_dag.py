@@ -115,12 +115,25 @@ def test_tables_of_a_pattern_have_an_alias_and_ask_no_server(tmp_path: Path) -> 
     assert "| dbo.* | all.* |" in (dag.doc_md or "")
 
 
-def test_page_of_the_dag_says_of_a_log_that_it_has_every_change(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "style", "rows"),
+    [
+        ("cdc", "log", "rows of the log | none: it has every change"),
+        ("cdc", "history", "versions | one of a key for each commit"),
+        ("cdc", "snapshot", "the rows of the newest read | none: the table is read again"),
+        ("change_tracking", "log", "rows of the log | one of a key for each window"),
+        ("change_tracking", "history", "versions | one of a key for each window"),
+        ("event_stream, stream_conn_id: bus", "log", "rows of the log | none: it has every change"),
+        ("event_stream, stream_conn_id: bus", "history", "versions | one of a key for each event"),
+    ],
+)
+def test_page_of_the_dag_says_what_a_style_does_with_changes(tmp_path: Path, kind: str, style: str, rows: str) -> None:
     path = tmp_path / "pipelines.yaml"
-    log = "  logs: {source: shop, tables: [{source: dbo.Orders, target: logs.orders, style: log}]}\n"
-    path.write_text(CONFIG + log, encoding="utf-8")
-    page = build_dag(App(load_config(path)).pipeline("logs"), path).doc_md or ""
-    assert "| dbo.Orders | logs.orders | rows of the log | none: it has every change |  |" in page
+    table = f"  kept: {{source: own, tables: [{{source: dbo.Orders, target: kept.orders, style: {style}}}]}}\n"
+    own = f"sources: {{own: {{conn_id: own_mssql, kind: {kind}}}, "
+    path.write_text(CONFIG.replace("sources: {", own) + table, encoding="utf-8")
+    page = build_dag(App(load_config(path)).pipeline("kept"), path).doc_md or ""
+    assert f"| dbo.Orders | kept.orders | {rows} |  |" in page
 
 
 def test_load_is_called_with_window_and_config_and_nothing_else(dag: DAG, config_file: Path) -> None:

@@ -33,7 +33,7 @@ from floodmark.core.alerts import LOAD_RUN_FAILED, RUN_FAILED
 from floodmark.core.errors import ConfigError
 from floodmark.core.patterns import TablePattern
 from floodmark.core.schema import TableName
-from floodmark.core.settings import Style, TableSettings
+from floodmark.core.settings import NetSource, Style, TableSettings
 from floodmark.orchestration import tasks
 from floodmark.orchestration.load_operator import LoadWindow
 from floodmark.orchestration.pools import require_pools
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from floodmark.app.pipeline import App, Pipeline
     from floodmark.config.models import PipelineConfig
     from floodmark.config.sections import AirflowConfig
+    from floodmark.sources.kind import SourceKind
 
 _LOG = logging.getLogger(__name__)
 
@@ -249,8 +250,8 @@ def describe_pipeline(pipeline: Pipeline) -> str:
     config, source, tables = pipeline.config, pipeline.source, pipeline.named_settings.tables
     patterns = [pipeline.app.config.table_settings(pipeline.name, each) for each in config.patterns]
     rows = "\n".join(
-        [*(_table_row(each, each.source, each.target) for each in tables)]
-        + [_table_row(each, TablePattern(each.source), TablePattern(each.target)) for each in patterns]
+        [*(_table_row(each, each.source, each.target, source) for each in tables)]
+        + [_table_row(each, TablePattern(each.source), TablePattern(each.target), source) for each in patterns]
     )
     schedule = f"`{config.schedule}` ({config.airflow.timezone})" if config.schedule else "on demand"
     if config.airflow.after_assets:
@@ -276,13 +277,16 @@ def _count_tables(pipeline: Pipeline) -> str:
     return f"{named}, and of those that match a pattern," if pipeline.config.patterns else named
 
 
-def _table_row(table: TableSettings, source: object, target: object) -> str:
+def _table_row(table: TableSettings, source: object, target: object, kind: SourceKind) -> str:
     rules = "<br>".join(f"{rule.name}: `{_cell(rule.sql)}`, else {rule.on_failure.value}" for rule in table.rules)
     changes = (_DELETES[table.deletes.value], f"by {table.net.value}")
+    # Neither style takes the net changes of a server that has all of them.
+    finds_net = table.net is NetSource.SERVER
     if table.style is Style.LOG:
-        changes = ("rows of the log", "none: it has every change")
+        changes = ("rows of the log", "one of a key for each window" if finds_net else "none: it has every change")
     if table.style is Style.HISTORY:
-        changes = ("versions", "one for each commit")
+        each = "window" if finds_net else "commit" if kind.has_history else "event"
+        changes = ("versions", f"one of a key for each {each}")
     if table.style is Style.SNAPSHOT:
         changes = ("the rows of the newest read", "none: the table is read again")
     cells = (str(source), str(target), *changes, rules)
