@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,25 @@ from emulator_process import Emulator
 from floodmark.cli.main import app
 from floodmark.cli.process import out
 from floodmark.core.schema import TableName
-from floodmark.core.settings import Deletes, Naming, OnFailure, OnGap, PipelineSettings, Rule, TableSettings
+from floodmark.core.settings import (
+    ColumnSettings,
+    Deletes,
+    DerivedColumn,
+    Mask,
+    Naming,
+    NewColumns,
+    OnFailure,
+    OnGap,
+    PipelineSettings,
+    Rule,
+    Style,
+    TableSettings,
+)
 from floodmark.postgres.ledger.status import PostgresStatusLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.views import PostgresTargets
 from floodmark.sources.cdc.source import SqlServerSource
+from floodmark.sync.filters import parse_filter
 from floodmark.sync.preview import EFFECTS, NextStep, RunPreview, TablePreview, preview_run
 from floodmark.sync.status import Limits, StatusReader
 
@@ -100,6 +114,33 @@ def test_changed_settings_are_named_with_their_effect(rig: PreviewRig) -> None:
     rig.change("DELETE dbo.Orders")
     rig.run()
     assert rig.find(ORDERS).changed == ()
+
+
+def test_changed_settings_of_columns_rows_and_versions_are_named_as_the_file_has_them(rig: PreviewRig) -> None:
+    kept = settings(ORDERS, style=Style.HISTORY)
+    rig.choose(kept)
+    rig.run()
+    column = ColumnSettings("Note", "note", mask=Mask.LAST4)
+    changed = replace(
+        kept,
+        columns=(column,),
+        new_columns=NewColumns.DROP,
+        derived=(DerivedColumn("twice", '"Id" * 2'),),
+        where=parse_filter("Id>0"),
+        keep_versions=90,
+        open_end=date(9999, 12, 31),
+        track=("Note",),
+    )
+    rig.choose(changed)
+    assert {each.name: (each.before, each.now) for each in rig.find(ORDERS).changed} == {
+        "columns": ("none", "Note as note mask last4"),
+        "new_columns": ("none", "drop"),
+        "derived": ("none", 'twice ("Id" * 2)'),
+        "where": ("none", "[Id] > 0"),
+        "keep_versions": ("none", "90"),
+        "open_end": ("none", "9999-12-31"),
+        "track": ("none", "Note"),
+    }
 
 
 def test_what_a_run_would_refuse_is_left_out_with_the_same_reason(rig: PreviewRig) -> None:
