@@ -36,6 +36,8 @@ NAMING_KEY = ""
 """The key of a definition that has the naming and the filter; no column has this name."""
 _FINGERPRINT = "fingerprint"
 _HIDING = ("mask", "key", "cast")
+_IN_ORDER = ("drop", "as", "mask", "cast", "key")
+"""The settings as messages have them. The ledger keeps no order."""
 
 # --------------------------------------------------------------------------------------------------------------------
 # The definition, as the ledger records it: the settings of each column that has some, the naming, and the filter.
@@ -166,7 +168,7 @@ def _without_fingerprint(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _described(settings: Mapping[str, str]) -> str:
-    words = ["drop" if key == "drop" else f"{key}: {value}" for key, value in _without_fingerprint(settings).items()]
+    words = ["drop" if key == "drop" else f"{key}: {settings[key]}" for key in _IN_ORDER if key in settings]
     return ", ".join(words) or "as it is"
 
 
