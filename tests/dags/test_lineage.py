@@ -17,7 +17,7 @@ from floodmark.app.pipeline import App
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.core.position import Interval
 from floodmark.core.schema import MappedColumn, TableName
-from floodmark.core.settings import TableSettings
+from floodmark.core.settings import Cast, ColumnSettings, Mask, Style, TableSettings
 from floodmark.orchestration.asset_lineage import _name_targets
 from floodmark.sync.records import OpenedWindow
 from lsns import lsn
@@ -169,6 +169,38 @@ def test_columns_of_a_target_have_their_names_there(
     assert fields == [["Id", "Amount"], ["id", "amount"]]
     lineage = target["columnLineage"]["fields"]
     assert {name: each["inputFields"][0]["field"] for name, each in lineage.items()} == {"id": "Id", "amount": "Amount"}
+
+
+PLAIN, TEXT = "numeric(18,2)", "character varying(64)"
+MADE = {
+    "kept": (ColumnSettings("Amount"), PLAIN, ("IDENTITY", None)),
+    "renamed": (ColumnSettings("Amount", "amount"), PLAIN, ("IDENTITY", None)),
+    "cast": (ColumnSettings("Amount", cast=Cast.TEXT), TEXT, ("TRANSFORMATION", False)),
+    "masked": (ColumnSettings("Amount", mask=Mask.ROUND), PLAIN, ("TRANSFORMATION", True)),
+    "both": (ColumnSettings("Amount", mask=Mask.ROUND, cast=Cast.TEXT), TEXT, ("TRANSFORMATION", True)),
+}
+"""Settings of a column, its type in the target, and how the lineage says that it was made."""
+
+
+@pytest.mark.parametrize("style", Style)
+@pytest.mark.parametrize("made", MADE)
+def test_lineage_says_how_a_column_was_made(
+    dags: dict[str, DAG], ledger: FakeLedger, monkeypatch: pytest.MonkeyPatch, style: Style, made: str
+) -> None:
+    column, kind, how = MADE[made]
+    name = column.target or "Amount"
+    names = (MappedColumn("Id", "Id"), MappedColumn("Amount", name))
+    tables = tuple(
+        replace(table, settings=replace(table.settings, style=style, columns=(column,)), columns=names)
+        for table in PLAN.tables
+    )
+    plan = replace(PLAN, tables=tables)
+    monkeypatch.setattr(FakeLedger, "read_window", lambda self, _: OpenedWindow(plan, self.state))
+    facets = event_of(dags["cdc_shop"])["outputs"][0]["facets"]
+    (field,) = facets["columnLineage"]["fields"][name]["inputFields"]
+    (transformation,) = field["transformations"]
+    assert (transformation["subtype"], transformation.get("masking")) == how
+    assert {each["name"]: each["type"] for each in facets["schema"]["fields"]} == {"Id": "integer", name: kind}
 
 
 @pytest.mark.parametrize(("state", "kind"), [(TaskInstanceState.RUNNING, "START"), (TaskInstanceState.FAILED, "FAIL")])

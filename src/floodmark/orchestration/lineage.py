@@ -12,7 +12,7 @@ from openlineage.client.facet_v2 import DatasetFacet, RunFacet, column_lineage_d
 from openlineage.client.facet_v2 import output_statistics_output_dataset as output_statistics
 from openlineage.client.generated.base import OutputDatasetFacet
 
-from floodmark.core.columns import masks_of
+from floodmark.core.columns import casts_of, masks_of
 from floodmark.core.plan import TableCounts, TablePlan, WindowPlan, WindowState, is_replay_lane, value_columns
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def table_facet(plan: WindowPlan, table: TablePlan, counts: TableCounts | None) 
 FACET = "floodmark_window"
 """The name of Floodmark's facets, of the run and of each output."""
 _AS_IT_IS = column_lineage_dataset.Transformation(type="DIRECT", subtype="IDENTITY")
+_CAST = column_lineage_dataset.Transformation(type="DIRECT", subtype="TRANSFORMATION", masking=False)
 _MASKED = column_lineage_dataset.Transformation(type="DIRECT", subtype="TRANSFORMATION", masking=True)
 
 
@@ -124,16 +125,15 @@ def _input(table: TablePlan, named: Dataset) -> InputDataset:
 
 
 def _output(app: App, table: TablePlan, sources: Iterable[Dataset]) -> OutputDataset:
-    named, masks = app.name_target(table.target), masks_of(table.settings)
+    named = app.name_target(table.target)
+    made = dict.fromkeys(casts_of(table.settings), _CAST) | dict.fromkeys(masks_of(table.settings), _MASKED)
     columns = value_columns(table.in_target, table.settings.temporal)
     before = [column.name for column in table.feed.table.stored_columns]
     lineage = column_lineage_dataset.ColumnLineageDatasetFacet(
         {
             column.name: column_lineage_dataset.Fields(
                 [
-                    column_lineage_dataset.InputField(
-                        each.namespace, each.name, source, [_MASKED if source in masks else _AS_IT_IS]
-                    )
+                    column_lineage_dataset.InputField(each.namespace, each.name, source, [made.get(source, _AS_IT_IS)])
                     for each in sources
                 ]
             )
