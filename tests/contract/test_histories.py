@@ -202,6 +202,32 @@ def test_table_without_a_key_has_a_history_by_a_declared_one(rig: SwitchRig) -> 
     assert rig.differing() == []
 
 
+def test_version_has_the_window_that_brought_it(rig: SwitchRig) -> None:
+    odd_table(rig, "Id int NOT NULL PRIMARY KEY, Amount int")
+    rig.change("INSERT INTO dbo.Odd VALUES (1, 10), (2, 20)")
+    rig.run()
+    rig.change("UPDATE dbo.Odd SET Amount = 11 WHERE Id = 1")
+    rig.run()
+    rig.change("UPDATE dbo.Odd SET Amount = 21 WHERE Id = 2", "UPDATE dbo.Odd SET Amount = 22 WHERE Id = 2")
+    rig.run()
+    brought = 'SELECT "Amount", __load, __window_id FROM shop.odd_history ORDER BY 1'
+    assert rig.rows(brought) == [(10, 1, 1), (11, 1, 2), (20, 1, 1), (21, 1, 3), (22, 1, 3)]
+    times = "SELECT __window_id, min(__loaded_at), max(__loaded_at) FROM shop.odd_history GROUP BY 1 ORDER BY 1"
+    (_, *first), (_, *second), (_, *third) = rig.rows(times)
+    assert first[0] == first[1] < second[0] == second[1] < third[0] == third[1]
+
+
+def test_load_counts_what_became_of_the_newest_versions(rig: SwitchRig) -> None:
+    rig.run()
+    with psycopg.connect(rig.connection.conninfo(), autocommit=True) as session:
+        session.execute('UPDATE shop.orders SET __deleted = true WHERE "Id" = 1')
+        session.execute('UPDATE shop.orders SET "Amount" = 21 WHERE "Id" = 2')
+    rig.change("DELETE dbo.Orders WHERE Id = 3", "INSERT INTO dbo.Orders VALUES (4, 40, N'd'), (5, 50, N'e')")
+    rig.finish(rig.load_planner().open_reload(ORDERS))
+    counts = "inserted_rows, updated_rows, swept_rows, unchanged_rows FROM floodmark.window_tables"
+    assert rig.rows(f"SELECT {counts} ORDER BY window_id") == [(3, 0, 0, 0), (3, 1, 1, 0)]
+
+
 def test_added_column_is_null_in_the_versions_before_it(rig: SwitchRig) -> None:
     rig.run()
     rig.change("UPDATE dbo.Orders SET Amount = 11 WHERE Id = 1")
