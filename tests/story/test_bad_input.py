@@ -43,7 +43,7 @@ def test_run_says_that_the_source_refused_the_password_without_showing_it(mishap
 
 def test_run_whose_java_does_not_start_says_what_java_said(mishaps: Mishaps) -> None:
     mishaps.make_table("Unstarted")
-    config = mishaps.config("unstarted", table("Unstarted"))
+    config = mishaps.config("unstarted", table("Unstarted", partitions=1))
     output = mishaps.on_spark.fails(config, SPARK_SUBMIT_OPTS="--add-modules=of.nobody")
     message = output[output.index("floodmark: window") :]
     assert "Spark did not start the load (exit status 1)." in message

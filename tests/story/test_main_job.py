@@ -1,4 +1,4 @@
-"""The main job of ``make run`` with a real Airflow and a real Spark, on a machine without Java, and the lineage that
+"""The main job of ``make run`` with a real Airflow, on a machine without Java, and the lineage that
 Airflow sends of its loads."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SPARK_IS_UP = re.compile(r"Its Java is (\S+) in (.+?)\.(?:\"|\n)")
 
 @pytest.mark.timeout(900)
 def test_main_job_ends_equal_where_there_is_no_java_and_leaves_nothing_behind(stack_dir: Path) -> None:
-    """With FLOODMARK_TEST_JAVA=machine it runs on the machine's own Java instead."""
+    """The load job stages so few rows without Spark. With FLOODMARK_TEST_JAVA=machine there is the machine's own Java."""
     if not keeps_java():
         assert shutil.which("java") is None
         assert "JAVA_HOME" not in os.environ
