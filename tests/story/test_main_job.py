@@ -27,7 +27,7 @@ _SPARK_IS_UP = re.compile(r"Its Java is (\S+) in (.+?)\.(?:\"|\n)")
 
 @pytest.mark.timeout(900)
 def test_main_job_ends_equal_where_there_is_no_java_and_leaves_nothing_behind(stack_dir: Path) -> None:
-    """The load job stages so few rows without Spark. With FLOODMARK_TEST_JAVA=machine there is the machine's own Java."""
+    """So few rows need no Spark. With FLOODMARK_TEST_JAVA=machine there is the machine's own Java."""
     if not keeps_java():
         assert shutil.which("java") is None
         assert "JAVA_HOME" not in os.environ
