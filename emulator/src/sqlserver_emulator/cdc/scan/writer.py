@@ -3,6 +3,9 @@
 One connection can run one COPY at a time and a transaction may touch many change tables. So the COPY of one table stays
 open and takes its rows in small pieces, which PostgreSQL inserts while the job decodes the next; rows of other tables
 gather in memory until there are a few megabytes, when the COPY changes over. A transaction of any size goes through.
+
+A table that has grown gets its statistics here, as SQL Server updates them before a statement needs them. The job of
+PostgreSQL comes a minute later: until then a plan may read what is joined to the changes once for each of them.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from sqlserver_emulator.cdc.rows import COPY_HEADER, COPY_TRAILER
 # COPY ends the one before.
 _PIECE_BYTES = 32 << 10
 _WAITING_BYTES = 4 << 20
+_ANALYZED_BYTES = 256 << 10
+"""The rows for which a change table gets its first statistics; further ones when it is twice as long."""
 
 
 class ChangeTableWriter:
@@ -32,6 +37,8 @@ class ChangeTableWriter:
         self._run_on_connection = runner(connection)
         self._buffers: dict[int, list[bytes]] = {}
         self._sizes: dict[int, int] = {}
+        self._written: dict[int, int] = {}
+        self._analyzed: dict[int, int] = {}
         self._instances: dict[int, CaptureInstance] = {}
         self._open_id = 0
         self._copy: Copy | None = None
@@ -60,14 +67,25 @@ class ChangeTableWriter:
             if buffer:
                 self._send(object_id)
         self._end_copy()
+        for object_id in self._sizes:
+            self._analyze_grown(object_id)
         self._buffers, self._sizes = {}, {}
+
+    def _analyze_grown(self, object_id: int) -> None:
+        written = self._written.get(object_id, 0)
+        if written >= max(_ANALYZED_BYTES, 2 * self._analyzed.get(object_id, 0)):
+            # Another job that has the table's lock is about to do the same.
+            self._run_on_connection(f"ANALYZE (SKIP_LOCKED) {self._instances[object_id].change_table}", ())
+            self._analyzed[object_id] = written
 
     def _send(self, object_id: int) -> None:
         copy = self._copy
         if copy is None or object_id != self._open_id:
             self._end_copy()
             copy = self._begin_copy(object_id)
-        copy.write(b"".join(self._buffers[object_id]))
+        rows = b"".join(self._buffers[object_id])
+        copy.write(rows)
+        self._written[object_id] = self._written.get(object_id, 0) + len(rows)
         self._buffers[object_id] = []
         self._sizes[object_id] = 0
 
