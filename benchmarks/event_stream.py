@@ -37,6 +37,7 @@ _PIPELINE = "events"
 def measure(stack: Stack, report: Report, folder: Path) -> None:
     hub = folder / "captures" / "hub"
     hub.mkdir(parents=True)
+    stack.use_source_database(shop.DATABASE)  # that of the events, whichever section came before
     _create_table(stack)
     config = _configure(folder)
     environment = stack.airflow.environment() | {
