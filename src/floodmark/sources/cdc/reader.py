@@ -20,7 +20,7 @@ from floodmark.core.settings import SOURCE_VARIABLE, NetSource
 from floodmark.core.snapshot import LogEntry, explain_other_copy
 from floodmark.sources.sqlserver.clock import COMMITTED_AT, LOCAL_TIME, read_clock, select_utc
 from floodmark.sources.sqlserver.driver import SourceSession, SqlServerConnection, connect
-from floodmark.sources.sqlserver.rows import ONE_WORKER, SqlServerReader, filter_of, select_expressions
+from floodmark.sources.sqlserver.rows import BATCH_ROWS, ONE_WORKER, SqlServerReader, filter_of, select_expressions
 from floodmark.sources.sqlserver.tables import change_table, net_changes_function, read_sql
 from floodmark.sync.ports import COUNTED_CHANGES, WHOLE_CHANGES, RowShape, TableRead, WindowReads
 
@@ -104,9 +104,9 @@ def read_commit_time(source: SqlServerConnection, position: Position) -> datetim
     return at and at.replace(tzinfo=UTC)
 
 
-def select_changes(plan: TablePlan, *, has_zone: bool = False) -> str:
-    """Return the SELECT of changes. Parameters: after_lsn (excluded), to_lsn (included); where changes have times,
-    those of ``select_commits`` before them. Its times are joined, so that the server converts one for each commit.
+def select_changes(plan: TablePlan) -> str:
+    """Return the SELECT of changes. Parameters: after_lsn (excluded), to_lsn (included). Times of commits are NULL: the
+    reader fills them in. Were they joined, a plan of the server may convert the time once for each change.
 
     The image before an update is read where the update gave the row another key: nothing else shows that the old key no
     longer exists. A change of a primary key is captured as a delete and an insert, but not under trace flag 8207, and
@@ -118,13 +118,10 @@ def select_changes(plan: TablePlan, *, has_zone: bool = False) -> str:
     operation = bracket(OPERATION)
     moved = _has_new_key(plan.feed.table) if plan.feed.table.key else ""
     kind = f"CASE {_select_moved(plan, moved)} ELSE {operation} END" if moved else operation
-    join = ""
+    table = change_table(plan.feed.identity.name)
     if plan.has_commit_times:
-        commits = f"({select_commits(has_zone=has_zone, is_guessed=not plan.is_log)}) AS commits"
-        join = f" LEFT JOIN {commits} ON commits.{bracket(COMMIT_LSN)} = {bracket(START_LSN)}"
-    images = (
-        f"{change_table(plan.feed.identity.name)}{join} WHERE {bracket(START_LSN)} > ? AND {bracket(START_LSN)} <= ?"
-    )
+        table = f"(SELECT *, CAST(NULL AS datetime2(3)) AS {bracket(COMMITTED_AT)} FROM {table}) AS timed"  # noqa: S608
+    images = f"{table} WHERE {bracket(START_LSN)} > ? AND {bracket(START_LSN)} <= ?"
     if plan.settings.where is not None:
         return _of_filter(plan, images, moved)
     is_after_only = moved and not plan.has_before_images
@@ -302,6 +299,7 @@ def require_server_net(plan: TablePlan) -> None:
 # --------------------------------------------------------------------------------------------------------------------
 
 
+_MOMENT = pa.timestamp("us")
 _NO_COMMAND_ID = (
     "the change table has no __$command_id; changes of one transaction are ordered by __$seqval, which is not always "
     "the order in which they happened"
@@ -311,6 +309,14 @@ _NO_COMMAND_ID = (
 def open_cdc_reader(plan: TablePlan, end: LogEntry) -> CdcReader:
     """Return the reader over the connection that the environment names."""
     return CdcReader(plan, SqlServerConnection.from_json(os.environ[SOURCE_VARIABLE]), end)
+
+
+def _fill_times(batch: pa.RecordBatch, times: Mapping[bytes, int]) -> pa.RecordBatch:
+    """Return a batch with the times of its commits. times: microseconds since 1970, by LSN; None for an unknown one."""
+    lsns = batch.column(START_LSN).dictionary_encode()
+    moments = pa.array([times.get(lsn) for lsn in lsns.dictionary.to_pylist()], pa.int64()).cast(_MOMENT)
+    place = batch.schema.get_field_index(COMMITTED_AT)
+    return batch.set_column(place, batch.schema.field(place), moments.take(lsns.indices))
 
 
 @dataclass(frozen=True)
@@ -355,8 +361,14 @@ class CdcReader(SqlServerReader):
         """Yield the changes with the times of their commits, by the clock of the server that answers."""
         with self.connected() as session:
             clock = read_clock(session, is_guessed=not self.plan.is_log)
-            text = select_changes(self.plan, has_zone=isinstance(clock[0], str))
-            yield from self.read_over(session, text, (*clock, *interval, *interval))
+            text = select_commits(has_zone=isinstance(clock[0], str), is_guessed=not self.plan.is_log)
+            # Before the changes: the commit of a change is recorded with it.
+            times: dict[bytes, int] = {}
+            for found in session.read_batches(str(self.plan.source), text, (*clock, *interval), BATCH_ROWS):
+                moments = found.column(1).cast(_MOMENT).cast(pa.int64())
+                times |= zip(found.column(0).to_pylist(), moments.to_pylist(), strict=True)
+            for batch in self.read_over(session, select_changes(self.plan), interval):
+                yield _fill_times(batch, times)
 
     def _end_committed_at(self) -> pa.Scalar:
         """Return the time in UTC of the commit at which a load began."""
