@@ -14,6 +14,7 @@ from datetime import date, datetime
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 from functools import cached_property, partial
 from hashlib import sha256
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -34,6 +35,8 @@ MaskKeys = Mapping[str, str]
 """The secrets of ``Mask.HASH``, by their connections."""
 _LAST = 4
 _DAY = len("2026-01-31")
+_FOUR_OCTETS = 0xF0
+"""The lowest octet that begins a character of four in UTF-8."""
 _BLOCK = 64
 """The bytes that SHA-256 takes at once: HMAC's key (RFC 2104)."""
 _REDACTED = "***"
@@ -201,12 +204,22 @@ def _hashed_bytes(value: Any) -> bytes:
 
 
 def _all_hashed_bytes(values: pa.Array) -> list[bytes]:
-    """Return ``_hashed_bytes`` of each value; of texts and whole numbers without a question about each."""
-    if pa.types.is_string(values.type):
-        return [text.encode("utf-16-le", "surrogatepass") for text in _to_python(values)]
+    """Return ``_hashed_bytes`` of each value; of texts and whole numbers all in one."""
     if pa.types.is_integer(values.type):
-        return [str(number).encode("utf-16-le") for number in values.to_pylist()]
-    return list(map(_hashed_bytes, values.to_pylist()))
+        values = values.cast(pa.string())
+    if not pa.types.is_string(values.type):
+        return list(map(_hashed_bytes, values.to_pylist()))
+    whole = b"".join(values.cast(pa.binary()).to_pylist())
+    if _has_pairs(whole):
+        return [text.encode("utf-16-le", "surrogatepass") for text in _to_python(values)]
+    encoded = whole.decode("utf-8", "surrogatepass").encode("utf-16-le", "surrogatepass")
+    ends = (2 * np.cumsum(pc.utf8_length(values).to_numpy(zero_copy_only=False))).tolist()
+    return [encoded[begin:end] for begin, end in pairwise([0, *ends])]
+
+
+def _has_pairs(utf8: bytes) -> bool:
+    """Return whether a text has a character that takes two units of UTF-16."""
+    return bool(utf8) and np.frombuffer(utf8, np.uint8).max() >= _FOUR_OCTETS
 
 
 def _canonical(value: Any) -> str:

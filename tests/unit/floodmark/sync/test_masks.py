@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import random
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -35,6 +36,17 @@ def test_hashes_of_a_column_are_those_of_single_values_with_any_secret(length: i
     assert found == [None if text is None else hash_value(secret, text) for text in texts]
     empty = mask_values(pa.array([None], pa.string()), ColumnSettings("Any", mask=Mask.HASH), secret)
     assert (empty.type, empty.to_pylist()) == (pa.string(), [None])
+
+
+def test_hashes_of_texts_of_any_characters_are_those_of_single_values() -> None:
+    """Halves of pairs, whole pairs, and NUL, in texts that lie next to each other in memory."""
+    chance = random.Random(5)
+    for characters in ("0ä€\0\n\ud83d\ude00", "0ä€\0\n\ud83d\ude00\U0001f600"):
+        for _ in range(200):
+            texts = ["".join(chance.choices(characters, k=chance.randrange(5))) for _ in range(chance.randrange(6))]
+            octets = pa.array([text.encode("utf-8", "surrogatepass") for text in texts], pa.binary())
+            found = mask_values(octets.view(pa.string()), ColumnSettings("Any", mask=Mask.HASH), SECRET)
+            assert found.to_pylist() == [hash_value(SECRET, text) for text in texts]
 
 
 @pytest.mark.parametrize(
