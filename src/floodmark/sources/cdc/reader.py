@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from floodmark.core.capture import bracket
@@ -300,6 +302,8 @@ def require_server_net(plan: TablePlan) -> None:
 
 
 _MOMENT = pa.timestamp("us")
+_LSN, _OCTETS = pa.binary(10), np.dtype("S10")
+"""An LSN has as many octets. NumPy compares such texts octet by octet; none is longer than another."""
 _NO_COMMAND_ID = (
     "the change table has no __$command_id; changes of one transaction are ordered by __$seqval, which is not always "
     "the order in which they happened"
@@ -311,12 +315,27 @@ def open_cdc_reader(plan: TablePlan, end: LogEntry) -> CdcReader:
     return CdcReader(plan, SqlServerConnection.from_json(os.environ[SOURCE_VARIABLE]), end)
 
 
-def _fill_times(batch: pa.RecordBatch, times: Mapping[bytes, int]) -> pa.RecordBatch:
-    """Return a batch with the times of its commits. times: microseconds since 1970, by LSN; None for an unknown one."""
-    lsns = batch.column(START_LSN).dictionary_encode()
-    moments = pa.array([times.get(lsn) for lsn in lsns.dictionary.to_pylist()], pa.int64()).cast(_MOMENT)
-    place = batch.schema.get_field_index(COMMITTED_AT)
-    return batch.set_column(place, batch.schema.field(place), moments.take(lsns.indices))
+class _CommitTimes:
+    """The times of commits by LSN, in 18 bytes for each: a window may have as many commits as changes."""
+
+    def __init__(self, commits: Sequence[tuple[pa.Array, pa.Array]]) -> None:
+        lsns = np.concatenate([_octets(lsn) for lsn, _ in commits] or [np.empty(0, _OCTETS)])
+        order = np.argsort(lsns, kind="stable")
+        self._lsns = lsns[order]
+        self._times = pa.concat_arrays([time for _, time in commits] or [pa.array([], _MOMENT)]).take(pa.array(order))
+
+    def fill(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch of changes with the times of their commits; NULL for a commit that is not known."""
+        wanted = _octets(batch.column(START_LSN).cast(_LSN))
+        places = np.searchsorted(self._lsns, wanted)
+        known = np.append(self._lsns, b"")[places] == wanted
+        column = batch.schema.get_field_index(COMMITTED_AT)
+        times = self._times.take(pa.array(places, mask=~known))
+        return batch.set_column(column, batch.schema.field(column), times)
+
+
+def _octets(lsns: pa.FixedSizeBinaryArray) -> np.ndarray[Any, Any]:
+    return np.frombuffer(lsns.buffers()[1], _OCTETS)[lsns.offset : lsns.offset + len(lsns)]
 
 
 @dataclass(frozen=True)
@@ -363,12 +382,10 @@ class CdcReader(SqlServerReader):
             clock = read_clock(session, is_guessed=not self.plan.is_log)
             text = select_commits(has_zone=isinstance(clock[0], str), is_guessed=not self.plan.is_log)
             # Before the changes: the commit of a change is recorded with it.
-            times: dict[bytes, int] = {}
-            for found in session.read_batches(str(self.plan.source), text, (*clock, *interval), BATCH_ROWS):
-                moments = found.column(1).cast(_MOMENT).cast(pa.int64())
-                times |= zip(found.column(0).to_pylist(), moments.to_pylist(), strict=True)
+            found = session.read_batches(str(self.plan.source), text, (*clock, *interval), BATCH_ROWS)
+            times = _CommitTimes([(batch.column(0).cast(_LSN), batch.column(1).cast(_MOMENT)) for batch in found])
             for batch in self.read_over(session, select_changes(self.plan), interval):
-                yield _fill_times(batch, times)
+                yield times.fill(batch)
 
     def _end_committed_at(self) -> pa.Scalar:
         """Return the time in UTC of the commit at which a load began."""

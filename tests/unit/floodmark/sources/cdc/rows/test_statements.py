@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
+import pyarrow as pa
 import pytest
 
 from change_histories import histories_plan
@@ -76,3 +77,20 @@ def test_batches_are_bounded_in_bytes_where_rows_have_lobs() -> None:
     plain = tuple(column for column in plan.feed.table.columns if not column.is_lob)
     feed = replace(plan.feed, table=replace(plan.feed.table, columns=plain))
     assert batch_bytes(replace(plan, feed=feed)) == 0
+
+
+def test_changes_get_the_times_of_their_commits_and_null_for_one_that_is_not_known() -> None:
+    lsns = [bytes([*[0] * 8, number, 0]) for number in (3, 1, 2, 16)]
+    moments = [pa.array(each, pa.timestamp("us")) for each in ([30, 10], [None, 160])]
+    commits = [(pa.array(lsns[:2], pa.binary(10)), moments[0]), (pa.array(lsns[2:], pa.binary(10)), moments[1])]
+    unknown = bytes([*[0] * 8, 1, 1])
+    columns = {
+        reader.START_LSN: pa.array([lsns[3], lsns[0], lsns[2], unknown, lsns[1], b"\xff" * 10], pa.binary()),
+        reader.COMMITTED_AT: pa.nulls(6, pa.timestamp("us")),
+    }
+    batch = pa.RecordBatch.from_pydict(columns)
+    for known, expected in ((commits, [160, 30, None, None, 10, None]), ([], [None] * 6)):
+        times = reader._CommitTimes(known)
+        for part in (batch, batch[2:5], batch[:0]):
+            found = times.fill(part).column(reader.COMMITTED_AT).cast(pa.int64()).to_pylist()
+            assert found == (expected if part is batch else expected[2:5] if part.num_rows else [])
