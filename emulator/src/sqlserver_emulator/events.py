@@ -67,7 +67,8 @@ class RowsArrow:
 
     Arrow types: bool_|int16 for bit; int16 for tinyint and smallint; int32; int64; float32/64; string; binary;
     decimal128 or string (canonical decimal text) for decimal and money; date32; time64[us]; timestamp[us]; int64 of
-    ticks for time(7) and datetime2(7) (``precise``);
+    ticks for time(7) and datetime2(7) (``precise``); for datetimeoffset a struct of ``utc``, the int64 of ticks, and
+    ``minutes``, the int16 of its offset;
     uniqueidentifier: fixed_size_binary(16) or string.
     """
 

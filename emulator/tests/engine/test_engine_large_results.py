@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import adbc_driver_manager
@@ -59,6 +60,41 @@ def test_decimals_and_nulls_of_a_large_result_are_exact(client: Client) -> None:
     assert all(row[0] is None or row[0] == Decimal(row[3]) * Decimal("-1.25") for row in result.rows)  # type: ignore[arg-type]
     assert [format(row[1], "f") for row in result.rows[:2]] == ["0.0000000000", "1.0000000000"]
     assert result.rows[1][2] == Decimal("-922337203685477.5808")
+
+
+def test_moments_with_an_offset_keep_it_in_a_large_result(client: Client) -> None:
+    (result,) = client.run(
+        "SELECT CASE WHEN id % 3 = 0 THEN NULL ELSE TODATETIMEOFFSET(DATEADD(nanosecond, 100, CAST(at AS datetime2(7))),"
+        " id % 840 - id % 2 * 840) END AS o, TODATETIMEOFFSET(CAST(at AS datetime2(3)), '-05:30') AS m, id"
+        " FROM dbo.big ORDER BY id"
+    ).results
+    assert result.arrow_batches > 0
+    first = datetime(2024, 1, 1)
+    for moment, other, id_ in result.rows:
+        assert isinstance(id_, int)
+        local = first + timedelta(seconds=id_)
+        minutes = id_ % 840 - id_ % 2 * 840
+        utc = (local - timedelta(minutes=minutes) - datetime(1, 1, 1)) // timedelta(microseconds=1) * 10 + 1
+        assert moment == (None if id_ % 3 == 0 else {"utc": utc, "minutes": minutes})
+        of_other = (local + timedelta(minutes=330) - datetime(1, 1, 1)) // timedelta(microseconds=1) * 10
+        assert other == {"utc": of_other, "minutes": -330}
+
+
+def test_moments_of_a_large_result_are_inserted_by_exec(client: Client) -> None:
+    client.run(
+        "CREATE TABLE dbo.moments (id int, a datetime2(7), b datetimeoffset(7), c time(7), d datetimeoffset(2));"
+        "EXEC('CREATE PROCEDURE dbo.give_moments AS SELECT id, DATEADD(nanosecond, 100, CAST(at AS datetime2(7))),"
+        " TODATETIMEOFFSET(CAST(at AS datetime2(7)), 90), CAST(at AS time(7)),"
+        " CASE WHEN id > 1 THEN TODATETIMEOFFSET(CAST(at AS datetime2(2)), -90) END FROM dbo.big')"
+    )
+    client.run("INSERT INTO dbo.moments EXEC dbo.give_moments")
+    assert client.value("SELECT COUNT(*) FROM dbo.moments") == ROWS
+    texts = ", ".join(f"CAST({name} AS varchar(40))" for name in "abcd")
+    assert client.rows(f"SELECT {texts} FROM dbo.moments WHERE id IN (1, 2) ORDER BY id") == [
+        ("2024-01-01 00:00:01.0000001", "2024-01-01 00:00:01.0000000 +01:30", "00:00:01.0000000", None),
+        ("2024-01-01 00:00:02.0000001", "2024-01-01 00:00:02.0000000 +01:30", "00:00:02.0000000",
+         "2024-01-01 00:00:02.00 -01:30"),
+    ]  # fmt: skip
 
 
 def test_the_row_count_of_a_large_result_is_known_at_its_end(client: Client) -> None:

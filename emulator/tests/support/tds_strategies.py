@@ -73,10 +73,13 @@ SIZED_TYPES = st.builds(
 SCALED_TYPES = st.builds(
     lambda name, scale: TsqlType(name, 0, 0, scale), st.sampled_from(["time", "datetime2"]), SCALES
 )
-ARROW_TYPES = st.one_of(FIXED_TYPES, SIZED_TYPES, SCALED_TYPES, decimal_types())
-"""Types that may come as Arrow columns."""
-
-TYPES = st.one_of(ARROW_TYPES, st.builds(lambda scale: TsqlType("datetimeoffset", 0, 0, scale), SCALES))
+TYPES = st.one_of(
+    FIXED_TYPES,
+    SIZED_TYPES,
+    SCALED_TYPES,
+    decimal_types(),
+    st.builds(lambda scale: TsqlType("datetimeoffset", 0, 0, scale), SCALES),
+)
 
 
 def values_of(type_: TsqlType) -> st.SearchStrategy[Any]:
@@ -126,6 +129,8 @@ _SIMPLE_VALUES: dict[str, st.SearchStrategy[Any]] = {
 def arrow_column(type_: TsqlType, values: list[Any], *, as_text: bool) -> pa.Array:
     """``as_text``: decimals and uuids as text, bits as int16, which the engine may choose too."""
     name = type_.name
+    if name == "datetimeoffset":
+        return _offset_column(values)
     if type_.has_ticks:
         count = precise.time_ticks if name == "time" else precise.ticks
         return pa.array([None if v is None else count(v) for v in values], pa.int64())
@@ -142,6 +147,19 @@ def arrow_column(type_: TsqlType, values: list[Any], *, as_text: bool) -> pa.Arr
     if name == "bit":
         return pa.array(values, pa.bool_()).cast(pa.int16()) if as_text else pa.array(values, pa.bool_())
     return pa.array(values, _ARROW.get(name, pa.binary() if "bin" in name or name == "image" else pa.string()))
+
+
+def _offset_column(values: list[datetime | None]) -> pa.Array:
+    parts = []
+    for value in values:
+        if value is None:
+            parts.append(None)
+            continue
+        offset = value.utcoffset()
+        assert offset is not None
+        minutes = offset // timedelta(minutes=1)
+        parts.append({"utc": precise.ticks(value) - minutes * precise.MINUTE_TICKS, "minutes": minutes})
+    return pa.array(parts, pa.struct([("utc", pa.int64()), ("minutes", pa.int16())]))
 
 
 _ARROW = {

@@ -150,6 +150,12 @@ def _moment_parts(type_: TsqlType) -> ColumnParts:
         number = (days + first << 8 * size) + ticks // unit
         return _sized(_bytes_fields(number, size + 3), present)
 
+    def datetimeoffset_parts(array: Any, present: Mask | None) -> list[Part]:
+        days, ticks = np.divmod(_raw(array.field("utc"), pa.int64(), "<i8"), DAY_TICKS)
+        number = (days << 8 * size) + ticks // unit
+        minutes = _raw(array.field("minutes"), pa.int16(), "<i2")
+        return _sized([*_bytes_fields(number, size + 3), ("<i2", minutes)], present)
+
     def datetime_parts(array: Any, present: Mask | None) -> list[Part]:
         days, microseconds = np.divmod(_raw(array, pa.timestamp("us"), "<i8"), DAY_MICROSECONDS)
         ticks = (microseconds * 3 + 5_000) // 10_000
@@ -166,6 +172,7 @@ def _moment_parts(type_: TsqlType) -> ColumnParts:
         Packing.DATE: date_parts,
         Packing.TIME: time_parts,
         Packing.DATE_TIME: datetime2_parts,
+        Packing.DATE_TIME_OFFSET: datetimeoffset_parts,
         Packing.TICKS: datetime_parts,
         Packing.MINUTES: smalldatetime_parts,
     }[BY_NAME[type_.name].wire.packing]
@@ -197,7 +204,12 @@ _MAKERS: dict[Packing, Callable[[TsqlType], ColumnParts]] = {
     Packing.FLOAT: _number_parts,
     Packing.DECIMAL: _decimal_parts,
     Packing.MONEY: _money_parts,
-    **dict.fromkeys((Packing.DATE, Packing.TIME, Packing.DATE_TIME, Packing.TICKS, Packing.MINUTES), _moment_parts),
+    Packing.DATE: _moment_parts,
+    Packing.TIME: _moment_parts,
+    Packing.DATE_TIME: _moment_parts,
+    Packing.DATE_TIME_OFFSET: _moment_parts,
+    Packing.TICKS: _moment_parts,
+    Packing.MINUTES: _moment_parts,
     Packing.GUID: lambda _type: _uuid_parts,
     **dict.fromkeys((Packing.UNICODE, Packing.CODE_PAGE, Packing.BYTES, Packing.XML), _content_parts),
 }

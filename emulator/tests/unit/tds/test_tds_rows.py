@@ -17,12 +17,12 @@ from sqlserver_emulator.tds.arrow_rows import ArrowRowEncoder
 from sqlserver_emulator.tds.rows import RowEncoder
 from sqlserver_emulator.tds.values import ValueTooLongError, cell_encoder
 from sqlserver_emulator.types import INT, TsqlType
-from tds_strategies import ARROW_TYPES, PATIENT, arrow_column, values_of
+from tds_strategies import TYPES, PATIENT, arrow_column, values_of
 
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[list[TsqlType], list[list[Any]], bool]:
-    types = draw(st.lists(ARROW_TYPES, min_size=1, max_size=6))
+    types = draw(st.lists(TYPES, min_size=1, max_size=6))
     row_count = draw(st.integers(1, 9))
     columns = []
     for type_ in types:

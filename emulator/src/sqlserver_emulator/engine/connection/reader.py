@@ -37,7 +37,10 @@ _BATCH_BYTES = 4 << 20
 _ESTIMATE_HOLDS_SECONDS = 2.0
 _ESTIMATES_MAX = 500
 # A composite type comes as a struct that is not the wire's, and a variant has no type of its own.
-_NOT_IN_ARROW = names_where(lambda type: type.is_composite or type.family == VARIANT)
+_NOT_IN_ARROW = names_where(
+    lambda type: (type.is_composite and type.wire.packing is not Packing.DATE_TIME_OFFSET) or type.family == VARIANT
+)
+_WITH_OFFSET = names_where(lambda type: type.wire.packing is Packing.DATE_TIME_OFFSET)
 _COARSE = {type.name: type.storage.partition("(")[0] for type in SYSTEM_TYPES if type.storage_of_ticks}
 _MONEY = names_where(lambda type: type.wire.packing is Packing.MONEY)
 _BYTES = names_where(lambda type: type.wire.packing is Packing.BYTES)
@@ -150,12 +153,18 @@ def _with_scaled_integers(sql: str, columns: Sequence[Column]) -> str:
     items = [_as_sent(name, column.type) for name, column in zip(names, columns, strict=True)]
     if items == names:
         return sql
+    if any(column.type.name in _WITH_OFFSET for column in columns):
+        # Its parts are named twice and more: without the fence PostgreSQL would compute the expression as often.
+        sql = f"SELECT * FROM ({sql}) AS p OFFSET 0"  # noqa: S608  (translated SQL)
     return f"SELECT {', '.join(items)} FROM ({sql}) AS q ({', '.join(names)})"  # noqa: S608  (translated SQL)
 
 
 def _as_sent(name: str, type_: TsqlType) -> str:
     if _travels_scaled(type_):
         return f"({name} * {10 ** _scale(type_)})::bigint"
+    if type_.name in _WITH_OFFSET:
+        # A struct of a type that the driver does not know would come as bytes.
+        return f"CASE WHEN {name} IS NOT NULL THEN ARRAY[({name}).utc::bigint, ({name}).offset_minutes] END"
     if type_.has_ticks:
         return f"{name}::{BY_NAME[type_.name].storage_of_ticks}::bigint"
     return f"{name}::{_COARSE[type_.name]}" if type_.name in _COARSE else name
@@ -183,6 +192,8 @@ def _array(array: Any, type_: TsqlType) -> Any:
     """Without extension types; decimals, which come as integers or text, as decimal128; bytes that come as text."""
     if _travels_scaled(type_):
         return _decimals(array, pa.decimal128(_precision(type_), _scale(type_)))
+    if type_.name in _WITH_OFFSET:
+        return _moments_with_offset(array)
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if type_.name in _BYTES and pa.types.is_string(array.type):
@@ -190,6 +201,16 @@ def _array(array: Any, type_: TsqlType) -> Any:
     if type_.name in _DECIMALS:
         return array.cast(pa.decimal128(type_.precision, type_.scale))
     return array
+
+
+def _moments_with_offset(array: Any) -> Any:
+    """Lists of ticks and minutes as structs of them."""
+    absent = np.asarray(array.is_null().to_numpy(zero_copy_only=False))
+    parts = np.zeros((len(array), 2), "<i8")
+    parts[~absent] = array.flatten().to_numpy().reshape(-1, 2)
+    fields = [pa.field("utc", pa.int64()), pa.field("minutes", pa.int16())]
+    arrays = [pa.array(np.ascontiguousarray(parts[:, 0])), pa.array(parts[:, 1].astype("<i2"))]
+    return pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array(absent))
 
 
 def _decimals(array: Any, to: Any) -> Any:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pyarrow as pa
 
+from sqlserver_emulator import precise
 from sqlserver_emulator.contract import StatementResult
 from sqlserver_emulator.errors import SqlServerError
 from sqlserver_emulator.events import (
@@ -22,6 +24,7 @@ from sqlserver_emulator.events import (
 )
 from sqlserver_emulator.system_types import names_where
 from sqlserver_emulator.system_types.record import DECIMAL
+from sqlserver_emulator.types import TsqlType
 
 _T = TypeVar("_T")
 _DECIMALS = names_where(lambda type: type.family == DECIMAL)
@@ -80,14 +83,19 @@ def _arrow_rows(batch: object, columns: Sequence[Column]) -> list[tuple[object, 
 
 
 def _column_values(array: pa.Array, column: Column) -> list[object]:
-    # Arrow carries decimals and GUIDs as text or bytes where the engine reads in bulk.
+    # Arrow carries them as text, bytes or ticks where the engine reads in bulk.
     values: list[object] = array.to_pylist()
-    make: Callable[[object], object] | None = None
-    if column.type.name in _DECIMALS:
-        make = _decimal
-    elif column.type.name == "uniqueidentifier":
-        make = _uuid
+    make = _make_of(column.type)
     return values if make is None else [None if value is None else make(value) for value in values]
+
+
+def _make_of(type_: TsqlType) -> Callable[[Any], object] | None:
+    """Return what makes the value of a row from that of an Arrow batch, if they differ."""
+    if type_.name in _DECIMALS:
+        return _decimal
+    if type_.has_ticks:
+        return precise.time_of if type_.name == "time" else precise.datetime_of
+    return {"uniqueidentifier": _uuid, "datetimeoffset": _moment_with_offset}.get(type_.name)
 
 
 def _decimal(value: object) -> Decimal:
@@ -96,3 +104,8 @@ def _decimal(value: object) -> Decimal:
 
 def _uuid(value: object) -> UUID:
     return UUID(bytes=value) if isinstance(value, bytes) else UUID(str(value))
+
+
+def _moment_with_offset(value: Mapping[str, int]) -> datetime:
+    minutes = value["minutes"]
+    return precise.datetime_of(value["utc"] + minutes * precise.MINUTE_TICKS, timezone(timedelta(minutes=minutes)))
