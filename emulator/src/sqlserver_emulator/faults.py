@@ -127,6 +127,10 @@ class FaultBoard:
             self._put(tuple(f for f in self._faults if f not in gone))
             return gone
 
+    def has(self, kind: FaultKind) -> bool:
+        """Return whether a statement may meet a fault of the kind."""
+        return any(fault.kind is kind for fault in self.statement_faults)
+
     def find(self, kind: FaultKind, statement: str, databases: frozenset[str], login: str) -> Fault | None:
         """The oldest fault of the kind that fits; whether it happens is another question."""
         fits = (f for f in self.statement_faults if f.kind is kind and f.match.fits(statement, databases, login))

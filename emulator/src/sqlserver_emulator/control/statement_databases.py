@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_NAME: Final = r'(?:\[[^\]]+\]|"[^"]+"|[^\W\d][\w@#$]*)'
-_IN_DATABASE: Final = rf"(?P<database>{_NAME})\s*\.\s*{_NAME}?\s*\.\s*{_NAME}"
-# The lookbehind keeps the middle of a longer name from being read as its beginning.
-_NAMED: Final = re.compile(rf"(?<![\w@#$.\]\"]){_IN_DATABASE}")
+# A name has at most 128 characters: without the limit, a text full of brackets would take quadratic time.
+_NAME: Final = r'(?:\[[^\]]{1,128}\]|"[^"]{1,128}"|[^\W\d][\w@#$]*)'
+# The middle of a longer name is not read as its beginning. A long text or number would take quadratic time.
+_IN_DATABASE: Final = rf"(?<![\w@#$.\]\"])(?P<database>{_NAME})\s*\.\s*{_NAME}?\s*\.\s*{_NAME}"
+_NAMED: Final = re.compile(_IN_DATABASE)
 _TOP: Final = r"(?:\s+TOP\s*\([^)]*\))?"
 _WRITTEN: Final = re.compile(
     rf"\b(?:INSERT{_TOP}\s+INTO|INSERT\s+BULK|INSERT{_TOP}|UPDATE{_TOP}|DELETE{_TOP}\s+FROM|DELETE{_TOP}|"

@@ -51,11 +51,10 @@ class SessionFaults:
             raise StatementFailedError(sqlstate=FAILURES[error.number], message="a fault on demand")
         for object_id, mode in locks_to_wait_for(self._board.locked_reads(databases, self._login), statement):
             fetch("SELECT emulator.wait_for_lock($1::int, $2)", (object_id, mode))
-        if writes_to_the_log(statement):
-            full = self._strike(FaultKind.LOG_FULL, statement, frozenset([written_database(statement, database)]))
-            if full is not None:
-                message = f"The transaction log for database '{full.match.database}' is full due to 'REPLICATION'."
-                raise SqlServerError(9002, message, severity=17, state=2)
+        full = self._strike_log(statement, database)
+        if full is not None:
+            message = f"The transaction log for database '{full.match.database}' is full due to 'REPLICATION'."
+            raise SqlServerError(9002, message, severity=17, state=2)
 
     def cut(self, result: StatementResult, statement: str, database: str) -> StatementResult:
         """The result, whose rows may end with the connection."""
@@ -71,6 +70,12 @@ class SessionFaults:
             if self._board.happens(fault):
                 return fault
         return None
+
+    def _strike_log(self, statement: str, database: str) -> Fault | None:
+        # The text is searched for what it writes, which takes long for a large one: only where it matters.
+        if not (self._board.has(FaultKind.LOG_FULL) and writes_to_the_log(statement)):
+            return None
+        return self._strike(FaultKind.LOG_FULL, statement, frozenset([written_database(statement, database)]))
 
     def _until_cut(self, batches: Iterator[Rows | RowsArrow], fault: Fault) -> Iterator[Rows | RowsArrow]:
         # Rows over all batches of one result.
