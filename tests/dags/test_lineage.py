@@ -17,7 +17,7 @@ from floodmark.app.pipeline import App
 from floodmark.core.plan import LoadKind, TableCounts, TablePlan, WindowPlan, WindowState
 from floodmark.core.position import Interval
 from floodmark.core.schema import MappedColumn, TableName
-from floodmark.core.settings import Cast, ColumnSettings, Mask, Style, TableSettings
+from floodmark.core.settings import Cast, ColumnSettings, DerivedColumn, Mask, Style, TableSettings
 from floodmark.orchestration.asset_lineage import _name_targets
 from floodmark.sync.records import OpenedWindow
 from lsns import lsn
@@ -201,6 +201,50 @@ def test_lineage_says_how_a_column_was_made(
     (transformation,) = field["transformations"]
     assert (transformation["subtype"], transformation.get("masking")) == how
     assert {each["name"]: each["type"] for each in facets["schema"]["fields"]} == {"Id": "integer", name: kind}
+
+
+def test_lineage_says_what_derived_columns_and_ended_versions_are_made_of(
+    dags: dict[str, DAG], ledger: FakeLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    derived = (
+        DerivedColumn("Twice", "amount * 2"),
+        DerivedColumn("Text", "Id::text || AMOUNT::text"),
+        DerivedColumn("One", "1"),
+        DerivedColumn("Wrong", "Gone + 1"),
+    )
+    names = (MappedColumn("Id", "Id"), MappedColumn("Amount", "amount"))
+    masked = (ColumnSettings("Amount", "amount", mask=Mask.ROUND),)
+    settings = replace(PLAN.tables[0].settings, style=Style.HISTORY, columns=masked, derived=derived)
+    plan = replace(PLAN, tables=(replace(PLAN.tables[0], settings=settings, columns=names), PLAN.tables[1]))
+    monkeypatch.setattr(FakeLedger, "read_window", lambda self, _: OpenedWindow(plan, self.state))
+    outputs = event_of(dags["cdc_shop"])["outputs"]
+    assert named(outputs) == [TARGETS[0], (TARGETS[0][0], f"{TARGETS[0][1]}_versions"), TARGETS[1]]
+    assert ["outputStatistics" in each["outputFacets"] for each in outputs] == [True, False, True]
+    for output in outputs[:2]:
+        facets = output["facets"]
+        assert [(each["name"], each.get("type")) for each in facets["schema"]["fields"]] == [
+            ("Id", "integer"),
+            ("amount", "numeric(18,2)"),
+            ("Twice", None),
+            ("Text", None),
+            ("One", None),
+            ("Wrong", None),
+        ]
+        made = {
+            name: {
+                field["field"]: (how["subtype"], how.get("masking"))
+                for field in each["inputFields"]
+                for how in field["transformations"]
+            }
+            for name, each in facets["columnLineage"]["fields"].items()
+        }
+        assert made == {
+            "Id": {"Id": ("IDENTITY", None)},
+            "amount": {"Amount": ("TRANSFORMATION", True)},
+            "Twice": {"Amount": ("TRANSFORMATION", True)},
+            "Text": {"Id": ("TRANSFORMATION", False), "Amount": ("TRANSFORMATION", True)},
+            "One": {},
+        }
 
 
 @pytest.mark.parametrize(("state", "kind"), [(TaskInstanceState.RUNNING, "START"), (TaskInstanceState.FAILED, "FAIL")])

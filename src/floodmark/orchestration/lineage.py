@@ -14,6 +14,7 @@ from openlineage.client.generated.base import OutputDatasetFacet
 
 from floodmark.core.columns import casts_of, masks_of
 from floodmark.core.plan import TableCounts, TablePlan, WindowPlan, WindowState, is_replay_lane, value_columns
+from floodmark.sync.rules import EXPRESSION, bind_rule, columns_of
 
 if TYPE_CHECKING:
     from floodmark.app.pipeline import App, Pipeline
@@ -93,7 +94,7 @@ def table_facet(plan: WindowPlan, table: TablePlan, counts: TableCounts | None) 
 FACET = "floodmark_window"
 """The name of Floodmark's facets, of the run and of each output."""
 _AS_IT_IS = column_lineage_dataset.Transformation(type="DIRECT", subtype="IDENTITY")
-_CAST = column_lineage_dataset.Transformation(type="DIRECT", subtype="TRANSFORMATION", masking=False)
+_COMPUTED = column_lineage_dataset.Transformation(type="DIRECT", subtype="TRANSFORMATION", masking=False)
 _MASKED = column_lineage_dataset.Transformation(type="DIRECT", subtype="TRANSFORMATION", masking=True)
 
 
@@ -116,6 +117,9 @@ def read_lineage(pipeline: Pipeline, window_id: int) -> OperatorLineage:
         found = counts.get(table.source)
         output.outputFacets = {FACET: table_facet(opened.plan, table, found), **_statistics(found)}
         outputs.append(output)
+        if table.is_history:
+            # The counts are those of the newest versions.
+            outputs.append(_output(pipeline.app, table.ended_versions, sources))
     return OperatorLineage(list(inputs.values()), outputs, {FACET: window_facet(opened.plan, opened.state)})
 
 
@@ -126,26 +130,44 @@ def _input(table: TablePlan, named: Dataset) -> InputDataset:
 
 def _output(app: App, table: TablePlan, sources: Iterable[Dataset]) -> OutputDataset:
     named = app.name_target(table.target)
-    made = dict.fromkeys(casts_of(table.settings), _CAST) | dict.fromkeys(masks_of(table.settings), _MASKED)
     columns = value_columns(table.in_target, table.settings.temporal)
-    before = [column.name for column in table.feed.table.stored_columns]
+    types = [(column.name, app.name_type(column.type)) for column in columns]
+    # The warehouse finds the type of a derived column.
+    types += [(each.name, "") for each in table.settings.derived]
     lineage = column_lineage_dataset.ColumnLineageDatasetFacet(
         {
-            column.name: column_lineage_dataset.Fields(
+            name: column_lineage_dataset.Fields(
                 [
-                    column_lineage_dataset.InputField(each.namespace, each.name, source, [made.get(source, _AS_IT_IS)])
+                    column_lineage_dataset.InputField(each.namespace, each.name, source, [made])
                     for each in sources
+                    for source, made in read.items()
                 ]
             )
-            for source, column in zip(before, columns, strict=True)
+            for name, read in _columns_read(table).items()
         }
     )
-    types = ((column.name, app.name_type(column.type)) for column in columns)
     return OutputDataset(named.namespace, named.name, facets=_schema(types) | {"columnLineage": lineage})
 
 
+def _columns_read(table: TablePlan) -> dict[str, dict[str, column_lineage_dataset.Transformation]]:
+    """Return the columns of the source that each column of the target is made of, and how."""
+    masked = masks_of(table.settings)
+    made = dict.fromkeys(casts_of(table.settings), _COMPUTED) | dict.fromkeys(masked, _MASKED)
+    before = [column.name for column in table.feed.table.stored_columns]
+    of_target = dict(zip((column.name for column in table.in_target.stored_columns), before, strict=True))
+    columns = {name: {source: made.get(source, _AS_IT_IS)} for name, source in of_target.items()}
+    for derived in table.settings.derived:
+        try:
+            read = columns_of(bind_rule(derived.sql, of_target, EXPRESSION))
+        except ValueError:
+            continue  # The load refuses the table, and says why.
+        of_source = [source for name, source in of_target.items() if name in read]
+        columns[derived.name] = {source: _MASKED if source in masked else _COMPUTED for source in of_source}
+    return columns
+
+
 def _schema(columns: Iterable[tuple[str, str]]) -> dict[str, DatasetFacet]:
-    fields = [schema_dataset.SchemaDatasetFacetFields(name, kind) for name, kind in columns]
+    fields = [schema_dataset.SchemaDatasetFacetFields(name, kind or None) for name, kind in columns]
     return {"schema": schema_dataset.SchemaDatasetFacet(fields)}
 
 
