@@ -72,9 +72,8 @@ def switch_lines(switches: Sequence[InstanceSwitch]) -> str:
             f"{', '.join(switch.added)}; {switch.state.value}, approved by {switch.approved_by}."
         )
         for each in switch.pipelines:
-            filled = (
-                "its new columns are loaded" if each.is_filled else f"window {each.window_id} loads the new columns"
-            )
+            window = f"window {each.window_id} loads" if each.window_id else "no window loads"
+            filled = "its new columns are loaded" if each.is_filled else f"{window} the new columns"
             lines.append(f"  {each.pipeline} reads {switch.name} after {each.watermark}; {filled}.")
     return "\n".join(lines)
 

@@ -518,13 +518,18 @@ class Switches:
         switched_away = current.of(settings.name)
         if switched_away is None or (switched_away.is_filled and self._read_all_touched(switched_away, second)):
             return ""
-        window_id = switched_away.window_id
+        window_id, left = switched_away.window_id, switch.added
         if switched_away.window_state is None or switched_away.is_filled:
             lost = self._lost(second)
             left = tuple(name for name in switch.added if name not in lost)
             if not left:
                 return ""
             plan = self._plan(settings, table, second, lost)
+            # The pipeline may leave a new column unread.
+            read = {column.name for column in plan.feed.table.columns}
+            left = tuple(name for name in left if name in read)
+            if not left:
+                return ""
             in_target = self._check_target(settings, plan)
             there = [name for name in left if plan.target_names.get(name, name) in in_target]
             where = (
@@ -541,7 +546,7 @@ class Switches:
             )
             window_id = self.open_load(settings.name, table.source, where)
             self.source.ledger.record_backfill(switch.switch_id, settings.name, window_id)
-        return f"{settings.name} reads {switch.name}; window {window_id} loads {', '.join(switch.added)}."
+        return f"{settings.name} reads {switch.name}; window {window_id} loads {', '.join(left)}."
 
     def _read_all_touched(self, switched_away: SwitchedPipeline, second: SecondInstance) -> bool:
         """Return whether the load has read all rows that were touched.
