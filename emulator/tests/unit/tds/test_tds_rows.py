@@ -17,7 +17,7 @@ from sqlserver_emulator.tds.arrow_rows import ArrowRowEncoder
 from sqlserver_emulator.tds.rows import RowEncoder
 from sqlserver_emulator.tds.values import ValueTooLongError, cell_encoder
 from sqlserver_emulator.types import INT, TsqlType
-from tds_strategies import TYPES, PATIENT, arrow_column, values_of
+from tds_strategies import PATIENT, TYPES, arrow_column, values_of
 
 
 @st.composite
