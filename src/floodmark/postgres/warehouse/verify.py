@@ -201,8 +201,8 @@ def _storable(
 
 
 def _create_changed_keys(table: TablePlan) -> str:
-    types = column_types(table)
-    columns = ", ".join(f"{quote(name)} {types[name]}" for name in types if name in table.in_target.key)
+    types, key = column_types(table), table.in_target.key
+    columns = ", ".join(f"{quote(name)} {types[name]}" for name in types if name in key)
     return f"CREATE TEMPORARY TABLE {quote(_CHANGED_KEYS.name)} ({columns}) ON COMMIT DROP"
 
 
