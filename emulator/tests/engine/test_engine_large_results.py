@@ -65,8 +65,8 @@ def test_decimals_and_nulls_of_a_large_result_are_exact(client: Client) -> None:
 def test_moments_with_an_offset_keep_it_in_a_large_result(client: Client) -> None:
     (result,) = client.run(
         "SELECT CASE WHEN id % 3 = 0 THEN NULL ELSE TODATETIMEOFFSET("
-        "DATEADD(nanosecond, 100, CAST(at AS datetime2(7))), id % 840 - id % 2 * 840) END AS o, TODATETIMEOFFSET(CAST(at AS datetime2(3)), '-05:30') AS m, id"
-        " FROM dbo.big ORDER BY id"
+        "DATEADD(nanosecond, 100, CAST(at AS datetime2(7))), id % 840 - id % 2 * 840) END AS o,"
+        " TODATETIMEOFFSET(CAST(at AS datetime2(3)), '-05:30') AS m, id FROM dbo.big ORDER BY id"
     ).results
     assert result.arrow_batches > 0
     first = datetime(2024, 1, 1)

@@ -142,8 +142,12 @@ RETURN tsql.round_datetime(timestamp '1900-01-01' + value * interval '1 day');
 
 -- Dates: datetimeoffset -----------------------------------------------------------------------------------------------
 
-CREATE OR REPLACE FUNCTION tsql.datetimeoffset(local tsql.datetime2, minutes int) RETURNS tsql.datetimeoffset LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-RETURN ROW(tsql.datetime2_of(tsql.ticks(local) - minutes * 600000000::bigint), minutes)::tsql.datetimeoffset;
+-- In SQL it would not be inlined, as a row is not NULL for a NULL, and would cost several times as much.
+CREATE OR REPLACE FUNCTION tsql.datetimeoffset(local tsql.datetime2, minutes int) RETURNS tsql.datetimeoffset
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+    RETURN ROW(tsql.datetime2_of(tsql.ticks(local) - minutes * 600000000::bigint), minutes)::tsql.datetimeoffset;
+END $$;
 CREATE OR REPLACE FUNCTION tsql.local_time(value tsql.datetimeoffset) RETURNS tsql.datetime2 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN tsql.datetime2_of(tsql.ticks((value).utc) + (value).offset_minutes * 600000000::bigint);
 CREATE OR REPLACE FUNCTION tsql.utc_time(value tsql.datetimeoffset) RETURNS tsql.datetime2 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (value).utc;

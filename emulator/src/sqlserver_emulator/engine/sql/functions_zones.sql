@@ -54,14 +54,21 @@ CREATE OR REPLACE FUNCTION tsql.checked_offset(minutes int, builtin text) RETURN
 RETURN CASE WHEN minutes BETWEEN -840 AND 840 OR minutes IS NULL THEN minutes
     ELSE tsql.fail(9812, format('The timezone provided to builtin function %s is invalid.', builtin), minutes::text)::int END;
 CREATE OR REPLACE FUNCTION tsql.is_moment(value tsql.datetimeoffset) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    utc bigint := tsql.ticks((value).utc);
+    local bigint := utc + (value).offset_minutes * 600000000::bigint;
 BEGIN
-    RETURN least((value).utc, tsql.local_time(value)) >= timestamp '0001-01-01'
-        AND greatest((value).utc, tsql.local_time(value)) < timestamp '10000-01-01';
+    -- The ticks of the year 10000.
+    RETURN least(utc, local) >= 0 AND greatest(utc, local) < 3155378976000000000;
 END $$;
+-- Asked for each row of a large result: one function, whose expressions PostgreSQL computes in place.
 CREATE OR REPLACE FUNCTION tsql.checked_datetimeoffset(value tsql.datetimeoffset, builtin text) RETURNS tsql.datetimeoffset
-LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    utc bigint := tsql.ticks((value).utc);
+    local bigint := utc + (value).offset_minutes * 600000000::bigint;
 BEGIN
-    IF NOT tsql.is_moment(value) THEN
+    IF least(utc, local) < 0 OR greatest(utc, local) >= 3155378976000000000 THEN
         PERFORM tsql.fail(9813, format('The timezone provided to builtin function %s would cause the datetimeoffset to overflow '
             'the range of valid date range in either UTC or local time.', builtin), '');
     END IF;
