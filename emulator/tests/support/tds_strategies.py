@@ -150,16 +150,15 @@ def arrow_column(type_: TsqlType, values: list[Any], *, as_text: bool) -> pa.Arr
 
 
 def _offset_column(values: list[datetime | None]) -> pa.Array:
-    parts = []
-    for value in values:
-        if value is None:
-            parts.append(None)
-            continue
-        offset = value.utcoffset()
-        assert offset is not None
-        minutes = offset // timedelta(minutes=1)
-        parts.append({"utc": precise.ticks(value) - minutes * precise.MINUTE_TICKS, "minutes": minutes})
+    parts = [None if value is None else _utc_and_minutes(value) for value in values]
     return pa.array(parts, pa.struct([("utc", pa.int64()), ("minutes", pa.int16())]))
+
+
+def _utc_and_minutes(value: datetime) -> dict[str, int]:
+    offset = value.utcoffset()
+    assert offset is not None
+    minutes = offset // timedelta(minutes=1)
+    return {"utc": precise.ticks(value) - minutes * precise.MINUTE_TICKS, "minutes": minutes}
 
 
 _ARROW = {

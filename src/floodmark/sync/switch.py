@@ -520,12 +520,8 @@ class Switches:
             return ""
         window_id, left = switched_away.window_id, switch.added
         if switched_away.window_state is None or switched_away.is_filled:
-            lost = self._lost(second)
-            left = tuple(name for name in switch.added if name not in lost)
-            if not left:
-                return ""
-            plan = self._plan(settings, table, second, lost)
-            # The pipeline may leave a new column unread.
+            plan = self._plan(settings, table, second, self._lost(second))
+            # The source may have lost some, and the pipeline may leave others unread.
             read = {column.name for column in plan.feed.table.columns}
             left = tuple(name for name in left if name in read)
             if not left:
