@@ -220,6 +220,8 @@ def test_lineage_says_what_derived_columns_and_ended_versions_are_made_of(
     outputs = event_of(dags["cdc_shop"])["outputs"]
     assert named(outputs) == [TARGETS[0], (TARGETS[0][0], f"{TARGETS[0][1]}_versions"), TARGETS[1]]
     assert ["outputStatistics" in each["outputFacets"] for each in outputs] == [True, False, True]
+    ended = own_fields(outputs[1]["outputFacets"]["floodmark_window"])
+    assert ended == {"kind": "changes", "afterPosition": str(lsn(50)), "toPosition": str(lsn(90))}
     for output in outputs[:2]:
         facets = output["facets"]
         assert [(each["name"], each.get("type")) for each in facets["schema"]["fields"]] == [

@@ -119,7 +119,9 @@ def read_lineage(pipeline: Pipeline, window_id: int) -> OperatorLineage:
         outputs.append(output)
         if table.is_history:
             # The counts are those of the newest versions.
-            outputs.append(_output(pipeline.app, table.ended_versions, sources))
+            ended = _output(pipeline.app, table.ended_versions, sources)
+            ended.outputFacets = {FACET: table_facet(opened.plan, table, None)}
+            outputs.append(ended)
     return OperatorLineage(list(inputs.values()), outputs, {FACET: window_facet(opened.plan, opened.state)})
 
 
