@@ -15,6 +15,7 @@ import pytest
 from cdc_database import CdcDatabase, cdc_database, wait_until
 from floodmark.core.errors import FloodmarkError, WarehouseUnavailableError
 from floodmark.postgres.session import WarehouseConnection, open_session, open_statements, open_transaction
+from floodmark.postgres.warehouse import sink
 from floodmark.postgres.warehouse.sink import ArrowSession
 from floodmark.sources.sqlserver.driver import LOCK_TIMEOUT_SECONDS, SourceSession, SqlServerConnection, proven_session
 from floodmark.sync import sessions as kept
@@ -256,3 +257,23 @@ def test_parts_of_a_task_share_a_session_with_the_warehouse(database: WarehouseC
         wait_until(lambda: living(database) == set())
 
     outside(run)
+
+
+def test_sessions_with_the_warehouse_are_opened_and_closed_one_at_a_time(
+    database: WarehouseConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver counts them without a lock. A lost count failed each later close: connection count underflowed."""
+    seen = []
+
+    class Lock:
+        def __enter__(self) -> None:
+            seen.append("locked")
+
+        def __exit__(self, *_: object) -> None:
+            seen.append("unlocked")
+
+    monkeypatch.setattr(sink, "_counting", Lock())
+    with ArrowSession(database, "dbo.Orders") as session:
+        assert seen == ["locked", "unlocked"]
+        session.execute("SELECT 1")
+    assert seen == ["locked", "unlocked"] * 2

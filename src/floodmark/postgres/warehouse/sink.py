@@ -366,7 +366,7 @@ class ArrowSession:
             self._connection = kept
             return
         with self._translated():
-            self._connection = adbc.AdbcConnection(_databases.open(self._uri))
+            self._connection = _databases.connect(self._uri)
             _begin(self._connection)
 
     def __enter__(self) -> ArrowSession:
@@ -446,6 +446,16 @@ def _begins(kept: adbc.AdbcConnection) -> bool:
     return True
 
 
+_counting = threading.Lock()
+"""The driver counts the connections of a database without a lock. A count that is too low fails every later close."""
+
+
+class _Connection(adbc.AdbcConnection):  # type: ignore[misc]
+    def close(self) -> None:
+        with _counting:
+            super().close()
+
+
 class _Databases:
     """A cache that keeps the last ADBC database open. Connections are opened and closed per session.
 
@@ -453,17 +463,16 @@ class _Databases:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._key: tuple[str, int] | None = None
         self._database: adbc.AdbcDatabase | None = None
 
-    def open(self, uri: str) -> adbc.AdbcDatabase:
+    def connect(self, uri: str) -> _Connection:
         # A forked worker must not use the database of its parent process.
         key = (uri, os.getpid())
-        with self._lock:
+        with _counting:
             if self._key != key:
                 self._database, self._key = adbc_driver_postgresql.connect(uri), key
-            return self._database
+            return _Connection(self._database)
 
 
 _databases = _Databases()
