@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from floodmark.app.pipeline import App, config_path, data_docs_dir, spark_target, warehouse_connection
+from floodmark.app.connections import spark_target, warehouse_connection
+from floodmark.app.pipeline import App, config_path, data_docs_dir
 from floodmark.config import Config, load_config
 from floodmark.core.errors import ConfigError
 from floodmark.core.schema import TableName

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from floodmark.app.pipeline import read_mask_key
+from floodmark.app.connections import read_mask_key
 from floodmark.app.run import load_planner
 from floodmark.app.upkeep import is_check_due, watch_drift
 from floodmark.config.loading import first_config, load_config

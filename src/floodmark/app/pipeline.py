@@ -11,14 +11,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import floodmark
-from floodmark.airflow_connections import OF_HOOKS, find_connection, read_connection, read_extras, required_field
 from floodmark.app.alerts import ConnectedChannel, alert_links
+from floodmark.app.connections import lake_folder, read_mask_key, spark_target, warehouse_connection
 from floodmark.core.alerts import LAKE
 from floodmark.core.columns import has_hash
 from floodmark.core.definition import with_fingerprints
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from floodmark.core.doctor import WarehouseAccess
     from floodmark.core.schema import Dataset
     from floodmark.core.settings import PipelineSettings, TableSettings
-    from floodmark.core.snapshot import Survey
     from floodmark.core.types import WarehouseType
     from floodmark.iceberg.lake import LakeFolder
     from floodmark.iceberg.metadata import LakeTable
@@ -67,7 +66,6 @@ if TYPE_CHECKING:
     from floodmark.quality.great_expectations import DataDocs
     from floodmark.sources.kind import PortableConnection
     from floodmark.spark.lake_session import LakeSpark
-    from floodmark.spark.launch.target import SparkTarget
     from floodmark.sync.alerts import AlertNotes, Alerts, Channel
     from floodmark.sync.ports import Quality, Warehouse
 
@@ -494,107 +492,3 @@ def data_docs_dir() -> Path:
         return Path(state or Path.home() / ".local" / "state", "floodmark", "data_docs")
     except RuntimeError:  # The user has no home, as in a container.
         return Path("/nonexistent/floodmark/data_docs")
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Airflow's connections as adapters take them, and the survey of a source.
-
-
-POSTGRES_PORT = 5432
-
-_WAREHOUSE_EXTRAS = ("sslmode", "sslrootcert")
-_SSLMODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
-_OF_PSYCOPG = OF_HOOKS | {
-    "cursor", "application_name", "connect_timeout", "client_encoding", "keepalives", "keepalives_idle",
-    "keepalives_interval", "keepalives_count", "aws_conn_id", "azure_conn_id", "cluster-identifier", "workgroup-name",
-}  # fmt: skip
-"""Extras for the client of Airflow's hook for PostgreSQL: Floodmark has its own values, or no use for them."""
-_LOGINS = frozenset({"iam", "redshift", "redshift-serverless"})
-"""Extras by which that hook logs in to a service. Floodmark cannot, and takes only ``false``."""
-
-
-def warehouse_connection(conn_id: str) -> WarehouseConnection:
-    """Return an Airflow connection of type postgres; its schema is the database.
-
-    Extras: sslmode, sslrootcert. Without sslmode the certificate is verified, but on this machine. Raises ConfigError.
-    """
-    from floodmark.postgres.session import WarehouseConnection, default_sslmode
-
-    found = read_connection(conn_id, "postgres")
-    extras = read_extras(found, conn_id, _WAREHOUSE_EXTRAS, _OF_PSYCOPG, _LOGINS)
-    host = required_field(found.host, conn_id, "host")
-    sslmode = extras.get("sslmode") or default_sslmode(host)
-    if sslmode not in _SSLMODES:
-        raise ConfigError(f"connection {conn_id}", f"sslmode is {sslmode!r}, expected one of {', '.join(_SSLMODES)}.")
-    return WarehouseConnection(
-        host=host,
-        port=found.port or POSTGRES_PORT,
-        database=required_field(found.schema, conn_id, "schema (the name of the database)"),
-        user=required_field(found.login, conn_id, "login"),
-        password=found.password or "",
-        sslmode=sslmode,
-        sslrootcert=extras.get("sslrootcert", ""),
-    )
-
-
-_LEAST_SECRET = 16
-
-
-def read_mask_key(conn_id: str) -> str:
-    """Return the secret of ``mask: hash``: the password of an Airflow connection of type generic. Raises ConfigError.
-
-    Hashes by a short secret can be undone by trying secrets.
-    """
-    found = read_connection(conn_id, "generic")
-    secret: str = required_field(found.password, conn_id, "password (the secret of mask: hash)")
-    if len(secret) < _LEAST_SECRET:
-        raise ConfigError(
-            f"connection {conn_id}",
-            f"its password is too short for the secret of mask: hash, which has at least {_LEAST_SECRET} characters.",
-            "Make one at random: openssl rand -hex 32.",
-        )
-    return secret
-
-
-def lake_folder(conn_id: str) -> LakeFolder:
-    """Return an Airflow connection of type fs: its extra path is the folder of a lake. Raises ConfigError."""
-    from floodmark.iceberg.lake import LakeFolder
-
-    extras = read_extras(read_connection(conn_id, "fs"), conn_id, ("path",))
-    path = Path(required_field(extras.get("path"), conn_id, "path in its extra"))
-    if not path.is_absolute():
-        raise ConfigError(f"connection {conn_id}", f"its path {path} is relative.", "Name the whole path.")
-    return LakeFolder(str(path))
-
-
-def spark_target(conn_id: str = "spark_default") -> SparkTarget:
-    """Return the cluster that an Airflow connection names; this machine where it is not defined. Raises ConfigError."""
-    from floodmark.spark.launch.target import SparkTarget, target_of
-
-    found = find_connection(conn_id)
-    if found is None:
-        return SparkTarget()
-    # As Airflow's provider composes it, so that both ways to start a load reach the same cluster.
-    is_whole = found.conn_type == "spark" and found.host and ("://" in found.host or not found.port)
-    host = found.host if is_whole else f"{found.conn_type}://{found.host or ''}"
-    at = f"{host}:{found.port}" if found.port else host
-    return target_of(conn_id, at, found.extra_dejson, found.login, found.password)
-
-
-def open_source_database(conn_id: str, database: str | None = None) -> Any:
-    """Open a DB-API connection to the database behind a connection of type mssql, or to another one of its server.
-
-    Raises ConfigError, SourceUnavailableError, SourceLoginError.
-    """
-    from floodmark.sources.cdc.kind import CdcKind
-    from floodmark.sources.sqlserver import driver
-
-    at = CdcKind(conn_id).database()
-    return driver.connect_dbapi(replace(at, database=database) if database else at)
-
-
-def survey(conn_id: str) -> Survey:
-    """Return the tables of the database behind a connection of type mssql. Raises ConfigError."""
-    from floodmark.sources.cdc.kind import CdcKind
-
-    return CdcKind(conn_id).survey()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from croniter import croniter  # type: ignore[import-untyped]
 
-from floodmark.app.pipeline import spark_target
+from floodmark.app.connections import spark_target
 from floodmark.app.upkeep import current_stop, find_pattern_tables, likely_stop, list_drift, list_written
 from floodmark.core.doctor import (
     DiagnosisInput,

@@ -20,6 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from floodmark.app.alerts import close_alert, list_open_alerts, send_test_message
+from floodmark.app.connections import survey
 from floodmark.app.operate import (
     chosen_tables,
     confirm_database,
@@ -31,7 +32,7 @@ from floodmark.app.operate import (
     rename_target,
     write_config,
 )
-from floodmark.app.pipeline import check_expectations, config_path, survey
+from floodmark.app.pipeline import check_expectations, config_path
 from floodmark.app.status import json_text
 from floodmark.cli import drift, lake, runs
 from floodmark.cli.forget import forget

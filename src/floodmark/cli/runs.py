@@ -23,8 +23,9 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
+from floodmark.app.connections import spark_target
 from floodmark.app.operate import discard_rows, end_failed_replays, release_rows, replay_of
-from floodmark.app.pipeline import config_path, spark_target
+from floodmark.app.pipeline import config_path
 from floodmark.app.run import StartLoad, end_load, finish_window, give_up_load, open_reload, run_pipeline
 from floodmark.app.status import (
     examine_source,

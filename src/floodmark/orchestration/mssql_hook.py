@@ -12,7 +12,7 @@ from airflow.providers.common.sql.hooks.sql import DbApiHook
 from airflow.providers.microsoft.mssql.hooks.mssql import MsSqlHook
 from sqlalchemy import Engine, create_engine
 
-from floodmark.app.pipeline import open_source_database
+from floodmark.app.connections import open_source_database
 
 
 class FloodmarkMsSqlHook(MsSqlHook):  # type: ignore[misc]
