@@ -25,8 +25,8 @@ $(CLASSES) $(CLASSES)-of-the-wheel: $(VENV)/.synced
 
 # The jars of a lake, from a Maven repository or the folder in FLOODMARK_JARS.
 JARS := $(VENV)/.jars
-$(JARS): $(VENV)/.synced
-	@$(VENV)/bin/floodmark fetch-jars > /dev/null
+$(JARS): $(VENV)/.synced src/floodmark/spark/launch/jars.py
+	@$(VENV)/bin/floodmark fetch-jars --s3 > /dev/null
 	@touch $@
 
 run: setup $(CLASSES) ## the main job on embedded defaults, from first load to a row-by-row comparison

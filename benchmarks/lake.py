@@ -30,7 +30,8 @@ from floodmark.core.schema import TableName
 from floodmark.core.settings import SOURCE_VARIABLE, PipelineSettings, TableSettings
 from floodmark.core.snapshot import LogEntry
 from floodmark.iceberg.checks import IcebergQuality
-from floodmark.iceberg.lake import CATALOG_SCHEMA, LakeFolder
+from floodmark.iceberg.folder import LakeFolder
+from floodmark.iceberg.lake import CATALOG_SCHEMA
 from floodmark.iceberg.tables import spark_name
 from floodmark.iceberg.upkeep import LakeUpkeep
 from floodmark.iceberg.warehouse import IcebergWarehouse
@@ -100,7 +101,7 @@ class _Lake:
 
     stack: Stack
     folder: Path
-    spark: LakeSpark = field(default_factory=lambda: LakeSpark(SparkTarget))
+    spark: LakeSpark = field(default_factory=lambda: LakeSpark(SparkTarget, s3=False))
     warehouse: _TimedWarehouse = field(init=False)
     ledger: PostgresLedger = field(init=False)
 

@@ -27,6 +27,7 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.cdc.source import SqlServerSource, read_facts
 from floodmark.sources.sqlserver.driver import SqlServerConnection, connect
+from object_store import connection_of, open_store
 
 READER, PASSWORD = "doctor's reader", "D0ctor!reader"
 CONFIG = """
@@ -282,6 +283,43 @@ def test_warehouse_that_cannot_be_reached_is_a_problem(cli: CliRunner, monkeypat
     assert found["grade"] == "problem"
     assert "cannot be reached" in found["text"]
     assert "s3cret" not in json.dumps(found)
+
+
+def test_doctor_says_of_a_lake_what_is_missing(
+    cli: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres: EmbeddedPostgres
+) -> None:
+    lake = "warehouse: {kind: iceberg, conn_id: lake}\nledger: {conn_id: ledger}"
+    text = CONFIG.replace("warehouse: {conn_id: warehouse}", lake)
+    Path(os.environ["FLOODMARK_CONFIG"]).write_text(text, encoding="utf-8")
+    ledger = {"conn_type": "postgres", "host": str(postgres.socket_dir), "login": "postgres", "schema": "lake"}
+    monkeypatch.setenv("AIRFLOW_CONN_LEDGER", json.dumps(ledger))
+    monkeypatch.setenv("FLOODMARK_JARS", str(tmp_path))
+    metadata = tmp_path / "v1.metadata.json"
+    with (
+        open_store("company") as bucket,
+        psycopg.connect(postgres.conninfo(), autocommit=True) as server,
+    ):
+        server.execute("CREATE DATABASE lake")
+        try:
+            monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_of(replace(bucket, location="s3://missing"), tmp_path))
+            assert findings(cli)["lake", "s3://missing/tables"]["text"] == "there is no bucket missing."
+            monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection_of(bucket, tmp_path))
+            found = findings(cli)
+            assert found["lake", f"{bucket.location}/tables"]["grade"] == "good"
+            assert "floodmark fetch-jars --s3" in found["lake", "the jars of the lake"]["fix"]
+            assert ("lake", "catalog") not in found
+            with psycopg.connect(postgres.conninfo(), dbname="lake", autocommit=True) as session:
+                session.execute("CREATE SCHEMA floodmark_lake")
+                session.execute(
+                    "CREATE TABLE floodmark_lake.iceberg_tables AS SELECT 'lake' AS catalog_name,"
+                    " 'shop' AS table_namespace, 'orders' AS table_name, %s AS metadata_location",
+                    [f"file:{metadata}"],
+                )
+            assert str(metadata) in findings(cli)["lake", "shop.orders"]["text"]
+            metadata.write_text("{}", encoding="utf-8")
+            assert findings(cli)["lake", "catalog"]["grade"] == "good"
+        finally:
+            server.execute("DROP DATABASE lake WITH (FORCE)")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Runs into a lake, by the command with a real Spark: what readers without Java see equals the source after each."""
+"""Runs into a lake in a bucket, by the command with a real Spark: readers without Java see what the source has."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from cdc_database import CdcDatabase, cdc_database, wait_until
 from command_line import FLOODMARK, command_environment
 from emulator_process import Emulator
+from floodmark.iceberg.folder import Bucket
 from floodmark_laptop.processes import free_port
+from object_store import connection_of, open_store, read_properties
 from prepared_folders import PreparedPostgres
 from torture_command import RunningCommand
 
@@ -63,6 +65,7 @@ class Lake:
     source: CdcDatabase
     server: PreparedPostgres
     folder: Path
+    bucket: Bucket
     environment: dict[str, str]
 
     def begin(self, *arguments: str) -> RunningCommand:
@@ -99,7 +102,8 @@ class Lake:
             "lake",
             uri=f"{self.uri}?options=-csearch_path%3Dfloodmark_lake",
             init_catalog_tables="false",
-            warehouse=str(self.folder / "tables"),
+            warehouse=f"{self.bucket.location}/tables",
+            **read_properties(self.bucket),
         )
         try:
             yield catalog
@@ -158,7 +162,11 @@ class Lake:
 def lake(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Lake]:
     path, folder = tmp_path / "pipelines.yaml", tmp_path / "lake"
     path.write_text(CONFIG, encoding="utf-8")
-    with cdc_database(emulator) as source, PreparedPostgres(open_dir / "lake_ledger", port=free_port()) as server:
+    with (
+        cdc_database(emulator) as source,
+        PreparedPostgres(open_dir / "lake_ledger", port=free_port()) as server,
+        open_store("company") as bucket,
+    ):
         ledger = {
             "conn_type": "postgres",
             "host": "127.0.0.1",
@@ -169,7 +177,7 @@ def lake(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Lake]:
         }
         environment = command_environment(emulator, source.name, server, path) | {
             "AIRFLOW_CONN_WAREHOUSE": json.dumps(ledger),
-            "AIRFLOW_CONN_LAKE": json.dumps({"conn_type": "fs", "extra": {"path": str(folder)}}),
+            "AIRFLOW_CONN_LAKE": connection_of(bucket, folder),
         }
         source.run(
             ORDERS,
@@ -184,7 +192,7 @@ def lake(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Lake]:
             "INSERT INTO dbo.Customers VALUES (5, N'Eve', NULL), (6, N'Hidden', NULL), (7, N'Hidden', NULL)",
         )
         source.enable("Orders", "Customers", "Prices")
-        yield Lake(source, server, folder, environment)
+        yield Lake(source, server, folder, bucket, environment)
 
 
 def test_lake_equals_the_source_after_each_run_and_shows_nothing_unchecked(lake: Lake) -> None:
@@ -218,9 +226,13 @@ def test_lake_equals_the_source_after_each_run_and_shows_nothing_unchecked(lake:
     assert lake.published() == before
     lake.run()
     assert lake.published() == lake.rows()
-    assert lake.server.password not in refused + killed.output
+    assert not any(secret in refused + killed.output for secret in (lake.server.password, lake.bucket.secret_key))
     assert "no row in quarantine" in lake.command("quarantine", "list", "shop")
 
+    examined = lake.begin("doctor", "shop", "--all")
+    examined.wait(_LIMIT_SECONDS)
+    assert f"{lake.bucket.location}/tables: it is reached" in examined.output
+    assert "the metadata of all 3 tables is there" in examined.output
     release_row(lake)
     replay_changes(lake)
     verified = lake.command("verify", "shop")

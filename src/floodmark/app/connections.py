@@ -5,6 +5,7 @@ Adapters are imported in the function that needs them, as in ``pipeline``.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,10 @@ from floodmark.airflow_connections import OF_HOOKS, find_connection, read_connec
 from floodmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from floodmark.core.snapshot import Survey
-    from floodmark.iceberg.lake import LakeFolder
+    from floodmark.iceberg.folder import Bucket, LakeFolder
     from floodmark.postgres.session import WarehouseConnection
     from floodmark.spark.launch.target import SparkTarget
 
@@ -74,15 +77,62 @@ def read_mask_key(conn_id: str) -> str:
     return secret
 
 
-def lake_folder(conn_id: str) -> LakeFolder:
-    """Return an Airflow connection of type fs: its extra path is the folder of a lake. Raises ConfigError."""
-    from floodmark.iceberg.lake import LakeFolder
+_BUCKET_EXTRAS = ("path", "staging", "endpoint_url", "region_name", "aws_session_token")
+_BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]+[a-z0-9](/[A-Za-z0-9_.=-]+)*")
 
-    extras = read_extras(read_connection(conn_id, "fs"), conn_id, ("path",))
-    path = Path(required_field(extras.get("path"), conn_id, "path in its extra"))
+
+def lake_folder(conn_id: str) -> LakeFolder:
+    """Return the place of a lake: an Airflow connection of type fs, or of type aws for a bucket. Raises ConfigError.
+
+    Extras of fs: path. Extras of aws: path (s3://bucket/prefix), staging (a folder), endpoint_url, region_name,
+    aws_session_token; login and password are the access key, or both are empty.
+    """
+    from floodmark.iceberg.folder import LakeFolder
+
+    found = read_connection(conn_id, "fs", "aws")
+    if found.conn_type == "fs":
+        return LakeFolder(_folder(read_extras(found, conn_id, ("path",)), conn_id, "path"))
+    extras = read_extras(found, conn_id, _BUCKET_EXTRAS)
+    return LakeFolder(_folder(extras, conn_id, "staging"), _bucket(found, extras, conn_id))
+
+
+def _folder(extras: Mapping[str, Any], conn_id: str, name: str) -> str:
+    path = Path(required_field(extras.get(name), conn_id, f"{name} in its extra"))
     if not path.is_absolute():
-        raise ConfigError(f"connection {conn_id}", f"its path {path} is relative.", "Name the whole path.")
-    return LakeFolder(str(path))
+        raise ConfigError(f"connection {conn_id}", f"its {name} {path} is relative.", "Name the whole path.")
+    return str(path)
+
+
+def _bucket(found: Any, extras: Mapping[str, Any], conn_id: str) -> Bucket:
+    from floodmark.iceberg.folder import Bucket
+
+    subject = f"connection {conn_id}"
+    location = required_field(extras.get("path"), conn_id, "path in its extra").rstrip("/")
+    if not _BUCKET.fullmatch(location):
+        raise ConfigError(
+            subject,
+            f"its path {location} is not s3://BUCKET/PREFIX.",
+            "The prefix may have letters, digits and _ . = - between its slashes, or be left out.",
+        )
+    if found.host:
+        raise ConfigError(subject, "it has a host.", "Name another store than AWS as endpoint_url in its extra.")
+    endpoint = extras.get("endpoint_url", "")
+    if endpoint and not endpoint.startswith(("http://", "https://")):
+        raise ConfigError(subject, f"its endpoint_url {endpoint} has no http:// or https://.")
+    if bool(found.login) != bool(found.password):
+        raise ConfigError(
+            subject,
+            "it has one part of an access key.",
+            "The login is its ID, the password its secret. Leave both empty for the rules of AWS's clients.",
+        )
+    return Bucket(
+        location,
+        endpoint,
+        extras.get("region_name", ""),
+        found.login or "",
+        found.password or "",
+        extras.get("aws_session_token", ""),
+    )
 
 
 def spark_target(conn_id: str = "spark_default") -> SparkTarget:

@@ -22,7 +22,7 @@ from floodmark.app.connections import lake_folder, read_mask_key, spark_target, 
 from floodmark.core.alerts import LAKE
 from floodmark.core.columns import has_hash
 from floodmark.core.definition import with_fingerprints
-from floodmark.core.errors import ConfigError
+from floodmark.core.errors import ConfigError, WarehouseUnavailableError
 from floodmark.core.schema import LEDGER_SCHEMA, STAGING_SCHEMA, TableName, file_dataset, table_dataset
 from floodmark.core.settings import (
     KIND_VARIABLE,
@@ -43,11 +43,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from floodmark.config.models import Config, PipelineConfig
-    from floodmark.core.doctor import WarehouseAccess
+    from floodmark.core.doctor import LakeAccess, WarehouseAccess
     from floodmark.core.schema import Dataset
     from floodmark.core.settings import PipelineSettings, TableSettings
     from floodmark.core.types import WarehouseType
-    from floodmark.iceberg.lake import LakeFolder
+    from floodmark.iceberg.folder import LakeFolder
+    from floodmark.iceberg.lake import LakeCatalog
     from floodmark.iceberg.metadata import LakeTable
     from floodmark.iceberg.release import LakeQuarantine
     from floodmark.iceberg.targets import LakeTargets
@@ -183,11 +184,18 @@ class App:
         return lake_folder(self.config.warehouse.conn_id)
 
     @cached_property
+    def lake_catalog(self) -> LakeCatalog:
+        """The catalog of the lake."""
+        from floodmark.iceberg.lake import LakeCatalog
+
+        return LakeCatalog(self.ledger_connection, self.lake)
+
+    @cached_property
     def lake_spark(self) -> LakeSpark:
         """The Spark of this process that checks, compares and keeps the tables of the lake."""
         from floodmark.spark.lake_session import LakeSpark
 
-        return LakeSpark(spark_target)
+        return LakeSpark(spark_target, s3=self.lake.bucket is not None)
 
     @cached_property
     def warehouse_connection(self) -> WarehouseConnection:
@@ -236,17 +244,21 @@ class App:
 
     def read_lake_table(self, target: TableName) -> LakeTable | None:
         """Return what readers of the lake see of a target; None for another warehouse, or where it cannot be read."""
-        from floodmark.iceberg.lake import LakeCatalog
+        if not self.is_lake:
+            return None
         from floodmark.iceberg.metadata import read_lake
 
-        return next(read_lake(LakeCatalog(self.ledger_connection), [target]), None) if self.is_lake else None
+        try:
+            return next(read_lake(self.lake_catalog, [target]), None)
+        except WarehouseUnavailableError:
+            return None
 
     @cached_property
     def targets(self) -> PostgresTargets | LakeTargets:
         if self.is_lake:
             from floodmark.iceberg.targets import LakeTargets
 
-            return LakeTargets(self.ledger_connection)
+            return LakeTargets(self.lake_catalog)
         from floodmark.postgres.warehouse.views import PostgresTargets
 
         return PostgresTargets(self.warehouse_connection)
@@ -301,10 +313,24 @@ class App:
             yield read_access(self.ledger_connection, own)
             yield read_access(self.warehouse_connection, targets, deleted)
 
+    def read_lake_access(self, targets: Sequence[TableName]) -> LakeAccess:
+        """Return what a run would find of the lake. Raises the error of a connection."""
+        from floodmark.core.doctor import LakeAccess
+        from floodmark.iceberg.metadata import list_lost
+
+        jars = None
+        try:
+            lake_environment(s3=self.lake.bucket is not None)
+        except ConfigError as error:
+            jars = error
+        refused = self.lake.find_refused()
+        known, lost = (0, {}) if refused else list_lost(self.lake_catalog, targets)
+        return LakeAccess(self.lake.tables, refused, jars, known, lost)
+
     def name_target(self, target: TableName) -> Dataset:
         """Return the name of a target in lineage."""
         if self.is_lake:
-            return file_dataset(str(self.lake.tables / target.schema / target.name))
+            return file_dataset(f"{self.lake.tables}/{target.schema}/{target.name}")
         at = self.warehouse_connection
         return table_dataset("postgres", at.host, at.port, at.database, target)
 
@@ -426,7 +452,7 @@ class Pipeline:
             WAREHOUSE_KIND_VARIABLE: self.app.config.warehouse.kind,
             WAREHOUSE_VARIABLE: warehouse.to_json(),
             MASK_KEYS_VARIABLE: json.dumps(self.mask_keys()),
-            **(lake_environment() if self.app.is_lake else {}),
+            **(lake_environment(s3=self.app.lake.bucket is not None) if self.app.is_lake else {}),
         }
 
     def mask_keys(self) -> Mapping[str, str]:

@@ -19,6 +19,7 @@ from floodmark.core.doctor import (
     Grade,
     examine_access,
     examine_engine,
+    examine_lake,
     examine_patterns,
     examine_server,
     worst,
@@ -383,6 +384,8 @@ def _examine_warehouse(pipeline: Pipeline) -> Iterator[Finding]:
     try:
         for access in pipeline.app.read_access(targets, replaced | hard | aged):
             yield from examine_access(access)
+        if pipeline.app.is_lake:
+            yield from examine_lake(pipeline.app.read_lake_access(targets), pipeline.name)
     except FloodmarkError as error:
         yield Finding(Grade.PROBLEM, "connection", "warehouse", f"{error.subject}: {error.message}", error.hint)
 

@@ -141,11 +141,13 @@ def archive_classes(
 # ``floodmark fetch-jars``: the jars of a lake.
 
 
-def fetch_lake_jars() -> None:
+def fetch_lake_jars(
+    s3: Annotated[bool, typer.Option("--s3", help="Also those for tables in a bucket (S3).")] = False,
+) -> None:
     """Fetch the jars that a warehouse of kind iceberg needs from a Maven repository, once for an installation, and
     compare them with their checksums. FLOODMARK_JARS names another folder, as on a closed network."""
     with explained():
-        folder = fetch_jars()
+        folder = fetch_jars(s3=s3)
     typer.echo(str(folder))
 
 

@@ -223,7 +223,7 @@ class WarehouseConfig(_Frozen):
     """The warehouse that all pipelines load."""
 
     conn_id: ConnectionId
-    """An Airflow connection of type postgres, or of type fs for the folder of a lake (kind iceberg)."""
+    """An Airflow connection of type postgres; for a lake (kind iceberg) of type fs, or of type aws for a bucket."""
     kind: Literal["postgres", "iceberg"] = "postgres"
     """Whether the targets are tables of PostgreSQL, or Iceberg tables (docs/lakehouse.md)."""
     # Declared after ``kind``, which it is checked against.

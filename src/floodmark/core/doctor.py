@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 
 from floodmark.core.capture import PlannedStop, bracket, literal
-from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError
+from floodmark.core.errors import ConfigError, FloodmarkError, NoKeyError, command_line
 from floodmark.core.net import check_net
 from floodmark.core.patterns import Listed, ListedTable
 from floodmark.core.planning import grant_unmask, list_masked, with_key
@@ -212,6 +212,40 @@ def examine_access(access: WarehouseAccess) -> Iterator[Finding]:
             yield finding
     if not said:
         yield Finding(Grade.GOOD, "rights", "warehouse", "its user may create and write what the pipeline needs.")
+
+
+@dataclass(frozen=True, slots=True)
+class LakeAccess:
+    """The files of a lake, as a run finds them."""
+
+    place: str
+    """Where the tables are."""
+    refused: str
+    """Why they cannot be read there, or rows not be staged; "" where nothing speaks against it."""
+    jars: FloodmarkError | None
+    """The error about a jar that is missing or damaged."""
+    known: int
+    """The number of the pipeline's tables in the catalog."""
+    lost: Mapping[TableName, str]
+    """Where the catalog has the metadata of tables that is gone."""
+
+
+def examine_lake(access: LakeAccess, pipeline: str) -> Iterator[Finding]:
+    """Yield the findings on the files of a lake."""
+    grade = Grade.PROBLEM if access.refused else Grade.GOOD
+    yield Finding(grade, "lake", access.place, access.refused or "it is reached.")
+    if access.jars is not None:
+        yield Finding(Grade.PROBLEM, "lake", access.jars.subject, access.jars.message, access.jars.hint)
+    for target, location in access.lost.items():
+        yield Finding(
+            Grade.PROBLEM,
+            "lake",
+            str(target),
+            f"its metadata is gone: {location}.",
+            f"Restore the file, or reload the table of the source: {command_line('reload', pipeline, 'TABLE')}.",
+        )
+    if access.known and not access.lost:
+        yield Finding(Grade.GOOD, "lake", "catalog", f"the metadata of all {access.known} tables is there.")
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -239,8 +239,12 @@ def topic_dataset(servers: str, topic: str) -> Dataset:
 
 
 def file_dataset(path: str) -> Dataset:
-    """Return a file, a folder, or a pattern of files."""
-    return Dataset("file", path)
+    """Return a file, a folder, or a pattern of files. path: in an object store with the store, as in s3://bucket/a."""
+    store, _, bucket = path.partition("://")
+    if not bucket:
+        return Dataset("file", path)
+    name, _, key = bucket.partition("/")
+    return Dataset(f"{store}://{name}", key)
 
 
 # --------------------------------------------------------------------------------------------------------------------

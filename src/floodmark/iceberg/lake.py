@@ -1,4 +1,4 @@
-"""The folder of a lake, and its catalog: rows of the ledger's PostgreSQL that readers and merges see by two names.
+"""The catalog of a lake: rows of the ledger's PostgreSQL that readers and merges see by two names.
 
 The catalog ``lake`` is what readers see, ``next`` is where a window is merged and checked. To publish a window is to
 give the rows of ``lake`` the locations that those of ``next`` have.
@@ -6,12 +6,8 @@ give the rows of ``lake`` the locations that those of ``next`` have.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import psycopg
@@ -20,6 +16,7 @@ from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictE
 from floodmark.core.naming import versions_name
 from floodmark.core.plan import WindowPlan, WindowState, finishing_command
 from floodmark.core.schema import LEDGER_SCHEMA, TableName
+from floodmark.iceberg.folder import LakeFolder
 from floodmark.postgres.ledger.ledger import is_being_loaded
 from floodmark.postgres.session import WarehouseConnection, open_transaction
 from floodmark.postgres.warehouse.targets import list_relations
@@ -33,42 +30,6 @@ CATALOG_SCHEMA = "floodmark_lake"
 """The schema of the ledger's database with the tables of Iceberg's catalog, which Iceberg creates itself."""
 HELD_ROWS = f"{CATALOG_SCHEMA}.lake_quarantine"
 """The rows that come to quarantine, or settle others there, when their window is published."""
-_DIGITS = 16
-
-
-@dataclass(frozen=True, slots=True)
-class LakeFolder:
-    """The folder of the files of a lake."""
-
-    path: str
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Return the folder that ``to_json`` wrote. Raises ValueError or TypeError for any other text."""
-        return cls(**json.loads(text))
-
-    def to_json(self) -> str:
-        """Return it as JSON. It has no secret."""
-        return json.dumps(asdict(self))
-
-    def portable(self) -> Self:
-        """Return the folder itself: only tasks on this machine use it."""
-        return self
-
-    @property
-    def hosts(self) -> Mapping[str, str]:
-        """Return the folder in the place of a host: executors of another machine do not have it."""
-        return {"lake": self.path}
-
-    @property
-    def tables(self) -> Path:
-        """Return the folder of the tables."""
-        return Path(self.path, "tables")
-
-    def staging(self, ledger: WarehouseConnection) -> Path:
-        """Return the folder of the rows that are not merged yet. Another ledger counts windows of its own."""
-        named = f"{ledger.host}:{ledger.port}/{ledger.database}"
-        return Path(self.path, "staging", hashlib.sha256(named.encode()).hexdigest()[:_DIGITS])
 
 
 def catalog_settings(ledger: WarehouseConnection, folder: LakeFolder) -> dict[str, str]:
@@ -95,7 +56,8 @@ def catalog_settings(ledger: WarehouseConnection, folder: LakeFolder) -> dict[st
         ".jdbc.password": ledger.password,
         ".jdbc.schema-version": "V1",
         ".cache-enabled": "false",
-        ".warehouse": str(folder.tables),
+        ".warehouse": folder.tables,
+        **(folder.bucket.spark_properties() if folder.bucket else {}),
     }
     return {
         f"spark.sql.catalog.{name}{key}": value
@@ -293,8 +255,10 @@ Locations = Mapping[tuple[str, TableName], str]
 class LakeCatalog:
     """The rows of the catalog. It holds no session: each method is one transaction of its own."""
 
-    def __init__(self, ledger: WarehouseConnection) -> None:
+    def __init__(self, ledger: WarehouseConnection, folder: LakeFolder) -> None:
+        """Prepare it. folder: of the files that its rows name."""
         self._at = ledger
+        self.folder = folder
 
     def ensure_schema(self) -> None:
         """Create the schema of the catalog, and Floodmark's table in it, where they are missing."""

@@ -210,7 +210,7 @@ def read_summary(catalog: LakeCatalog, target: TableName, name: str = UNPUBLISHE
     WarehouseUnavailableError where the metadata cannot be read: a table without rows is merged otherwise.
     """
     location = catalog.read_locations([target]).get((name, target))
-    metadata = read_metadata(location) if location else None
+    metadata = read_metadata(catalog.folder, location)
     newest = metadata.get("current-snapshot-id") if metadata else None
     if metadata is not None and newest in NO_SNAPSHOT:
         return {}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodmark.core.errors import TargetLostError, command_line
@@ -16,28 +15,31 @@ from floodmark.core.plan import TablePlan
 from floodmark.core.position import Position, parse_position
 from floodmark.core.schema import TableName
 from floodmark.core.upkeep import format_bytes
+from floodmark.iceberg.folder import plain_location
 from floodmark.iceberg.lake import PUBLISHED
 
 if TYPE_CHECKING:
+    from floodmark.iceberg.folder import LakeFolder
     from floodmark.iceberg.lake import LakeCatalog
 
 NO_SNAPSHOT = (None, -1)
 """The numbers that writers give to the newest snapshot of a table without one."""
 
 
-def refuse_lost(table: TablePlan, published: str | None, found: str | None) -> None:
+def refuse_lost(folder: LakeFolder, table: TablePlan, published: str | None, found: str | None) -> None:
     """Raise TargetLostError where the changes of a table would not be merged into all that was loaded before.
 
-    published: the location that Floodmark published last. found: the one that readers see now; None: there is no table.
+    folder: of the lake. published: the location that Floodmark published last. found: the one that readers see now;
+    None: there is no table.
     """
     if found is None:
         raise _lost(table, "does not exist, and was loaded before")
     if published is None:
         raise _lost(table, "is not the one that was loaded: no window has published it")
-    now = _require_metadata(table, found)
+    now = _require_metadata(folder, table, found)
     if published == found:
         return
-    before = _require_metadata(table, published)
+    before = _require_metadata(folder, table, published)
     if before["table-uuid"] != now["table-uuid"]:
         raise _lost(table, "was dropped and made again")
     if not _follows(before, now):
@@ -55,22 +57,22 @@ def _lost(table: TablePlan, what: str) -> TargetLostError:
     )
 
 
-def read_metadata(location: str) -> dict[str, Any] | None:
-    """Return the metadata of a table; None where it cannot be read: then Iceberg cannot even drop the table."""
+def read_metadata(folder: LakeFolder, location: str | None) -> dict[str, Any] | None:
+    """Return the metadata of a table; None where it is gone, or is none: then Iceberg cannot even drop the table.
+
+    location: None for a table that the catalog does not have.
+    Raises WarehouseUnavailableError where it cannot be read now.
+    """
+    found = folder.read(location) if location else None
     try:
-        return dict(json.loads(local_path(location).read_bytes()))
-    except (OSError, ValueError):
+        return None if found is None else dict(json.loads(found))
+    except ValueError:
         return None
 
 
-def local_path(location: str) -> Path:
-    """Return the path of a file that Iceberg names as a URI or as a path."""
-    return Path("/" + location.removeprefix("file:").lstrip("/"))
-
-
-def _require_metadata(table: TablePlan, location: str) -> dict[str, Any]:
-    if (found := read_metadata(location)) is None:
-        raise _lost(table, f"has no readable metadata in {local_path(location)}")
+def _require_metadata(folder: LakeFolder, table: TablePlan, location: str) -> dict[str, Any]:
+    if (found := read_metadata(folder, location)) is None:
+        raise _lost(table, f"has no readable metadata in {plain_location(location)}")
     return found
 
 
@@ -162,13 +164,24 @@ def read_lake(catalog: LakeCatalog, targets: Sequence[TableName]) -> Iterator[La
     locations = catalog.read_locations(targets) if catalog.exists() else {}
     for target in targets:
         location = locations.get((PUBLISHED, target))
-        if location is not None and (found := read_table(target, location)) is not None:
+        if location is not None and (found := read_table(catalog.folder, target, location)) is not None:
             yield found
 
 
-def read_table(target: TableName, location: str) -> LakeTable | None:
-    """Return the table that a file of metadata describes; None where it cannot be read."""
-    metadata = read_metadata(location)
+def list_lost(catalog: LakeCatalog, targets: Sequence[TableName]) -> tuple[int, Mapping[TableName, str]]:
+    """Return the number of tables that a catalog has, and where the metadata of those is said to be that lost it."""
+    found = catalog.read_locations(targets) if catalog.exists() else {}
+    lost = {
+        target: plain_location(location)
+        for (_, target), location in found.items()
+        if read_metadata(catalog.folder, location) is None
+    }
+    return len({target for _, target in found}), lost
+
+
+def read_table(folder: LakeFolder, target: TableName, location: str) -> LakeTable | None:
+    """Return the table that a file of metadata describes; None where that is gone."""
+    metadata = read_metadata(folder, location)
     if metadata is None:
         return None
     snapshots = tuple(metadata.get("snapshots", ()))

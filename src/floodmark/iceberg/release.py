@@ -132,7 +132,7 @@ class LakeQuarantine:
             refuse_loads(session, pipeline, lane, [planned.source])
             base = self._warehouse.catalog.begin_release(plan, session)
             for each in (planned, planned.ended_versions) if planned.is_history else (planned,):
-                refuse_lost(each, published.get(each.target), base.get(each.target))
+                refuse_lost(self._warehouse.catalog.folder, each, published.get(each.target), base.get(each.target))
             settling = {
                 "target_schema": planned.target.schema,
                 "target_name": planned.target.name,

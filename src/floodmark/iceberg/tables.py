@@ -6,7 +6,6 @@ import logging
 import re
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -118,23 +117,23 @@ def lake_name(target: TableName, catalog: str = UNPUBLISHED) -> str:
     return spark_name(catalog, target.schema, target.name)
 
 
-def create_table(table: TablePlan, folder: Path) -> str:
+def create_table(table: TablePlan, folder: str) -> str:
     """Return the statement that creates an empty target.
 
-    folder: that of all tables. Each table gets a folder that no other one ever has, also of the same name: upkeep
-    removes the files of a folder that its table does not know.
+    folder: the location of all tables. Each table gets a folder that no other one ever has, also of the same name:
+    upkeep removes the files of a folder that its table does not know.
     """
-    location = folder / table.target.schema / f"{table.target.name}-{secrets.token_hex(_DIGITS // 2)}"
-    path = str(location).replace("\\", "\\\\").replace("'", "\\'")
+    location = f"{folder}/{table.target.schema}/{table.target.name}-{secrets.token_hex(_DIGITS // 2)}"
+    path = location.replace("\\", "\\\\").replace("'", "\\'")
     columns = ", ".join(f"{spark_name(name)} {kind}" for name, kind in lake_columns(table).items())
     properties = ", ".join(f"'{name}'='{value}'" for name, value in _PROPERTIES.items())
     name = lake_name(table.target)
     return f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING iceberg LOCATION '{path}' TBLPROPERTIES ({properties})"
 
 
-def has_own_folder(folder: Path) -> bool:
+def has_own_folder(folder: str) -> bool:
     """Return whether a table's folder has a name that ``create_table`` has made."""
-    return bool(_OWN_FOLDER.fullmatch(folder.name))
+    return bool(_OWN_FOLDER.fullmatch(folder.rpartition("/")[2]))
 
 
 def _add_columns(name: str, table: TablePlan, names: Sequence[str]) -> str:

@@ -11,7 +11,6 @@ from floodmark.iceberg.lake import PUBLISHED, LakeCatalog
 from floodmark.iceberg.limits import refuse_table
 from floodmark.iceberg.metadata import read_metadata, refuse_lost
 from floodmark.iceberg.tables import find_narrow, refuse_other_style
-from floodmark.postgres.session import WarehouseConnection
 
 _SPARK_NAMES = {"long": "bigint", "timestamp": "timestamp_ntz", "timestamptz": "timestamp"}
 """Spark's names of Iceberg's types, where they differ."""
@@ -20,8 +19,8 @@ _SPARK_NAMES = {"long": "bigint", "timestamp": "timestamp_ntz", "timestamptz": "
 class LakeTargets:
     """The tables that readers see. It holds no session."""
 
-    def __init__(self, ledger: WarehouseConnection) -> None:
-        self._catalog = LakeCatalog(ledger)
+    def __init__(self, catalog: LakeCatalog) -> None:
+        self._catalog = catalog
 
     def check_target(self, plan: TablePlan) -> frozenset[str]:
         """Return the columns of the plan's target, none where the table does not exist yet.
@@ -42,8 +41,8 @@ class LakeTargets:
     def _check(self, plan: TablePlan) -> Mapping[str, str]:
         found = self._catalog.read_locations([plan.target]).get((PUBLISHED, plan.target))
         if plan.kind is LoadKind.CHANGES or plan.where:
-            refuse_lost(plan, self._catalog.list_published([plan.target]).get(plan.target), found)
-        metadata = read_metadata(found or "")
+            refuse_lost(self._catalog.folder, plan, self._catalog.list_published([plan.target]).get(plan.target), found)
+        metadata = read_metadata(self._catalog.folder, found)
         if metadata is None:
             return {}
         types = _read_types(metadata)

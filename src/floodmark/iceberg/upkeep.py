@@ -14,15 +14,20 @@ from pyspark.sql import SparkSession
 
 from floodmark.core.errors import FloodmarkError
 from floodmark.core.schema import TableName
+from floodmark.iceberg.folder import S3, folder_of, plain_location
 from floodmark.iceberg.lake import KEPT, PUBLISHED
 from floodmark.iceberg.merge import spark_errors
-from floodmark.iceberg.metadata import LakeTable, count_of, local_path, read_lake, read_table
+from floodmark.iceberg.metadata import LakeTable, count_of, read_lake, read_table
 from floodmark.iceberg.tables import has_own_folder, spark_name
 from floodmark.iceberg.warehouse import IcebergWarehouse
 
 _LONGEST_WINDOW = timedelta(days=3)
 """The age from which on a file without a snapshot is of no window that is still being loaded."""
 _OPTIONS = "map('delete-file-threshold', '1', 'min-input-files', '5', 'remove-dangling-deletes', 'true')"
+
+
+_LISTED = ", prefix_listing => true"
+"""Lists the files of a bucket by Iceberg itself: Spark has no file system for one."""
 
 
 class LakeUpkeep:
@@ -69,8 +74,8 @@ def _keep(warehouse: IcebergWarehouse, target: TableName, keep: timedelta, *, re
     if base is None:
         return "left alone: it does not exist, a window of it is unfinished, or another program has written to it"
     try:
-        if (before := read_table(target, base)) is None:
-            return f"left alone: its metadata in {local_path(base)} cannot be read, and the next run says what to do"
+        if (before := read_table(catalog.folder, target, base)) is None:
+            return f"left alone: its metadata in {plain_location(base)} is gone, and the next run says what to do"
         session = warehouse.session()
         with spark_errors(str(target)):
             if rewrites or before.is_due:
@@ -110,15 +115,15 @@ def _expire(session: SparkSession, target: TableName, before: datetime) -> None:
 
 def _remove_orphans(warehouse: IcebergWarehouse, session: SparkSession, target: TableName) -> str:
     location = warehouse.catalog.read_locations([target])[PUBLISHED, target]
-    folder = local_path(location).parent.parent
+    folder = folder_of(location)
     if not has_own_folder(folder):
         return "no file was removed: the name of its folder may be that of several tables"
-    if any(local_path(other).is_relative_to(folder) for other in warehouse.catalog.list_other_locations(target)):
+    if any(plain_location(other).startswith(f"{folder}/") for other in warehouse.catalog.list_other_locations(target)):
         return "no file was removed: another table has files in its folder"
     before = datetime.now(UTC) - _LONGEST_WINDOW
     with spark_errors(str(target)):
         rows = session.sql(
             f"CALL {PUBLISHED}.system.remove_orphan_files(table => '{_in_call(target)}', "
-            f"older_than => TIMESTAMP '{before:%Y-%m-%d %H:%M:%S}+00:00')"
+            f"older_than => TIMESTAMP '{before:%Y-%m-%d %H:%M:%S}+00:00'{_LISTED if folder.startswith(S3) else ''})"
         ).collect()
     return f"{count_of(len(rows), 'file')} removed"

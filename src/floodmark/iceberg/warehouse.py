@@ -33,8 +33,9 @@ from floodmark.core.plan import (
     value_columns,
 )
 from floodmark.core.schema import DELETED_COLUMN, LOAD_COLUMN, POSITION_COLUMN, TableName
+from floodmark.iceberg.folder import LakeFolder
 from floodmark.iceberg.history import merge_style
-from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeCatalog, LakeFolder, catalog_settings
+from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeCatalog, catalog_settings
 from floodmark.iceberg.limits import refuse_replay, refuse_unsupported
 from floodmark.iceberg.merge import ATTEMPT, COUNTS, WINDOW, StagedTable, read_summary, spark_errors
 from floodmark.iceberg.metadata import read_metadata, read_table, refuse_lost
@@ -83,7 +84,7 @@ class IcebergWarehouse:
 
         open_spark: returns the same session each time, of a local Spark that was started with the jars of a lake.
         """
-        self.catalog = LakeCatalog(ledger)
+        self.catalog = LakeCatalog(ledger, folder)
         self.ledger = ledger
         self._folder = folder
         self._settings = catalog_settings(ledger, folder) | _STAGED_SETTINGS
@@ -137,10 +138,10 @@ class IcebergWarehouse:
         for table in written:
             found = known.get((PUBLISHED, table.target))
             if table.kind is LoadKind.CHANGES or table.where:
-                refuse_lost(table, published.get(table.target), found)
+                refuse_lost(self._folder, table, published.get(table.target), found)
                 if is_replay_lane(plan.lane):
-                    refuse_replay(plan, table, read_metadata(found or "") or {})
-            elif found is None or read_metadata(found) is None:
+                    refuse_replay(plan, table, read_metadata(self._folder, found) or {})
+            elif read_metadata(self._folder, found) is None:
                 new.append(table)
         # What is left of a table that was dropped, or has lost its metadata, cannot be dropped by Iceberg.
         self.catalog.forget([table.target for table in new])
@@ -152,7 +153,7 @@ class IcebergWarehouse:
         published = self.catalog.list_published(targets)
         for table in written:
             if table.keeps_changes and published.get(table.target) is None:
-                _refuse_foreign_rows(table, known.get((PUBLISHED, table.target)))
+                _refuse_foreign_rows(self._folder, table, known.get((PUBLISHED, table.target)))
             with spark_errors(str(table.source)):
                 evolve_table(session, table)
         self.staging.prepare(plan, self.catalog.list_unfinished())
@@ -328,12 +329,12 @@ def _ended_versions(planned: TablePlan) -> list[TablePlan]:
     return [planned.ended_versions] if planned.is_history else []
 
 
-def _refuse_foreign_rows(planned: TablePlan, found: str | None) -> None:
+def _refuse_foreign_rows(folder: LakeFolder, planned: TablePlan, found: str | None) -> None:
     """Raise TargetRefusedError for a log or a history with rows that no window of this ledger has published.
 
     found: where its metadata is.
     """
-    lake_table = read_table(planned.target, found) if found else None
+    lake_table = read_table(folder, planned.target, found) if found else None
     if lake_table is not None and lake_table.snapshot is not None:
         raise TargetRefusedError(
             str(planned.source),

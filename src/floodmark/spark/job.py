@@ -29,7 +29,7 @@ from floodmark.core.settings import (
     WAREHOUSE_KIND_VARIABLE,
     WAREHOUSE_VARIABLE,
 )
-from floodmark.iceberg.lake import LakeFolder
+from floodmark.iceberg.folder import LakeFolder
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.warehouse import PostgresWarehouse

@@ -21,11 +21,13 @@ from floodmark.spark.launch.target import SparkTarget
 class LakeSpark:
     """A local Spark, which is started when it is first needed.
 
-    read_target: returns where loads run. Its properties count here as well, such as the memory of the driver.
+    read_target: returns where loads run. Its properties count here as well, such as the memory of the driver. s3: the
+    tables are in a bucket.
     """
 
-    def __init__(self, read_target: Callable[[], SparkTarget]) -> None:
+    def __init__(self, read_target: Callable[[], SparkTarget], *, s3: bool) -> None:
         self._read_target = read_target
+        self._s3 = s3
         self._session: SparkSession | None = None
 
     def open(self) -> SparkSession:
@@ -34,7 +36,7 @@ class LakeSpark:
             found = self._read_target()
             # A load on other machines is refused by itself, and needs no properties here.
             target = found if found.is_local else SparkTarget()
-            os.environ.update(job_environment(lake_environment(), target))
+            os.environ.update(job_environment(lake_environment(s3=self._s3), target))
             settings = job_settings(target) | {"spark.master": target.master, "spark.log.level": "ERROR"}
             # What Java says at its start is for developers: it is shown where it does not start.
             with TemporaryFile() as output:

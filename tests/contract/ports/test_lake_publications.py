@@ -16,6 +16,7 @@ from floodmark.core.errors import WatermarkConflictError
 from floodmark.core.plan import TableCounts, TablePlan, WindowPlan
 from floodmark.core.position import Interval
 from floodmark.core.schema import TableName
+from floodmark.iceberg.folder import LakeFolder
 from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeCatalog
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection, open_transaction
@@ -130,7 +131,7 @@ def _planned(name: str, number: int) -> TablePlan:
 
 
 def test_reader_never_sees_tables_of_two_windows(database: WarehouseConnection, ledger: PostgresLedger) -> None:
-    catalog, reader = LakeCatalog(database), Reader(database)
+    catalog, reader = LakeCatalog(database, LakeFolder("/lake")), Reader(database)
     catalog.ensure_schema()
     with psycopg.connect(database.conninfo(), autocommit=True) as session:
         session.execute(CATALOG)

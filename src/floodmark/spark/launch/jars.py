@@ -23,6 +23,10 @@ JARS = {
     "org.postgresql:postgresql:42.7.14": "73914527305a40cce504b0d3d90b23caf565136912d607ae8ae7c5895512332c",
 }
 """The coordinates of the jars, and the SHA-256 of each."""
+S3_JARS = {
+    "org.apache.iceberg:iceberg-aws-bundle:1.12.0": "dd7e49ffa4ac9b215bed846581991259e3aec9bb2fa08d6cec029c46cd66d957"
+}
+"""The further ones of a lake whose tables are in a bucket."""
 JARS_VARIABLE = "FLOODMARK_JARS"
 """Names a folder that has the jars, for a network without a repository."""
 _CLASSES_VARIABLE = "SPARK_DIST_CLASSPATH"
@@ -39,31 +43,42 @@ def jars_folder() -> Path:
     return Path(named).absolute() if named else Path(sys.prefix, "share", "floodmark", "jars")
 
 
-def lake_environment() -> Mapping[str, str]:
-    """Return the variables that give the jars to a local Spark. Raises ConfigError where one is missing or damaged."""
-    folder = jars_folder()
-    paths = [folder / _file_name(jar) for jar in JARS]
-    for path, expected in zip(paths, JARS.values(), strict=True):
+def lake_environment(*, s3: bool = False) -> Mapping[str, str]:
+    """Return the variables that give the jars to a local Spark. Raises ConfigError where one is missing or damaged.
+
+    s3: the tables are in a bucket.
+    """
+    folder, paths = jars_folder(), []
+    for jar, expected in _needed(s3=s3).items():
+        path = folder / _file_name(jar)
         if not path.is_file():
-            raise ConfigError(_SUBJECT, f"{path.name} is not in {folder}.", _how())
+            raise ConfigError(_SUBJECT, f"{path.name} is not in {folder}.", _how(s3=s3))
         if _digest(path) != expected:
-            raise ConfigError(_SUBJECT, f"{path} is another file than expected.", f"Remove it. {_how()}")
+            raise ConfigError(_SUBJECT, f"{path} is another file than expected.", f"Remove it. {_how(s3=s3)}")
+        paths.append(path)
     known = os.environ.get(_CLASSES_VARIABLE)
     return {_CLASSES_VARIABLE: os.pathsep.join([*([known] if known else []), *map(str, paths)])}
 
 
-def fetch_jars() -> Path:
-    """Fetch the jars that are missing, and return their folder. Raises LoadStartError where Spark cannot fetch them."""
+def fetch_jars(*, s3: bool = False) -> Path:
+    """Fetch the jars that are missing, and return their folder. Raises LoadStartError where Spark cannot fetch them.
+
+    s3: also those for tables in a bucket.
+    """
     folder = jars_folder()
-    missing = {jar: digest for jar, digest in JARS.items() if not (folder / _file_name(jar)).is_file()}
+    missing = {jar: digest for jar, digest in _needed(s3=s3).items() if not (folder / _file_name(jar)).is_file()}
     if missing:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as fetched:
             _resolve(missing, fetched)
             for jar, digest in missing.items():
                 _keep(jar, digest, Path(fetched), folder)
-    lake_environment()
+    lake_environment(s3=s3)
     return folder
+
+
+def _needed(*, s3: bool) -> Mapping[str, str]:
+    return JARS | S3_JARS if s3 else JARS
 
 
 def _resolve(jars: Mapping[str, str], to: str) -> None:
@@ -110,5 +125,6 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _how() -> str:
-    return f"Fetch the jars: {command_line('fetch-jars')}. On a closed network, {JARS_VARIABLE} names their folder."
+def _how(*, s3: bool) -> str:
+    command = command_line("fetch-jars", *(["--s3"] if s3 else []))
+    return f"Fetch the jars: {command}. On a closed network, {JARS_VARIABLE} names their folder."

@@ -13,13 +13,14 @@ from typing import Any, Self
 import duckdb
 import pytest
 from pyspark import SparkContext
-from warehouse_rig import WarehouseRig, rows_of
+from warehouse_rig import ReadRows, WarehouseRig, rows_of
 
 from floodmark.core.plan import WindowPlan
 from floodmark.core.schema import TableName
 from floodmark.core.settings import OnFailure, Rule
 from floodmark.iceberg.checks import IcebergQuality
-from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeFolder
+from floodmark.iceberg.folder import Bucket, LakeFolder
+from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED
 from floodmark.iceberg.tables import spark_name
 from floodmark.iceberg.warehouse import IcebergWarehouse
 from floodmark.postgres.ledger.ledger import PostgresLedger
@@ -45,6 +46,15 @@ class LakeRig(WarehouseRig):
         name = f"{self.pipeline}_in_postgres"
         target = TableName(self.target.schema, name)
         return WarehouseRig(self.ledger, PostgresWarehouse(self.at), rows_of(self.at), name, target)
+
+    def in_bucket(self, bucket: Bucket, staging: Path) -> LakeRig:
+        """Return a lake whose tables are in a bucket, by the same Java."""
+        session = self.lake.session().newSession()
+        warehouse = IcebergWarehouse(LakeFolder(str(staging), bucket), self.at, lambda: session)
+        name = f"{self.pipeline}_in_bucket"
+        return LakeRig(
+            self.ledger, warehouse, _rows_of(warehouse), name, TableName(self.target.schema, name), at=self.at
+        )
 
     def check(self, plan: WindowPlan) -> None:
         found = IcebergQuality(self.lake, lambda: None).check_window(plan, self.ledger.read_counts(plan.window_id))
@@ -81,31 +91,34 @@ def open_lake(folder: Path, shared: Path) -> Iterator[LakeRig]:
         pytest.MonkeyPatch.context() as patch,
     ):
         at = WarehouseConnection("127.0.0.1", port, "postgres", "postgres", server.password)
-        for name, value in lake_environment().items():
+        for name, value in lake_environment(s3=True).items():
             patch.setenv(name, value)
         # Another test of this process may have a Java without the jars.
         patch.setattr(SparkContext, "_gateway", None)
         patch.setattr(SparkContext, "_jvm", None)
         with classic_engine() as engine:
             warehouse = IcebergWarehouse(LakeFolder(str(folder)), at, lambda: engine.session)
-
-            def read(target: TableName) -> list[dict[str, Any]]:
-                if (PUBLISHED, target) not in warehouse.catalog.read_locations([target]):
-                    return []
-                rows = engine.session.table(spark_name(PUBLISHED, target.schema, target.name)).collect()
-                return [row.asDict() for row in rows if not row.asDict().get("__deleted")]
-
             ledger = PostgresLedger(at)
             ledger.ensure_schema()
             warehouse.catalog.ensure_schema()
             # Iceberg makes the tables of its catalog when a session first names it.
             warehouse.session().sql(f"CREATE NAMESPACE IF NOT EXISTS {UNPUBLISHED}.shop")
-            yield LakeRig(ledger, warehouse, read, at=at)
+            yield LakeRig(ledger, warehouse, _rows_of(warehouse), at=at)
         gateway = SparkContext._gateway
         assert gateway is not None
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait(60)
+
+
+def _rows_of(warehouse: IcebergWarehouse) -> ReadRows:
+    def read(target: TableName) -> list[dict[str, Any]]:
+        if (PUBLISHED, target) not in warehouse.catalog.read_locations([target]):
+            return []
+        rows = warehouse.session().table(spark_name(PUBLISHED, target.schema, target.name)).collect()
+        return [row.asDict() for row in rows if not row.asDict().get("__deleted")]
+
+    return read
 
 
 def quarantined(rig: WarehouseRig) -> list[tuple[Any, ...]]:
@@ -118,8 +131,8 @@ def quarantined(rig: WarehouseRig) -> list[tuple[Any, ...]]:
         ).fetchall()
 
 
-def read_by_duckdb(location: str) -> dict[int, tuple[Any, ...]]:
-    """Return the living rows of a table by key, as DuckDB finds them by its metadata: no network, no Java."""
+def read_by_duckdb(location: str, bucket: Bucket | None = None) -> dict[int, tuple[Any, ...]]:
+    """Return the living rows of a table by key, as DuckDB finds them by its metadata: without Java."""
     with duckdb.connect() as session:
         session.execute("SET autoinstall_known_extensions = false; SET autoload_known_extensions = false")
         for name in ("avro", "httpfs", "iceberg"):
@@ -127,6 +140,10 @@ def read_by_duckdb(location: str) -> dict[int, tuple[Any, ...]]:
             assert found is not None
             [path] = Path(*(found.submodule_search_locations or ())).rglob("*.duckdb_extension")
             session.execute(f"LOAD '{path}'")
+        if bucket is not None:
+            store = f"ENDPOINT '{bucket.endpoint.removeprefix('http://')}', URL_STYLE 'path', USE_SSL false"
+            key = f"KEY_ID '{bucket.access_key}', SECRET '{bucket.secret_key}', REGION 'us-east-1'"
+            session.execute(f"CREATE SECRET (TYPE s3, {key}, {store})")
         columns = '"Id", "Amount", "Disc%", "Notes"'
         rows = session.execute(f"SELECT {columns} FROM iceberg_scan(?) WHERE NOT __deleted", [location]).fetchall()
     return {row[0]: row[1:] for row in rows}

@@ -33,8 +33,8 @@ from floodmark.core.position import Interval
 from floodmark.core.schema import MappedColumn, TableName
 from floodmark.core.settings import Deletes, OnFailure, Rule, Style
 from floodmark.iceberg.checks import IcebergQuality
-from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeFolder
-from floodmark.iceberg.metadata import local_path
+from floodmark.iceberg.folder import LakeFolder, folder_of, plain_location
+from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED
 from floodmark.iceberg.staging import LakeStaging
 from floodmark.iceberg.tables import spark_name
 from floodmark.iceberg.targets import LakeTargets
@@ -213,7 +213,7 @@ def test_column_that_comes_later_is_added_and_another_type_is_refused(rig: LakeR
     with pytest.raises(TargetRefusedError, match="Disc% is string and would be int"):
         rig.open(reload(20), to=30, lane="load dbo.Orders")
     with pytest.raises(ConfigError, match="Disc% is string and would be int"):
-        LakeTargets(rig.at).check_target(with_settings(reload(20), target=rig.target))
+        LakeTargets(rig.lake.catalog).check_target(with_settings(reload(20), target=rig.target))
 
 
 def test_table_that_is_not_the_one_that_was_loaded_gets_no_changes(rig: LakeRig) -> None:
@@ -226,7 +226,7 @@ def test_table_that_is_not_the_one_that_was_loaded_gets_no_changes(rig: LakeRig)
 
     plan = rig.open(changes(20, 30), to=30)
 
-    targets = LakeTargets(rig.at)
+    targets = LakeTargets(rig.lake.catalog)
 
     def refused(words: str) -> None:
         with pytest.raises(TargetLostError, match=words):
@@ -323,7 +323,7 @@ def test_table_that_is_lost_is_made_again_by_a_reload(rig: LakeRig, loss: str) -
     if loss == "without metadata":
         for location in rig.locations():
             assert location is not None
-            local_path(location).unlink(missing_ok=True)
+            Path(plain_location(location)).unlink(missing_ok=True)
     else:
         for catalog in (PUBLISHED, UNPUBLISHED)[: 1 if loss == "dropped for readers" else 2]:
             rig.sql("DROP TABLE {}", catalog)
@@ -372,7 +372,7 @@ def test_columns_are_renamed_and_widened(rig: LakeRig) -> None:
     assert rig.visible() == {1: (Decimal("5.00"), 4, "n")}
     columns = tuple(replace(each, type_name="bigint") if each.name == "Disc%" else each for each in COLUMNS)
     wide = replace(changes(20, 30), feed=instance(columns))
-    check = LakeTargets(rig.at).check_target
+    check = LakeTargets(rig.lake.catalog).check_target
     own = {"__lsn", "__op", "__window_id", "__loaded_at", "__deleted"}
     assert check(with_settings(wide, target=rig.target)) == {"Id", "Amount", "Disc%", "Notes", *own}
     assert check(with_settings(reload(20), target=TableName("shop", "none"))) == frozenset()
@@ -419,7 +419,7 @@ def test_upkeep_makes_fewer_files_and_windows_go_on(rig: LakeRig) -> None:
     assert (before.rows, before.delete_files > 0, len(before.snapshots)) == (4, True, 3)
     assert [before.snapshot_at(lsn(at))[1] for at in (9, 10, 25, 99)] == ["", str(lsn(10)), str(lsn(20)), str(lsn(30))]
 
-    folder = local_path(before.location).parent.parent / "data"
+    folder = Path(folder_of(before.location), "data")
     files = {name: folder / name for name in ("old.parquet", "young.parquet")}
     for path in files.values():
         path.write_bytes(b"")
@@ -467,7 +467,7 @@ def test_upkeep_that_fails_for_a_table_goes_on_with_the_others(rig: LakeRig) -> 
         each = replace(rig, pipeline=f"{rig.pipeline}_{kind}", target=name, reported={})
         each.run(first_load(), 10, one())
         each.run(changes(10, 20), 20, [Row(1, UPDATE, 15, 9, notes="m")])
-        metadata = local_path(str(each.locations()[0]))
+        metadata = Path(plain_location(str(each.locations()[0])))
         if kind == "lost":
             metadata.unlink()
         if kind == "broken":
@@ -477,7 +477,7 @@ def test_upkeep_that_fails_for_a_table_goes_on_with_the_others(rig: LakeRig) -> 
     with pytest.raises(WarehouseUnavailableError, match=f"{names['broken']}: Spark could not read or write the lake"):
         for name, words in LakeUpkeep(rig.lake, lambda: None).keep_tables(list(names.values()), timedelta(0)):
             done[name] = words
-    assert "cannot be read, and the next run says what to do" in done[names["lost"]]
+    assert "is gone, and the next run says what to do" in done[names["lost"]]
     assert done[names["broken"]] == "failed: Spark could not read or write the lake"
     assert done[names["sound"]].startswith("was 2 files and 1 with deletes")
 
@@ -489,7 +489,7 @@ def test_upkeep_removes_no_file_of_another_table_of_the_name(rig: LakeRig) -> No
     for catalog in (PUBLISHED, UNPUBLISHED):
         rig.sql(f"ALTER TABLE {{}} RENAME TO {kept}", catalog)
     rig.run(reload(10), 20, one(2), lane="load dbo.Orders")
-    folder = local_path(str(rig.locations()[0])).parent.parent
+    folder = Path(folder_of(str(rig.locations()[0])))
     (folder / "data" / "left.parquet").write_bytes(b"")
     for path in folder.parent.rglob("*.parquet"):
         os.utime(path, (1_700_000_000, 1_700_000_000))
@@ -525,7 +525,7 @@ class LakeSwitchRig(SwitchRig):
         super().__init__(emulator, database, lake.at, name, source_name=name)
         self.lake = lake.lake
         self.warehouse = lake.lake
-        self.check_target = LakeTargets(lake.at).check_target
+        self.check_target = LakeTargets(lake.lake.catalog).check_target
 
     def check(self, window_id: int) -> None:
         plan = self.ledger.read_window(window_id).plan

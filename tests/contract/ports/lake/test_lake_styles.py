@@ -286,7 +286,7 @@ def test_history_is_kept_small_and_renamed_with_its_versions(rig: LakeRig) -> No
     renamed = replace(rig, target=to)
     renamed.run(in_history(changes(30, 40)), 40, batch(Row(1, DELETE, 35, 20)))
     assert [row[:2] for row in versions_of(renamed, rig.at)] == [(1, 5), (1, 10), (1, 20), (1, 20), (2, 5)]
-    living = LakeTargets(rig.at).check_target(with_settings(in_history(changes(40, 50)), target=to))
+    living = LakeTargets(rig.lake.catalog).check_target(with_settings(in_history(changes(40, 50)), target=to))
     assert {"__valid_from", "__kept", "Amount"} <= living
     rows = rig.lake.read_rows(with_settings(in_history(changes(40, 50)), target=to))
     assert rows is not None
@@ -307,7 +307,7 @@ def test_table_that_is_not_the_one_that_was_loaded_is_refused(rig: LakeRig) -> N
     for style, what in ((Style.CURRENT, "a history"), (Style.LOG, "a history")):
         other = with_settings(changes(30, 40), style=style, target=rig.target)
         with pytest.raises(ConfigError, match=f"of the lake is {what}"):
-            LakeTargets(rig.at).check_target(other)
+            LakeTargets(rig.lake.catalog).check_target(other)
     taken = rig.lake.catalog
     rig.lake.session().sql(f"CREATE TABLE {UNPUBLISHED}.shop.taken_versions (id int) USING iceberg")
     rig.lake.session().sql(f"CREATE TABLE {PUBLISHED}.shop.taken_versions (id int) USING iceberg")

@@ -41,6 +41,12 @@ def test_missing_jar_is_named_with_the_command_that_fetches_it(folder: Path, nam
     assert "FLOODMARK_JARS" in str(found.value)
 
 
+def test_lake_in_a_bucket_needs_one_more(folder: Path) -> None:
+    assert "iceberg-aws-bundle" not in str(jars.lake_environment())
+    with pytest.raises(ConfigError, match=r"iceberg-aws-bundle-1\.12\.0\.jar is not in .+floodmark fetch-jars --s3"):
+        jars.lake_environment(s3=True)
+
+
 def test_jar_that_is_another_file_is_refused(folder: Path) -> None:
     (folder / NAMES[0]).write_bytes(b"another")
     with pytest.raises(ConfigError, match="is another file than expected"):

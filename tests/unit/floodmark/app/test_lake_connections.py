@@ -1,0 +1,118 @@
+"""The connection of a lake: a folder, or a bucket with what its clients need, and a message for all that is neither."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from floodmark.app.connections import lake_folder
+from floodmark.core.doctor import Grade, LakeAccess, examine_lake
+from floodmark.core.errors import ConfigError
+from floodmark.core.schema import Dataset, TableName, file_dataset
+from floodmark.iceberg.folder import Bucket, LakeFolder, folder_of, plain_location
+
+STAGED = {"path": "s3://company-lake/shop/", "staging": "/srv/staging"}
+KEY = {"login": "AKIA", "password": "a secret key"}
+
+
+@pytest.fixture
+def define(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def define(**fields: object) -> LakeFolder:
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(fields))
+        return lake_folder("lake")
+
+    return define
+
+
+def test_folder_has_its_tables_and_its_staged_rows(define: Any) -> None:
+    lake = define(conn_type="fs", extra={"path": "/srv/lake"})
+    assert lake == LakeFolder("/srv/lake")
+    assert lake.tables == "/srv/lake/tables"
+    assert LakeFolder.from_json(lake.to_json()) == lake
+
+
+def test_bucket_has_the_tables_and_a_folder_the_staged_rows(define: Any) -> None:
+    lake = define(conn_type="aws", extra=STAGED, **KEY)
+    assert lake.tables == "s3://company-lake/shop/tables"
+    assert lake.path == "/srv/staging"
+    assert LakeFolder.from_json(lake.to_json()) == lake
+    assert KEY["password"] not in repr(lake)
+    assert lake.bucket.spark_properties() == {
+        ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        ".s3.access-key-id": "AKIA",
+        ".s3.secret-access-key": "a secret key",
+    }
+    store = {"endpoint_url": "https://minio:9000", "aws_session_token": "t"}
+    properties = define(conn_type="aws", extra=STAGED | store, **KEY).bucket.spark_properties()
+    assert properties[".s3.path-style-access"] == "true"
+    assert properties[".client.region"] == "us-east-1"
+    assert properties[".s3.session-token"] == "t"
+    assert define(conn_type="aws", extra=STAGED | {"region_name": "eu-central-1"}).bucket == Bucket(
+        "s3://company-lake/shop", region="eu-central-1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"conn_type": "postgres"}, "its type is postgres, expected fs or aws"),
+        ({"conn_type": "fs", "extra": {}}, "it has no path in its extra"),
+        ({"conn_type": "fs", "extra": {"path": "lake"}}, "its path lake is relative"),
+        ({"conn_type": "aws", "extra": {"path": "s3://lake"}}, "it has no staging in its extra"),
+        ({"conn_type": "aws", "extra": STAGED | {"staging": "staging"}}, "its staging staging is relative"),
+        (
+            {"conn_type": "aws", "extra": STAGED | {"path": "s3a://lake"}},
+            "its path s3a://lake is not s3://BUCKET/PREFIX",
+        ),
+        ({"conn_type": "aws", "extra": STAGED | {"path": "s3://lake/a b"}}, "is not s3://BUCKET/PREFIX"),
+        ({"conn_type": "aws", "extra": STAGED | {"role_arn": "arn"}}, "role_arn"),
+        ({"conn_type": "aws", "extra": STAGED | {"endpoint_url": "minio:9000"}}, "has no http:// or https://"),
+        ({"conn_type": "aws", "extra": STAGED, "host": "minio"}, "it has a host"),
+        ({"conn_type": "aws", "extra": STAGED, "login": "AKIA"}, "one part of an access key"),
+    ],
+)
+def test_connection_that_is_no_lake_is_refused_by_name(define: Any, fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as found:
+        define(**fields)
+    assert said in str(found.value)
+
+
+def test_location_is_a_path_or_that_of_an_object() -> None:
+    assert {plain_location(text) for text in ("/lake/a", "file:/lake/a", "file:///lake/a")} == {"/lake/a"}
+    assert plain_location("s3://lake/a") == "s3://lake/a"
+    assert folder_of("s3://lake/tables/shop/a-1/metadata/1.metadata.json") == "s3://lake/tables/shop/a-1"
+    assert file_dataset("s3://lake/tables/shop/a") == Dataset("s3://lake", "tables/shop/a")
+    assert file_dataset("/lake/tables/shop/a") == Dataset("file", "/lake/tables/shop/a")
+
+
+def test_file_that_is_gone_is_none_and_one_of_a_store_needs_the_bucket(tmp_path: Path) -> None:
+    lake = LakeFolder(str(tmp_path))
+    (tmp_path / "a").write_bytes(b"found")
+    assert lake.read(f"file:{tmp_path}/a") == b"found"
+    assert lake.read(f"{tmp_path}/b") is None
+    assert lake.read(f"{tmp_path}/a/b") is None
+    with pytest.raises(Exception, match="s3://lake/a cannot be read"):
+        lake.read("s3://lake/a")
+
+
+def test_doctor_says_what_a_run_would_find_of_the_lake(tmp_path: Path) -> None:
+    assert LakeFolder(str(tmp_path / "new" / "lake")).find_refused() == ""
+    (tmp_path / "file").write_bytes(b"")
+    assert LakeFolder(str(tmp_path / "file" / "lake")).find_refused() == f"{tmp_path}/file cannot be written."
+    jars = ConfigError("the jars of the lake", "one is missing.", "Fetch it.")
+    lost = {TableName("shop", "orders"): "/lake/1.metadata.json"}
+    bad = list(examine_lake(LakeAccess("/lake", "it cannot be written.", jars, 2, lost), "shop"))
+    assert [(each.grade, each.subject) for each in bad] == [
+        (Grade.PROBLEM, "/lake"),
+        (Grade.PROBLEM, "the jars of the lake"),
+        (Grade.PROBLEM, "shop.orders"),
+    ]
+    assert "floodmark reload shop TABLE" in bad[-1].fix
+    good = list(examine_lake(LakeAccess("/lake", "", None, 2, {}), "shop"))
+    assert [(each.grade, each.text) for each in good] == [
+        (Grade.GOOD, "it is reached."),
+        (Grade.GOOD, "the metadata of all 2 tables is there."),
+    ]
