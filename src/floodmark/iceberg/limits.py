@@ -9,8 +9,8 @@ from typing import Any
 
 from floodmark.core.errors import ConfigError, TargetRefusedError, command_line
 from floodmark.core.plan import TablePlan, WindowPlan
-from floodmark.core.schema import COMMITTED_COLUMN, ENDED_COLUMNS, HISTORY_COLUMNS, LOG_COLUMNS
-from floodmark.core.settings import Deletes, Style, TableOptions, UnstorablePolicy
+from floodmark.core.schema import COMMITTED_COLUMN, ENDED_COLUMNS, HISTORY_COLUMNS, LOG_COLUMNS, SNAPSHOT_COLUMNS
+from floodmark.core.settings import Deletes, TableOptions, UnstorablePolicy
 
 LAKE_SOURCE = "cdc"
 """The only kind of source that a lake takes so far."""
@@ -23,7 +23,6 @@ _PAGE = 'See docs/lakehouse.md, "What is refused".'
 def find_refused(table: TableOptions) -> Iterator[str]:
     """Yield the settings of a table that a lake refuses, as they are written in the configuration."""
     settings = (
-        (table.style is Style.SNAPSHOT, f"style: {table.style.value}"),
         (table.keep_versions is not None, "keep_versions"),
         (table.open_end is not None, "open_end"),
         (bool(table.track), "track"),
@@ -70,6 +69,8 @@ def _own_columns(table: TablePlan) -> tuple[tuple[str, ...], str]:
         return LOG_COLUMNS, "that is reserved in a log"
     if table.is_history:
         return (*HISTORY_COLUMNS, *ENDED_COLUMNS), "that is reserved in a history"
+    if table.is_snapshot:
+        return SNAPSHOT_COLUMNS, "that is reserved in a snapshot"
     return (COMMITTED_COLUMN,) if table.has_commit_times else (), "of the column that commit_times: true adds"
 
 

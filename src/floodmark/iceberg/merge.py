@@ -38,6 +38,7 @@ from floodmark.core.schema import LOAD_COLUMN, POSITION_COLUMN, TableName, keep_
 from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED, LakeCatalog
 from floodmark.iceberg.metadata import NO_SNAPSHOT, OF_RELEASE, REPLAYED, WINDOW_END, read_metadata
 from floodmark.iceberg.quarantine import GatedRows
+from floodmark.iceberg.staging import count_rows
 from floodmark.iceberg.tables import (
     ASIDE_COLUMN,
     add_sweep,
@@ -47,6 +48,7 @@ from floodmark.iceberg.tables import (
     build_swept,
     in_spark,
     lake_columns,
+    lake_name,
     pass_over_aside,
     spark_name,
 )
@@ -104,6 +106,8 @@ def merge_table(session: SparkSession, plan: WindowPlan, table: StagedTable) -> 
     planned, rows = table.planned, table.rows
     if planned.is_log and rows.files:
         return _append(session, plan, table)
+    if planned.is_snapshot:
+        return _take_rows(session, plan, table)
     loads_again = _loads_again(planned) and bool(table.newest)
     if not (rows.files or loads_again):
         aside = rows.quarantined
@@ -183,6 +187,26 @@ def _append(session: SparkSession, plan: WindowPlan, table: StagedTable) -> Tabl
     )
     with snapshot_properties(session, plan, counts):
         session.sql(in_spark(statement, table.catalog))
+    return counts
+
+
+def _take_rows(session: SparkSession, plan: WindowPlan, table: StagedTable) -> TableCounts:
+    """Put the staged rows in the place of all rows of a snapshot. Those of a release come to the others."""
+    planned, rows = table.planned, table.rows
+    taken = count_rows(rows.files)
+    counts = TableCounts(
+        staged_rows=taken + rows.quarantined,
+        inserted_rows=taken,
+        quarantined_rows=rows.quarantined,
+        warned_rows=rows.warned,
+    )
+    with snapshot_properties(session, plan, counts):
+        if rows.files:
+            statement = build_insert(table.merge)
+            statement.set("overwrite", table.merge.replaces)
+            session.sql(in_spark(statement, table.catalog))
+        elif table.merge.replaces and table.newest:
+            session.sql(f"DELETE FROM {lake_name(planned.target, table.catalog)}")
     return counts
 
 

@@ -83,6 +83,7 @@ _MARKS = (
     (NEXT_POSITION_COLUMN, "the ended versions of a history"),
     (KEPT_COLUMN, "a history"),
     (COMMAND_COLUMN, "a log"),
+    (SEQUENCE_COLUMN, "a snapshot"),
 )
 _PROPERTIES = {
     "format-version": "2",

@@ -31,7 +31,7 @@ from floodmark.core.errors import (
 from floodmark.core.plan import TableCounts, TablePlan, WindowState, replay_lane
 from floodmark.core.position import Interval
 from floodmark.core.schema import MappedColumn, TableName
-from floodmark.core.settings import Deletes, OnFailure, Rule, Style
+from floodmark.core.settings import Deletes, OnFailure, Rule
 from floodmark.iceberg.checks import IcebergQuality
 from floodmark.iceberg.folder import LakeFolder, folder_of, plain_location
 from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED
@@ -401,8 +401,8 @@ def test_mask_that_is_new_refuses_a_table_with_rows(rig: LakeRig) -> None:
 
 
 def test_setting_that_a_lake_lacks_is_refused_by_name(rig: LakeRig) -> None:
-    with pytest.raises(ConfigError, match="a lake does not support style: snapshot"):
-        rig.open(with_settings(first_load(), style=Style.SNAPSHOT), to=10)
+    with pytest.raises(ConfigError, match="a lake does not support live_view"):
+        rig.open(with_settings(first_load(), live_view=True), to=10)
     assert rig.locations() == [None, None]
 
 

@@ -38,7 +38,7 @@ from floodmark.core.errors import ConfigError, TargetLostError, TargetRefusedErr
 from floodmark.core.naming import versions_name
 from floodmark.core.plan import TableCounts, TablePlan, WindowPlan
 from floodmark.core.schema import COMMITTED_COLUMN, TableName
-from floodmark.core.settings import PipelineSettings, Style, TableSettings
+from floodmark.core.settings import OnFailure, PipelineSettings, Rule, Style, TableSettings
 from floodmark.iceberg import history
 from floodmark.iceberg.checks import IcebergQuality
 from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED
@@ -71,6 +71,62 @@ def read_versions(lake: IcebergWarehouse, target: TableName) -> list[dict[str, A
     ]
     [key] = {"id", "Id"} & rows[0].keys() if rows else {"Id"}
     return sorted(rows, key=lambda row: (row[key], row["__load"], row["__lsn"]))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Snapshots of tables without a key.
+
+
+def test_snapshot_in_a_lake_has_the_rows_of_the_newest_read(lake: LakeRig, emulator: Emulator) -> None:
+    zones, target = TableName("dbo", "Zones"), TableName("shop", "zones")
+    settings = TableSettings(
+        zones, target, style=Style.SNAPSHOT, rules=(Rule("positive", '"Rate" > 0', OnFailure.QUARANTINE),)
+    )
+
+    def rows() -> list[tuple[int, int]]:
+        location = lake.lake.catalog.read_locations([target])[PUBLISHED, target]
+        found = StaticTable.from_metadata(location).scan().to_arrow().to_pylist()
+        return sorted((row["Code"], row["Rate"]) for row in found)
+
+    with cdc_database(emulator) as source:
+        source.run("CREATE TABLE dbo.Zones (Code int, Rate int)", "INSERT dbo.Zones VALUES (1, 10), (2, 20), (2, 20)")
+        source.enable("Zones")
+        rig = LakeSwitchRig(emulator, source, lake, "zones")
+        rig.pipelines = [PipelineSettings("zones", (settings,), source_name="zones")]
+        rig.run("zones")
+        assert rows() == [(1, 10), (2, 20), (2, 20)]
+        before = lake.lake.catalog.read_locations([target])
+        source.run("CREATE TABLE dbo.Others (Id int)")
+        source.enable("Others")
+        rig.change("INSERT INTO dbo.Others VALUES (1)")
+        rig.run("zones")
+        assert lake.lake.catalog.read_locations([target]) == before
+
+        rig.change("DELETE TOP (1) dbo.Zones WHERE Code = 2", "INSERT dbo.Zones VALUES (3, -1), (4, 40)")
+        opened = rig.open("zones")
+        assert opened.window_id is not None
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(DeathError):
+            patch.setattr(lake.ledger.__class__, "record_merge", die)
+            rig.finish(opened)
+        assert rows() == [(1, 10), (2, 20), (2, 20)]
+        rig.finish(opened)
+        assert rows() == [(1, 10), (2, 20), (4, 40)]
+        quarantine = LakeQuarantine(lake.lake, lambda: None)
+        released = quarantine.release("zones", replace(settings, rules=()), "anna")
+        assert (released.released, released.inserted_rows) == (1, 1)
+        assert rows() == [(1, 10), (2, 20), (3, -1), (4, 40)]
+
+        rig.change("DELETE dbo.Zones")
+        rig.run("zones")
+        assert rows() == []
+        rig.change("INSERT dbo.Zones VALUES (5, 50)")
+        rig.run("zones")
+        assert rows() == [(5, 50)]
+        assert LakeTargets(lake.lake.catalog).check_target(rig.ledger.read_window(opened.window_id).plan.tables[0])
+        rig.pipelines = [PipelineSettings("zones", (replace(settings, style=Style.LOG),), source_name="zones")]
+        rig.change("INSERT dbo.Zones VALUES (6, 60)")
+        with pytest.raises(TargetRefusedError, match="is a snapshot"):
+            rig.run("zones")
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -49,7 +49,6 @@ def test_lake_takes_no_source_of_another_kind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (", style: snapshot", "style: snapshot"),
         (", style: history, keep_versions: 7y", "keep_versions"),
         (", style: history, open_end: 9999-12-31", "open_end"),
         (", style: history, track: [Amount]", "track"),
