@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
@@ -27,7 +28,7 @@ from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.sources.cdc.source import SqlServerSource, read_facts
 from floodmark.sources.sqlserver.driver import SqlServerConnection, connect
-from object_store import connection_of, open_store
+from object_store import connection_of, open_store, write_file
 
 READER, PASSWORD = "doctor's reader", "D0ctor!reader"
 CONFIG = """
@@ -294,7 +295,6 @@ def test_doctor_says_of_a_lake_what_is_missing(
     ledger = {"conn_type": "postgres", "host": str(postgres.socket_dir), "login": "postgres", "schema": "lake"}
     monkeypatch.setenv("AIRFLOW_CONN_LEDGER", json.dumps(ledger))
     monkeypatch.setenv("FLOODMARK_JARS", str(tmp_path))
-    metadata = tmp_path / "v1.metadata.json"
     with (
         open_store("company") as bucket,
         psycopg.connect(postgres.conninfo(), autocommit=True) as server,
@@ -312,11 +312,12 @@ def test_doctor_says_of_a_lake_what_is_missing(
                 session.execute("CREATE SCHEMA floodmark_lake")
                 session.execute(
                     "CREATE TABLE floodmark_lake.iceberg_tables AS SELECT 'lake' AS catalog_name,"
-                    " 'shop' AS table_namespace, 'orders' AS table_name, %s AS metadata_location",
-                    [f"file:{metadata}"],
+                    " 'shop' AS table_namespace, 'orders' AS table_name, %s AS metadata_location"
+                    " UNION ALL SELECT 'release', 'shop', 'orders', %s",
+                    [metadata := f"{bucket.location}/v1.metadata.json", f"{bucket.location}/given-up.metadata.json"],
                 )
-            assert str(metadata) in findings(cli)["lake", "shop.orders"]["text"]
-            metadata.write_text("{}", encoding="utf-8")
+            assert metadata in findings(cli)["lake", "shop.orders"]["text"]
+            write_file(bucket, metadata, datetime.now(UTC), b"{}")
             assert findings(cli)["lake", "catalog"]["grade"] == "good"
         finally:
             server.execute("DROP DATABASE lake WITH (FORCE)")

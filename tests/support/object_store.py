@@ -69,9 +69,9 @@ def list_files(bucket: Bucket, folder: str) -> list[str]:
     return sorted(each.base_name for each in found if each.is_file)
 
 
-def write_file(bucket: Bucket, location: str, written: datetime) -> None:
-    """Put a file without content into the store, as if it was written at a time."""
+def write_file(bucket: Bucket, location: str, written: datetime, content: bytes = b"") -> None:
+    """Put a file into the store, as if it was written at a time."""
     name, _, key = location.removeprefix("s3://").partition("/")
     with bucket.open().open_output_stream(f"{name}/{key}") as file:
-        file.write(b"")
+        file.write(content)
     s3_backends[_ACCOUNT][_PARTITION].buckets[name].keys[key].last_modified = written

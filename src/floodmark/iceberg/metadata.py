@@ -169,14 +169,18 @@ def read_lake(catalog: LakeCatalog, targets: Sequence[TableName]) -> Iterator[La
 
 
 def list_lost(catalog: LakeCatalog, targets: Sequence[TableName]) -> tuple[int, Mapping[TableName, str]]:
-    """Return the number of tables that a catalog has, and where the metadata of those is said to be that lost it."""
+    """Return the number of tables that readers see, and where the metadata of those is said to be that lost it.
+
+    The other catalogs may name files that are gone: what was given up is removed one day.
+    """
     found = catalog.read_locations(targets) if catalog.exists() else {}
+    seen = {target: location for (name, target), location in found.items() if name == PUBLISHED}
     lost = {
         target: plain_location(location)
-        for (_, target), location in found.items()
+        for target, location in seen.items()
         if read_metadata(catalog.folder, location) is None
     }
-    return len({target for _, target in found}), lost
+    return len(seen), lost
 
 
 def read_table(folder: LakeFolder, target: TableName, location: str) -> LakeTable | None:
