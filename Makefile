@@ -23,10 +23,10 @@ $(CLASSES) $(CLASSES)-of-the-wheel: $(VENV)/.synced
 	  || echo "setup: Spark starts without them, in twice the time" >&2
 	@touch $@
 
-# The jars of a lake, from a Maven repository or the folder in FLOODMARK_JARS.
+# The jars of a lake, from a Maven repository or the folder in FLOODMARK_JARS; with -s3 also that for a bucket.
 JARS := $(VENV)/.jars
-$(JARS): $(VENV)/.synced src/floodmark/spark/launch/jars.py
-	@$(VENV)/bin/floodmark fetch-jars --s3 > /dev/null
+$(JARS) $(JARS)-s3: $(VENV)/.synced src/floodmark/spark/launch/jars.py
+	@$(VENV)/bin/floodmark fetch-jars $(if $(filter %-s3,$@),--s3) > /dev/null
 	@touch $@
 
 run: setup $(CLASSES) ## the main job on embedded defaults, from first load to a row-by-row comparison
@@ -69,7 +69,7 @@ check-pythons: ## all unit tests on every Python of 3.11 to 3.13 that the machin
 # Two cores are kept busy by three processes: stories wait for servers. A file stays in one process.
 PYTEST := $(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -c pyproject.toml
 
-test: check $(CLASSES)-of-the-wheel $(JARS) ## Floodmark's tests, and whether the emulator answers as SQL Server does
+test: check $(CLASSES)-of-the-wheel $(JARS)-s3 ## Floodmark's tests, and whether the emulator answers as SQL Server does
 	@$(PYTEST) --ignore=tests/unit tests emulator/tests/conformance
 
 # The clients that `make test-clients` sets up.
