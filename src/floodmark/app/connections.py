@@ -116,7 +116,7 @@ def _bucket(found: Any, extras: Mapping[str, Any], conn_id: str) -> Bucket:
         )
     if found.host:
         raise ConfigError(subject, "it has a host.", "Name another store than AWS as endpoint_url in its extra.")
-    endpoint = extras.get("endpoint_url", "")
+    endpoint = extras.get("endpoint_url", "").rstrip("/")
     if endpoint and not endpoint.startswith(("http://", "https://")):
         raise ConfigError(subject, f"its endpoint_url {endpoint} has no http:// or https://.")
     if bool(found.login) != bool(found.password):

@@ -7,11 +7,11 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from floodmark.core.errors import WarehouseUnavailableError
+from floodmark.core.errors import ConfigError, WarehouseUnavailableError
 
 if TYPE_CHECKING:
     from pyarrow.fs import S3FileSystem
@@ -24,6 +24,8 @@ _DIGITS = 16
 _CONNECT_SECONDS, _ANSWER_SECONDS = 10, 60
 _REGION_OF_ENDPOINTS = "us-east-1"
 """A region for stores that have none: AWS's clients ask for one."""
+_STORES = 4
+"""Clients that a process keeps. A page lives long, and temporary keys come and go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +118,8 @@ class LakeFolder:
 
         It writes nothing. A folder that does not exist is made by the first load.
         """
-        found = Path(self.path)
-        while not found.exists():
-            found = found.parent
+        folder = Path(self.path)
+        found = next(each for each in (folder, *folder.parents) if os.path.lexists(each))
         if not (found.is_dir() and os.access(found, os.W_OK | os.X_OK)):
             return f"{found} cannot be written."
         if self.bucket is None:
@@ -131,12 +132,20 @@ class LakeFolder:
         return f"there is no bucket {name}." if info.type.name == "NotFound" else ""
 
     def read(self, location: str) -> bytes | None:
-        """Return a file of a table; None where there is none. Raises WarehouseUnavailableError for any other reason."""
+        """Return a file of a table; None where there is none.
+
+        Raises ConfigError where it is in a folder and the lake in a bucket, or the other way round: Spark would not
+        reach it. Raises WarehouseUnavailableError for any other reason.
+        """
+        if location.startswith(S3) != (self.bucket is not None):
+            raise ConfigError(
+                "the lake",
+                f"its connection names {self.tables}, and the catalog has {plain_location(location)}.",
+                "Restore the connection. Only tables with new targets come to another kind of place.",
+            )
         try:
-            if not location.startswith(S3):
-                return Path(plain_location(location)).read_bytes()
             if self.bucket is None:
-                raise OSError("the lake is in a folder, and the file in an object store")
+                return Path(plain_location(location)).read_bytes()
             with _open(self.bucket).open_input_stream(location.removeprefix(S3)) as file:
                 return bytes(file.read())
         except (FileNotFoundError, NotADirectoryError):
@@ -150,7 +159,7 @@ class LakeFolder:
             ) from None
 
 
-@cache
+@lru_cache(maxsize=_STORES)
 def _open(bucket: Bucket) -> S3FileSystem:
     return bucket.open()
 

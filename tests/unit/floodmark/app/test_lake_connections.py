@@ -10,7 +10,7 @@ import pytest
 
 from floodmark.app.connections import lake_folder
 from floodmark.core.doctor import Grade, LakeAccess, examine_lake
-from floodmark.core.errors import ConfigError
+from floodmark.core.errors import ConfigError, WarehouseUnavailableError
 from floodmark.core.schema import Dataset, TableName, file_dataset
 from floodmark.iceberg.folder import Bucket, LakeFolder, folder_of, plain_location
 
@@ -45,8 +45,9 @@ def test_bucket_has_the_tables_and_a_folder_the_staged_rows(define: Any) -> None
         ".s3.access-key-id": "AKIA",
         ".s3.secret-access-key": "a secret key",
     }
-    store = {"endpoint_url": "https://minio:9000", "aws_session_token": "t"}
+    store = {"endpoint_url": "https://minio:9000/", "aws_session_token": "t"}
     properties = define(conn_type="aws", extra=STAGED | store, **KEY).bucket.spark_properties()
+    assert properties[".s3.endpoint"] == "https://minio:9000"
     assert properties[".s3.path-style-access"] == "true"
     assert properties[".client.region"] == "us-east-1"
     assert properties[".s3.session-token"] == "t"
@@ -94,8 +95,24 @@ def test_file_that_is_gone_is_none_and_one_of_a_store_needs_the_bucket(tmp_path:
     assert lake.read(f"file:{tmp_path}/a") == b"found"
     assert lake.read(f"{tmp_path}/b") is None
     assert lake.read(f"{tmp_path}/a/b") is None
-    with pytest.raises(Exception, match="s3://lake/a cannot be read"):
-        lake.read("s3://lake/a")
+
+
+def test_file_of_a_lake_that_was_moved_is_not_taken_for_gone(tmp_path: Path) -> None:
+    """A folder and a bucket are two kinds of place, and a reload makes a table again that is gone."""
+    folder, bucket = LakeFolder(str(tmp_path)), LakeFolder(str(tmp_path), Bucket("s3://lake/a"))
+    with pytest.raises(ConfigError, match=r"connection names .+/tables, and the catalog has s3://lake/a\."):
+        folder.read("s3://lake/a")
+    with pytest.raises(ConfigError, match=r"connection names s3://lake/a/tables, and the catalog has /lake/a\."):
+        bucket.read("file:/lake/a")
+
+
+def test_folder_that_may_not_be_read_is_no_file_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(WarehouseUnavailableError, match="/lake/a cannot be read"):
+        LakeFolder(str(tmp_path)).read("/lake/a")
 
 
 def test_doctor_says_what_a_run_would_find_of_the_lake(tmp_path: Path) -> None:
