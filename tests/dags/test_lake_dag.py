@@ -92,8 +92,9 @@ def test_upkeep_that_cannot_be_is_refused(tmp_path: Path, more: str, problem: st
         load_config(write(tmp_path, more))
 
 
-def test_upkeep_of_a_warehouse_in_postgresql_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path, ", upkeep: {}")
+@pytest.mark.parametrize("setting", ["upkeep: {}", "catalog_conn_id: company"])
+def test_settings_of_a_lake_are_refused_for_a_warehouse_in_postgresql(tmp_path: Path, setting: str) -> None:
+    path = write(tmp_path, f", {setting}")
     path.write_text(path.read_text("utf-8").replace("kind: iceberg, ", ""), encoding="utf-8")
     with pytest.raises(ConfigError, match="it is for a warehouse of kind iceberg"):
         load_config(path)

@@ -1,4 +1,7 @@
-"""Runs into a lake in a bucket, by the command with a real Spark: readers without Java see what the source has."""
+"""Runs into a lake in a bucket, by the command with a real Spark: readers without Java see what the source has.
+
+The tables are registered in a REST catalog, which is a moment behind, and never ahead.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from cdc_database import CdcDatabase, cdc_database, wait_until
 from command_line import FLOODMARK, command_environment
 from emulator_process import Emulator
-from floodmark.iceberg.folder import Bucket
+from floodmark.iceberg.folder import Bucket, LakeFolder
 from floodmark_laptop.processes import free_port
 from object_store import connection_of, open_store, read_properties
 from prepared_folders import PreparedPostgres
+from rest_catalog import SECRET, CatalogServer, open_catalog
 from torture_command import RunningCommand
 
 pytestmark = pytest.mark.timeout(1800)
@@ -33,7 +37,7 @@ _FAILED, _WRONG = 1, 2
 AT_LEAST = datetime.min.replace(tzinfo=UTC)
 CONFIG = """
 sources: {shop: {conn_id: shop_mssql}}
-warehouse: {kind: iceberg, conn_id: lake}
+warehouse: {kind: iceberg, conn_id: lake, catalog_conn_id: company}
 ledger: {conn_id: warehouse}
 pipelines:
   shop:
@@ -67,6 +71,7 @@ class Lake:
     folder: Path
     bucket: Bucket
     environment: dict[str, str]
+    registry: CatalogServer
 
     def begin(self, *arguments: str) -> RunningCommand:
         process = subprocess.Popen(
@@ -111,11 +116,16 @@ class Lake:
             catalog.engine.dispose()
 
     def published(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Return the rows that a reader without Java finds in the lake, in order, by table of the source."""
+        """Return the rows that a reader without Java finds in the lake, in order, by table of the source.
+
+        A reader of the REST catalog finds the same.
+        """
         found = {}
         with self.catalog() as catalog:
             for source, target in TABLES.items():
-                rows = catalog.load_table(f"shop.{target}").scan(row_filter="__deleted = false").to_arrow()
+                table = catalog.load_table(f"shop.{target}")
+                assert self.registry.tables["shop", target] == table.metadata_location
+                rows = table.scan(row_filter="__deleted = false").to_arrow()
                 names = [name for name in rows.column_names if not name.startswith("__")]
                 columns = [rows.column(name).to_pylist() for name in names]
                 found[source] = sorted(zip(*columns, strict=True))
@@ -166,6 +176,7 @@ def lake(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Lake]:
         cdc_database(emulator) as source,
         PreparedPostgres(open_dir / "lake_ledger", port=free_port()) as server,
         open_store("company") as bucket,
+        open_catalog(LakeFolder(str(folder), bucket)) as registry,
     ):
         ledger = {
             "conn_type": "postgres",
@@ -178,6 +189,7 @@ def lake(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Lake]:
         environment = command_environment(emulator, source.name, server, path) | {
             "AIRFLOW_CONN_WAREHOUSE": json.dumps(ledger),
             "AIRFLOW_CONN_LAKE": connection_of(bucket, folder),
+            "AIRFLOW_CONN_COMPANY": registry.connection(),
         }
         source.run(
             ORDERS,
@@ -192,7 +204,7 @@ def lake(emulator: Emulator, open_dir: Path, tmp_path: Path) -> Iterator[Lake]:
             "INSERT INTO dbo.Customers VALUES (5, N'Eve', NULL), (6, N'Hidden', NULL), (7, N'Hidden', NULL)",
         )
         source.enable("Orders", "Customers", "Prices")
-        yield Lake(source, server, folder, bucket, environment)
+        yield Lake(source, server, folder, bucket, environment, registry)
 
 
 def test_lake_equals_the_source_after_each_run_and_shows_nothing_unchecked(lake: Lake) -> None:
@@ -226,13 +238,15 @@ def test_lake_equals_the_source_after_each_run_and_shows_nothing_unchecked(lake:
     assert lake.published() == before
     lake.run()
     assert lake.published() == lake.rows()
-    assert not any(secret in refused + killed.output for secret in (lake.server.password, lake.bucket.secret_key))
+    secrets = (lake.server.password, lake.bucket.secret_key, SECRET)
+    assert not any(secret in refused + killed.output for secret in secrets)
     assert "no row in quarantine" in lake.command("quarantine", "list", "shop")
 
     examined = lake.begin("doctor", "shop", "--all")
     examined.wait(_LIMIT_SECONDS)
     assert f"{lake.bucket.location}/tables: it is reached" in examined.output
     assert "the metadata of all 3 tables is there" in examined.output
+    assert "catalog company: it has all published tables as they are now" in examined.output
     release_row(lake)
     replay_changes(lake)
     verified = lake.command("verify", "shop")
@@ -253,9 +267,17 @@ def test_lake_equals_the_source_after_each_run_and_shows_nothing_unchecked(lake:
 
 
 def release_row(lake: Lake) -> None:
-    """Let a row go to quarantine, and come back from there by the command when it is corrected there."""
+    """Let a row go to quarantine, and come back from there by the command when it is corrected there.
+
+    The REST catalog is away when the window is published, and has it later.
+    """
     lake.source.run("INSERT INTO dbo.Customers VALUES (9, N'A name that is too long now', '2026-04-01')")
-    lake.run()
+    lake.registry.refuses = 503
+    before = dict(lake.registry.tables)
+    assert "the catalog company: it gave no answer" in lake.run(status=_FAILED)
+    assert lake.registry.tables == before
+    lake.registry.refuses = 0
+    assert lake.command("lake", "register").splitlines()[-1] == "shop.customers: registered."
     assert lake.published() == lake.rows()
     lake.source.run("UPDATE dbo.Customers SET Name = N'Short' WHERE Id = 9")
     with psycopg.connect(lake.server_conninfo) as session:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from floodmark.core.snapshot import Survey
     from floodmark.iceberg.folder import Bucket, LakeFolder
+    from floodmark.iceberg.registry import Registry
     from floodmark.postgres.session import WarehouseConnection
     from floodmark.spark.launch.target import SparkTarget
 
@@ -133,6 +134,40 @@ def _bucket(found: Any, extras: Mapping[str, Any], conn_id: str) -> Bucket:
         found.password or "",
         extras.get("aws_session_token", ""),
     )
+
+
+_CATALOG_PROPERTIES = {"type": "rest", "snapshot-loading-mode": "refs"}
+"""Properties that the connection of a REST catalog cannot have otherwise."""
+
+
+def lake_registry(conn_id: str) -> Registry:
+    """Return a REST catalog for readers of a lake: an Airflow connection of type iceberg. Raises ConfigError.
+
+    The host is its URL; login and password are the client's ID and secret, or both are empty. Extras are properties of
+    PyIceberg, such as warehouse, token, scope, oauth2-server-uri or header.*, as in the connections of Airflow's hook.
+    """
+    found = read_connection(conn_id, "iceberg")
+    subject = f"connection {conn_id}"
+    url = required_field(found.host, conn_id, "host (the URL of the catalog)").rstrip("/")
+    if not url.startswith(("http://", "https://")) or found.port:
+        raise ConfigError(subject, "its host is no URL with the port.", "As in https://catalog.example:8181/iceberg.")
+    if bool(found.login) != bool(found.password):
+        raise ConfigError(subject, "it has one part of a login.", "Login and password are the client's ID and secret.")
+    try:
+        from floodmark.iceberg.registry import Registry
+    except ImportError as error:
+        raise ConfigError(
+            subject, f"a REST catalog needs a package that is missing: {error}.", "Install floodmark[rest]."
+        ) from None
+    asked = dict(found.extra_dejson)
+    for name, value in _CATALOG_PROPERTIES.items():
+        if asked.setdefault(name, value) != value:
+            raise ConfigError(subject, f"{name} in its extra is {asked[name]}, expected {value}.")
+    if found.login:
+        # Without it PyIceberg warns about the default, which is this one.
+        asked.setdefault("oauth2-server-uri", f"{url}/v1/oauth/tokens")
+        asked["credential"] = f"{found.login}:{found.password}"
+    return Registry(conn_id, {**asked, "uri": url})
 
 
 def spark_target(conn_id: str = "spark_default") -> SparkTarget:

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import floodmark
 from floodmark.app.alerts import ConnectedChannel, alert_links
-from floodmark.app.connections import lake_folder, read_mask_key, spark_target, warehouse_connection
+from floodmark.app.connections import lake_folder, lake_registry, read_mask_key, spark_target, warehouse_connection
 from floodmark.core.alerts import LAKE
 from floodmark.core.columns import has_hash
 from floodmark.core.definition import with_fingerprints
-from floodmark.core.errors import ConfigError, WarehouseUnavailableError
+from floodmark.core.errors import ConfigError, FloodmarkError, WarehouseUnavailableError
 from floodmark.core.schema import LEDGER_SCHEMA, STAGING_SCHEMA, TableName, file_dataset, table_dataset
 from floodmark.core.settings import (
     KIND_VARIABLE,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from floodmark.iceberg.folder import LakeFolder
     from floodmark.iceberg.lake import LakeCatalog
     from floodmark.iceberg.metadata import LakeTable
+    from floodmark.iceberg.registry import Registry
     from floodmark.iceberg.release import LakeQuarantine
     from floodmark.iceberg.targets import LakeTargets
     from floodmark.iceberg.upkeep import LakeUpkeep
@@ -191,6 +192,19 @@ class App:
         return LakeCatalog(self.ledger_connection, self.lake)
 
     @cached_property
+    def lake_registry(self) -> Registry | None:
+        """The REST catalog of readers; None where the configuration names none."""
+        conn_id = self.config.warehouse.catalog_conn_id
+        return lake_registry(conn_id) if conn_id else None
+
+    def register_tables(self, targets: Sequence[TableName]) -> Sequence[TableName]:
+        """Register tables in the REST catalog of readers, where there is one. Return those that were elsewhere.
+
+        Raises from ``core.errors``.
+        """
+        return self.lake_registry.register(self.lake_catalog, targets) if self.lake_registry else ()
+
+    @cached_property
     def lake_spark(self) -> LakeSpark:
         """The Spark of this process that checks, compares and keeps the tables of the lake."""
         from floodmark.spark.lake_session import LakeSpark
@@ -234,7 +248,7 @@ class App:
 
         if not self.is_lake:
             raise ConfigError("warehouse", "its kind is postgres, and only one of kind iceberg is a lake.")
-        return LakeUpkeep(self.iceberg, self.lake_spark.close)
+        return LakeUpkeep(self.iceberg, self.lake_spark.close, self.register_tables)
 
     @cached_property
     def lake_quarantine(self) -> LakeQuarantine:
@@ -325,7 +339,16 @@ class App:
             jars = error
         refused = self.lake.find_refused()
         known, lost = (0, {}) if refused else list_lost(self.lake_catalog, targets)
-        return LakeAccess(self.lake.tables, refused, jars, known, lost)
+        registry, behind = self._read_registry(targets if known and not lost else ())
+        return LakeAccess(self.lake.tables, refused, jars, known, lost, registry, behind)
+
+    def _read_registry(self, targets: Sequence[TableName]) -> tuple[str, Sequence[TableName] | FloodmarkError]:
+        conn_id = self.config.warehouse.catalog_conn_id
+        try:
+            found = self.lake_registry.list_behind(self.lake_catalog, targets) if self.lake_registry else ()
+        except FloodmarkError as error:
+            return f"catalog {conn_id}", error
+        return f"catalog {conn_id}" if conn_id else "", found
 
     def name_target(self, target: TableName) -> Dataset:
         """Return the name of a target in lineage."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from floodmark.app.alerts import measure_run, reported_failure
-from floodmark.app.upkeep import current_stop, take_tables
+from floodmark.app.upkeep import current_stop, list_written, take_tables
 from floodmark.core.alerts import LAG, LOAD_RUN_FAILED, RUN_FAILED, RUN_LATE, TABLE_NOT_TAKEN
 from floodmark.core.errors import ConfigError, FloodmarkError
 from floodmark.core.plan import WindowState, is_load_lane, is_replay_lane
@@ -90,9 +90,14 @@ def finish_window(pipeline: Pipeline, opened: OpenResult, start_load: StartLoad)
 
 
 def publish_run(pipeline: Pipeline, window_id: int) -> AdvanceResult:
-    """Publish a checked window and move its watermarks. Raises WatermarkConflictError."""
+    """Publish a checked window and move its watermarks. Raises WatermarkConflictError.
+
+    Raises also the errors of a REST catalog, in which the tables are registered after that.
+    """
     with pipeline.kept_sessions():
-        return advance_window(window_id, pipeline.ledger, pipeline.warehouse)
+        result = advance_window(window_id, pipeline.ledger, pipeline.warehouse)
+    pipeline.app.register_tables(list_written(pipeline.settings))
+    return result
 
 
 def is_merged(pipeline: Pipeline, window_id: int) -> bool:

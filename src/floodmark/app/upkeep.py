@@ -132,6 +132,16 @@ def run_lake_upkeep(app: App) -> str:
     return "1 table" if tables == 1 else f"{tables} tables"
 
 
+def register_lake(app: App) -> Sequence[TableName]:
+    """Register the tables of all pipelines in the REST catalog of readers. Return those that were elsewhere.
+
+    Raises ConfigError where the configuration names none, and from ``core.errors``.
+    """
+    if not app.lake_registry:
+        raise ConfigError("warehouse", "it has no catalog_conn_id, which names a REST catalog.")
+    return app.register_tables(_targets(app))
+
+
 def find_snapshots(pipeline: Pipeline, position: str) -> Sequence[tuple[TableName, int | None, str]]:
     """Return each table with its snapshot that has all changes up to a position and none after it.
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from floodmark.app.upkeep import find_snapshots, keep_lake, list_lake
+from floodmark.app.upkeep import find_snapshots, keep_lake, list_lake, register_lake
 from floodmark.cli.process import ConfigFile, PipelineName, Wide, explained, open_app, out, print_table
 from floodmark.core.upkeep import format_bytes
 
@@ -56,6 +56,17 @@ def keep(
         keep = app.config.warehouse.lake_upkeep.keep if keep_days is None else timedelta(days=keep_days)
         for target, done in keep_lake(app, keep, rewrites=rewrite):
             typer.echo(f"{target}: {done}.")
+
+
+@lake_app.command("register")
+def register(config: ConfigFile = None) -> None:
+    """Register all published tables in the REST catalog of warehouse.catalog_conn_id, as each run does with its own."""
+    with explained():
+        moved = register_lake(open_app(config))
+        for target in moved:
+            typer.echo(f"{target}: registered.")
+        if not moved:
+            typer.echo("All published tables are registered.")
 
 
 @lake_app.command("as-of")

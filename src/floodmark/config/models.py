@@ -226,13 +226,15 @@ class WarehouseConfig(_Frozen):
     """An Airflow connection of type postgres; for a lake (kind iceberg) of type fs, or of type aws for a bucket."""
     kind: Literal["postgres", "iceberg"] = "postgres"
     """Whether the targets are tables of PostgreSQL, or Iceberg tables (docs/lakehouse.md)."""
-    # Declared after ``kind``, which it is checked against.
+    # Declared after ``kind``, which they are checked against.
+    catalog_conn_id: ConnectionId | None = None
+    """An Airflow connection of type iceberg: a REST catalog in which the tables of a lake are registered too."""
     upkeep: LakeUpkeepConfig | None = None
     """When a lake is kept small; None: by the defaults. A warehouse in PostgreSQL has no upkeep."""
 
-    @field_validator("upkeep")
+    @field_validator("catalog_conn_id", "upkeep")
     @classmethod
-    def _check_upkeep(cls, value: LakeUpkeepConfig | None, info: ValidationInfo) -> LakeUpkeepConfig | None:
+    def _check_lake(cls, value: object, info: ValidationInfo) -> object:
         if value is not None and info.data.get("kind") == "postgres":
             raise ValueError("it is for a warehouse of kind iceberg: PostgreSQL keeps its tables itself")
         return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
@@ -228,6 +228,10 @@ class LakeAccess:
     """The number of the pipeline's tables in the catalog."""
     lost: Mapping[TableName, str]
     """Where the catalog has the metadata of tables that is gone."""
+    registry: str = ""
+    """The REST catalog of readers; "" for none."""
+    behind: Sequence[TableName] | FloodmarkError = ()
+    """The tables that it does not have as they are now, or the error about the question."""
 
 
 def examine_lake(access: LakeAccess, pipeline: str) -> Iterator[Finding]:
@@ -246,6 +250,14 @@ def examine_lake(access: LakeAccess, pipeline: str) -> Iterator[Finding]:
         )
     if access.known and not access.lost:
         yield Finding(Grade.GOOD, "lake", "catalog", f"the metadata of all {access.known} tables is there.")
+    if isinstance(access.behind, FloodmarkError):
+        yield Finding(Grade.PROBLEM, "lake", access.behind.subject, access.behind.message, access.behind.hint)
+    elif access.behind:
+        names = ", ".join(map(str, access.behind))
+        how = f"Register them: {command_line('lake', 'register')}."
+        yield Finding(Grade.PROBLEM, "lake", access.registry, f"it has {names} not as they are now.", how)
+    elif access.registry:
+        yield Finding(Grade.GOOD, "lake", access.registry, "it has all published tables as they are now.")
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -31,11 +31,17 @@ _LISTED = ", prefix_listing => true"
 
 
 class LakeUpkeep:
-    """The upkeep of a lake. close: ends the Spark that it has opened."""
+    """The upkeep of a lake. close: ends the Spark that it has opened. register: lets other catalogs have tables."""
 
-    def __init__(self, warehouse: IcebergWarehouse, close: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        warehouse: IcebergWarehouse,
+        close: Callable[[], None],
+        register: Callable[[Sequence[TableName]], object] = lambda targets: None,
+    ) -> None:
         self._warehouse = warehouse
         self._close = close
+        self._register = register
 
     def list_tables(self, targets: Sequence[TableName]) -> list[LakeTable]:
         """Return the tables that readers see. It starts no Spark."""
@@ -57,7 +63,7 @@ class LakeUpkeep:
         try:
             for target in targets:
                 try:
-                    done = _keep(self._warehouse, target, keep, rewrites=rewrites)
+                    done = self._keep(target, keep, rewrites=rewrites)
                 except FloodmarkError as error:
                     errors.append(error)
                     done = f"failed: {error.message.rstrip('.')}"
@@ -67,27 +73,28 @@ class LakeUpkeep:
         if errors:
             raise errors[0]
 
-
-def _keep(warehouse: IcebergWarehouse, target: TableName, keep: timedelta, *, rewrites: bool) -> str:
-    catalog = warehouse.catalog
-    base = catalog.begin_upkeep(target)
-    if base is None:
-        return "left alone: it does not exist, a window of it is unfinished, or another program has written to it"
-    try:
-        if (before := read_table(catalog.folder, target, base)) is None:
-            return f"left alone: its metadata in {plain_location(base)} is gone, and the next run says what to do"
-        session = warehouse.session()
-        with spark_errors(str(target)):
-            if rewrites or before.is_due:
-                _compact(session, target)
-            _expire(session, target, datetime.now(UTC) - keep)
-        if not catalog.publish_upkeep(target, base):
-            return "given up: a window began meanwhile, and the next upkeep does it again"
-    finally:
-        catalog.end_upkeep(target)
-    removed = _remove_orphans(warehouse, session, target)
-    [after] = read_lake(catalog, [target])
-    return f"was {before}; is {after}; {removed}"
+    def _keep(self, target: TableName, keep: timedelta, *, rewrites: bool) -> str:
+        catalog = self._warehouse.catalog
+        base = catalog.begin_upkeep(target)
+        if base is None:
+            return "left alone: it does not exist, a window of it is unfinished, or another program has written to it"
+        try:
+            if (before := read_table(catalog.folder, target, base)) is None:
+                return f"left alone: its metadata in {plain_location(base)} is gone, and the next run says what to do"
+            session = self._warehouse.session()
+            with spark_errors(str(target)):
+                if rewrites or before.is_due:
+                    _compact(session, target)
+                _expire(session, target, datetime.now(UTC) - keep)
+            if not catalog.publish_upkeep(target, base):
+                return "given up: a window began meanwhile, and the next upkeep does it again"
+        finally:
+            catalog.end_upkeep(target)
+        # Before files are removed that readers of another catalog still have.
+        self._register([target])
+        removed = _remove_orphans(self._warehouse, session, target)
+        [after] = read_lake(catalog, [target])
+        return f"was {before}; is {after}; {removed}"
 
 
 def _in_call(target: TableName) -> str:

@@ -134,12 +134,7 @@ def quarantined(rig: WarehouseRig) -> list[tuple[Any, ...]]:
 def read_by_duckdb(location: str, bucket: Bucket | None = None) -> dict[int, tuple[Any, ...]]:
     """Return the living rows of a table by key, as DuckDB finds them by its metadata: without Java."""
     with duckdb.connect() as session:
-        session.execute("SET autoinstall_known_extensions = false; SET autoload_known_extensions = false")
-        for name in ("avro", "httpfs", "iceberg"):
-            found = find_spec(f"duckdb_extension_{name}")
-            assert found is not None
-            [path] = Path(*(found.submodule_search_locations or ())).rglob("*.duckdb_extension")
-            session.execute(f"LOAD '{path}'")
+        load_extensions(session)
         if bucket is not None:
             store = f"ENDPOINT '{bucket.endpoint.removeprefix('http://')}', URL_STYLE 'path', USE_SSL false"
             key = f"KEY_ID '{bucket.access_key}', SECRET '{bucket.secret_key}', REGION 'us-east-1'"
@@ -147,3 +142,13 @@ def read_by_duckdb(location: str, bucket: Bucket | None = None) -> dict[int, tup
         columns = '"Id", "Amount", "Disc%", "Notes"'
         rows = session.execute(f"SELECT {columns} FROM iceberg_scan(?) WHERE NOT __deleted", [location]).fetchall()
     return {row[0]: row[1:] for row in rows}
+
+
+def load_extensions(session: duckdb.DuckDBPyConnection) -> None:
+    """Let DuckDB read tables of Iceberg, by the wheels with its extensions."""
+    session.execute("SET autoinstall_known_extensions = false; SET autoload_known_extensions = false")
+    for name in ("avro", "httpfs", "iceberg"):
+        found = find_spec(f"duckdb_extension_{name}")
+        assert found is not None
+        [path] = Path(*(found.submodule_search_locations or ())).rglob("*.duckdb_extension")
+        session.execute(f"LOAD '{path}'")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from floodmark.app.connections import lake_folder
+from floodmark.app.connections import lake_folder, lake_registry
 from floodmark.core.doctor import Grade, LakeAccess, examine_lake
 from floodmark.core.errors import ConfigError, WarehouseUnavailableError
 from floodmark.core.schema import Dataset, TableName, file_dataset
 from floodmark.iceberg.folder import Bucket, LakeFolder, folder_of, plain_location
+from floodmark.iceberg.registry import Registry
 
 STAGED = {"path": "s3://company-lake/shop/", "staging": "/srv/staging"}
 KEY = {"login": "AKIA", "password": "a secret key"}
@@ -133,3 +135,65 @@ def test_doctor_says_what_a_run_would_find_of_the_lake(tmp_path: Path) -> None:
         (Grade.GOOD, "it is reached."),
         (Grade.GOOD, "the metadata of all 2 tables is there."),
     ]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The REST catalog of readers.
+
+
+def registry_of(monkeypatch: pytest.MonkeyPatch, **fields: object) -> Registry:
+    monkeypatch.setenv("AIRFLOW_CONN_COMPANY", json.dumps({"conn_type": "iceberg"} | fields))
+    return lake_registry("company")
+
+
+def test_rest_catalog_has_the_properties_of_airflows_hook(monkeypatch: pytest.MonkeyPatch) -> None:
+    login = {"login": "client", "password": "a client secret"}
+    extra = {"warehouse": "company", "s3.endpoint": "http://minio:9000"}
+    found = registry_of(monkeypatch, host="https://catalog.example/iceberg/", extra=extra, **login)
+    assert found.properties == extra | {
+        "type": "rest",
+        "uri": "https://catalog.example/iceberg",
+        "credential": "client:a client secret",
+        "oauth2-server-uri": "https://catalog.example/iceberg/v1/oauth/tokens",
+        "snapshot-loading-mode": "refs",
+    }
+    assert "a client secret" not in repr(found)
+    assert "credential" not in registry_of(monkeypatch, host="http://127.0.0.1:8181").properties
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, "host"),
+        ({"host": "catalog.example"}, "its host is no URL"),
+        ({"host": "http://catalog.example", "port": 8181}, "its host is no URL with the port"),
+        ({"host": "http://catalog.example", "login": "client"}, "one part of a login"),
+        ({"host": "http://catalog.example", "password": "secret"}, "one part of a login"),
+        ({"host": "http://catalog.example", "extra": {"type": "glue"}}, "type in its extra is glue, expected rest"),
+        ({"host": "http://catalog.example", "conn_type": "http"}, "its type is http, expected iceberg"),
+    ],
+)
+def test_connection_that_names_no_rest_catalog_is_refused(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        registry_of(monkeypatch, **fields)
+
+
+def test_rest_catalog_without_its_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "floodmark.iceberg.registry", None)
+    with pytest.raises(ConfigError, match=r"Install floodmark\[rest\]"):
+        registry_of(monkeypatch, host="http://catalog.example")
+
+
+@pytest.mark.parametrize(
+    ("behind", "said"),
+    [
+        ((), "good: it has all published tables as they are now."),
+        ([TableName("shop", "orders")], "problem: it has shop.orders not as they are now."),
+        (WarehouseUnavailableError("the catalog company", "it gave no answer."), "problem: it gave no answer."),
+    ],
+)
+def test_doctor_says_what_the_rest_catalog_has(behind: Any, said: str) -> None:
+    access = LakeAccess("/srv/lake/tables", "", None, 1, {}, "catalog company", behind)
+    assert f"{said}" in [f"{each.grade.name.lower()}: {each.text}" for each in examine_lake(access, "shop")]
