@@ -83,7 +83,7 @@ from floodmark.core.settings import (
     why_no_options,
     why_no_style,
 )
-from floodmark.iceberg.limits import LAKE_SOURCE, find_refused
+from floodmark.iceberg.limits import LAKE_SOURCES, find_refused
 from floodmark.sources.kind import KindName, find_kind
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -518,8 +518,8 @@ class Config(_Frozen):
         if self.ledger is None:
             raise ValueError("a warehouse of kind iceberg needs a ledger in PostgreSQL: set ledger.conn_id")
         for name, pipeline in self.pipelines.items():
-            kind = self.sources[pipeline.source].kind if pipeline.source in self.sources else LAKE_SOURCE
-            if kind != LAKE_SOURCE:
+            kind = self.sources[pipeline.source].kind if pipeline.source in self.sources else LAKE_SOURCES[0]
+            if kind not in LAKE_SOURCES:
                 raise ValueError(f"pipelines.{name}: a warehouse of kind iceberg takes no source of kind {kind} so far")
             for table in pipeline.tables:
                 if refused := list(find_refused(table)):

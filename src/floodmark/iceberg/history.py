@@ -171,9 +171,9 @@ class _Versions:
     @cached_property
     def kept(self) -> tuple[str, ...]:
         """The columns that a change may leave out, and those of which NULL in a delete is not the last value."""
-        lobs = kept_columns(self.table.planned)
-        not_null = (name for name in self.values if name in self.table.merge.not_null and name not in lobs)
-        return (*lobs, *not_null)
+        lobs, merge = kept_columns(self.table.planned), self.table.merge
+        of_deletes = self.values if merge.deletes_have_keys_only else merge.not_null
+        return (*lobs, *(name for name in self.values if name in of_deletes and name not in lobs))
 
     @property
     def newest_columns(self) -> str:
@@ -353,9 +353,11 @@ WHERE CASE WHEN {is_gone} THEN {swept} WHEN {had_none} THEN true ELSE {self._dif
 
     def _left_out(self, name: str) -> str:
         """Return the condition for a staged change that has no value of a column."""
+        is_delete = f"s.{OPERATION_COLUMN} = {DELETE_OPERATION}"
+        has_key_only = is_delete if self.table.merge.deletes_have_keys_only else "false"
         if name in kept_columns(self.table.planned):
-            return f"s.{spark_name(keep_column(name))}"
-        return f"s.{OPERATION_COLUMN} = {DELETE_OPERATION} AND {self._staged(name)} IS NULL"
+            return f"s.{spark_name(keep_column(name))} OR {has_key_only}"
+        return f"{is_delete} AND {self._staged(name)} IS NULL OR {has_key_only}"
 
     def _healed(self, name: str) -> str:
         """Return the value of the nearest version up to this one that has it."""

@@ -12,8 +12,8 @@ from floodmark.core.plan import TablePlan, WindowPlan
 from floodmark.core.schema import COMMITTED_COLUMN, ENDED_COLUMNS, HISTORY_COLUMNS, LOG_COLUMNS, SNAPSHOT_COLUMNS
 from floodmark.core.settings import Deletes, TableOptions, UnstorablePolicy
 
-LAKE_SOURCE = "cdc"
-"""The only kind of source that a lake takes so far."""
+LAKE_SOURCES = ("cdc", "change_tracking")
+"""The kinds of sources that a lake takes so far."""
 HARD = "floodmark.hard-deletes"
 """The property of a table from which rows were deleted."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+")
@@ -76,7 +76,9 @@ def _own_columns(table: TablePlan) -> tuple[tuple[str, ...], str]:
 
 def _refuse_plan(table: TablePlan) -> None:
     if table.feed.has_members or table.feed.table.is_partial:
-        raise ConfigError(str(table.source), "a lake takes the changes of CDC alone so far.", _PAGE)
+        raise ConfigError(
+            str(table.source), "a lake takes the changes of CDC and of change tracking alone so far.", _PAGE
+        )
     own, why = _own_columns(table)
     for column in table.in_target.stored_columns:
         if column.name in own:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import time
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from floodmark.core.errors import ConfigError, DataQualityError
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, is_replay_lane
 from floodmark.core.position import name_positions
 from floodmark.core.schema import (
+    DELETED_COLUMN,
     LOAD_COLUMN,
     OPERATION_COLUMN,
     POSITION_COLUMN,
@@ -143,6 +144,34 @@ class LakeGate:
         if rows.aside or settled:
             with open_transaction(self.ledger, str(self.planned.source)) as session:
                 hold_rows(session, self.plan, self.planned, self.merge, [*rows.aside, *settled])
+
+    def drop_empty_deletes(self, rows: GatedRows) -> GatedRows:
+        """Leave out the deletes that find no row, as net changes have them: after ``hold``, which lets them settle.
+
+        They are of rows that came and went between two windows, or may never have passed the filter. No earlier version
+        of such a key can come any more, but one of a history that waits in quarantine.
+        """
+        planned = self.planned
+        if not (
+            rows.files and planned.feed.delivers_net and (planned.is_history or planned.settings.where is not None)
+        ):
+            return rows
+        key = planned.in_target.key
+        is_delete = f"s.{OPERATION_COLUMN} = {DELETE_OPERATION}"
+        is_living = f" AND NOT t.{DELETED_COLUMN}" if planned.is_history else ""
+        empty = (
+            f"SELECT s.* FROM {self._view} AS s "
+            f"LEFT ANTI JOIN {lake_name(planned.target, self.catalog)} AS t ON {_same(key, 't')}{is_living}"
+        )
+        if planned.is_history and rows.has_waiting:
+            empty += f" LEFT ANTI JOIN {self._waiting} AS q ON {_same(key, 'q')} AND q.{_IS_OPEN}"
+        if not self.session.sql(f"{empty} WHERE {is_delete} LIMIT 1").collect():
+            return rows
+        kept = f"SELECT s.* FROM {self._view} AS s LEFT ANTI JOIN ({empty}) AS e ON {_same(key, 'e')} AND {is_delete}"
+        files = self.write("found", kept)
+        if files:
+            self.session.read.parquet(*map(str, files)).createOrReplaceTempView(self.merge.staging.name)
+        return replace(rows, files=files)
 
     def write(self, name: str, statement: str) -> list[Path]:
         """Write the rows of a query. Return their files."""
@@ -276,7 +305,7 @@ class LakeGate:
         )
 
     def _has_key(self, alias: str) -> str:
-        return " AND ".join(f"{alias}.{spark_name(name)} = s.{spark_name(name)}" for name in self.merge.key)
+        return _same(self.merge.key, alias)
 
     @property
     def _waiting(self) -> str:
@@ -292,6 +321,10 @@ class LakeGate:
         view = self.session.read.parquet(str(self.folder / "waiting.parquet"))
         view.createOrReplaceTempView(f"{self.merge.staging.name}_waiting")
         return True
+
+
+def _same(key: Sequence[str], alias: str) -> str:
+    return " AND ".join(f"{alias}.{spark_name(name)} = s.{spark_name(name)}" for name in key)
 
 
 def _in_spark(condition: exp.Expression) -> str:

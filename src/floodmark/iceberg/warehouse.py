@@ -308,6 +308,7 @@ class IcebergWarehouse:
                 gate = LakeGate(session, self.ledger, plan, planned, merge, self.staging.gate(plan, index))
                 rows = gate.apply(files)
                 gate.hold(rows)
+                rows = gate.drop_empty_deletes(rows)
                 if rows.files:
                     _refuse_null_keys(session, planned, view)
         return StagedTable(index, planned, merge, rows, newest)
