@@ -26,6 +26,7 @@ from floodmark.core.errors import (
     LoadKilledError,
     NotCapturedYetError,
     SourceUnavailableError,
+    WarehouseUnavailableError,
 )
 from floodmark.core.plan import (
     MAIN_LANE,
@@ -207,6 +208,22 @@ def test_run_with_nothing_to_read_ends_well_too(world: World, monkeypatch: pytes
         ["run_failed", "run_late", *CHECKED],
         1,
     )
+
+
+def test_run_with_nothing_to_read_fails_while_the_catalog_of_readers_is_away(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise WarehouseUnavailableError("the catalog company", "it gave no answer.")
+
+    monkeypatch.setattr(App, "register_tables", away)
+    for module in (tasks, run):
+        monkeypatch.setattr(module, "open_next", lambda *_: OpenResult(None, "all is read."))
+    with pytest.raises(AirflowException, match="the catalog company: it gave no answer"):
+        tasks.run_open_window(world.config, "shop")
+    with pytest.raises(WarehouseUnavailableError):
+        run.run_pipeline(world.pipeline, lambda *_: None, lambda _: None)
+    assert world.ended == []
 
 
 def test_run_ends_the_alert_about_a_repair_only_while_no_load_is_under_way(

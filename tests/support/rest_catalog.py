@@ -19,7 +19,7 @@ from werkzeug.serving import make_server
 from floodmark.iceberg.folder import LakeFolder
 
 CLIENT, SECRET = "floodmark-client", "catalog-secret"
-_TOKEN = "a-token-of-this-catalog"
+TOKEN = "a-token-of-this-catalog"
 _SEPARATOR = "\x1f"
 _ENDPOINTS = (
     "GET /v1/{prefix}/namespaces",
@@ -44,6 +44,8 @@ class CatalogServer:
     """Whether it knows ``overwrite`` of the specification."""
     refuses: int = 0
     """The status of the answer to each request for a table; 0 for none."""
+    token_fields: tuple[str, ...] = ("access_token", "token_type", "expires_in")
+    """The fields of its answer to a login."""
     file_properties: Mapping[str, str] = field(default_factory=dict)
     """Properties by which a reader reaches the files."""
     namespaces: set[str] = field(default_factory=set)
@@ -105,7 +107,7 @@ def _application(catalog: CatalogServer) -> Flask:
     def check_login() -> Response | None:
         if request.path.endswith(("/v1/oauth/tokens", "/v1/config")):
             return None
-        if request.headers.get("Authorization") != f"Bearer {_TOKEN}":
+        if request.headers.get("Authorization") != f"Bearer {TOKEN}":
             return _error(401, "NotAuthorizedException", "no token of this catalog")
         return _error(catalog.refuses, "Refused", "the test lets it refuse") if catalog.refuses else None
 
@@ -116,7 +118,8 @@ def _application(catalog: CatalogServer) -> Flask:
         asked = (login.username, login.password) if login else map(request.form.get, ("client_id", "client_secret"))
         if tuple(asked) != (CLIENT, SECRET):
             return {"error": "invalid_client"}, 401
-        return {"access_token": _TOKEN, "token_type": "bearer", "expires_in": 3600}
+        fields = {"access_token": TOKEN, "token_type": "bearer", "expires_in": 3600}
+        return {name: fields[name] for name in catalog.token_fields}
 
     @app.get("/catalog/v1/config")
     def read_config() -> Any:

@@ -5,6 +5,7 @@ Adapters are imported in the function that needs them, as in ``pipeline``.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -159,7 +160,8 @@ def lake_registry(conn_id: str) -> Registry:
         raise ConfigError(
             subject, f"a REST catalog needs a package that is missing: {error}.", "Install floodmark[rest]."
         ) from None
-    asked = dict(found.extra_dejson)
+    # PyIceberg reads a number or a truth value as text.
+    asked = {name: json.dumps(each) if isinstance(each, int) else each for name, each in found.extra_dejson.items()}
     for name, value in _CATALOG_PROPERTIES.items():
         if asked.setdefault(name, value) != value:
             raise ConfigError(subject, f"{name} in its extra is {asked[name]}, expected {value}.")

@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from floodmark.app.connections import read_mask_key
-from floodmark.app.run import load_planner
-from floodmark.app.upkeep import is_check_due, list_written, watch_drift
+from floodmark.app.run import load_planner, register_tables
+from floodmark.app.upkeep import is_check_due, watch_drift
 from floodmark.config.loading import first_config, load_config
 from floodmark.core.alerts import DRIFT_RUN_FAILED, REPLAY_FAILED, SWITCH_RUN_FAILED, parse_data_interval
 from floodmark.core.capture import enable_table
@@ -182,7 +182,7 @@ def release_rows(pipeline: Pipeline, table: str, by: str) -> Release:
     app = pipeline.app
     released = app.lake_quarantine if app.is_lake else app.quarantine
     found = released.release(pipeline.name, settings, by)
-    app.register_tables(list_written(pipeline.settings))
+    register_tables(pipeline)
     update_waiting(pipeline.settings, pipeline.ledger, pipeline.alerts)
     _LOG.info("%s: %s of quarantine released, window %s.", table, found.released, found.window_id or "none")
     return found
@@ -314,7 +314,7 @@ def rename_target(pipeline: Pipeline, table: str) -> tuple[TableName, TableName]
     before = pipeline.ledger.rename_target(pipeline.name, settings.source, settings.target, move)
     if app.lake_registry:
         app.lake_registry.rename(app.lake_catalog, before, settings.target)
-        app.register_tables(list_written(pipeline.settings))
+        register_tables(pipeline)
     return before, settings.target
 
 

@@ -44,6 +44,7 @@ def run_pipeline(pipeline: Pipeline, start_load: StartLoad, show: Callable[[Adva
     with reported_failure(pipeline):
         opened = open_next(pipeline)
         if opened.window_id is None:
+            register_tables(pipeline)
             close_run(pipeline)
             return opened.reason
         result = finish_window(pipeline, opened, start_load)
@@ -90,14 +91,19 @@ def finish_window(pipeline: Pipeline, opened: OpenResult, start_load: StartLoad)
 
 
 def publish_run(pipeline: Pipeline, window_id: int) -> AdvanceResult:
-    """Publish a checked window and move its watermarks. Raises WatermarkConflictError.
-
-    Raises also the errors of a REST catalog, in which the tables are registered after that.
-    """
+    """Publish a checked window, move its watermarks, and register its tables. Raises WatermarkConflictError."""
     with pipeline.kept_sessions():
         result = advance_window(window_id, pipeline.ledger, pipeline.warehouse)
-    pipeline.app.register_tables(list_written(pipeline.settings))
+    register_tables(pipeline)
     return result
+
+
+def register_tables(pipeline: Pipeline) -> None:
+    """Register the tables of a pipeline in the REST catalog of readers, where there is one. Raises its errors.
+
+    A run without anything to read does so too: the catalog may have been away when the last window was published.
+    """
+    pipeline.app.register_tables(list_written(pipeline.settings))
 
 
 def is_merged(pipeline: Pipeline, window_id: int) -> bool:

@@ -213,7 +213,7 @@ class _Versions:
         owners = "".join(
             f", count(CASE WHEN NOT array_contains({KEPT_COLUMN}, {_literal(name)}) THEN 1 END) "
             f"OVER ({by_place} {until}) AS {spark_name(keep_column(name))}"
-            for name in self.kept
+            for name in dict.fromkeys(map(self._owned_as, self.kept))
         )
         return f"""
 WITH {self._near(is_late=is_late)},
@@ -359,11 +359,18 @@ WHERE CASE WHEN {is_gone} THEN {swept} WHEN {had_none} THEN true ELSE {self._dif
             return f"s.{spark_name(keep_column(name))} OR {has_key_only}"
         return f"{is_delete} AND {self._staged(name)} IS NULL OR {has_key_only}"
 
+    def _owned_as(self, name: str) -> str:
+        """Return the column that versions leave out where they leave out this one: deletes leave all out at once."""
+        lobs = kept_columns(self.table.planned)
+        if not self.table.merge.deletes_have_keys_only or name in lobs:
+            return name
+        return next(each for each in self.values if each not in lobs)
+
     def _healed(self, name: str) -> str:
         """Return the value of the nearest version up to this one that has it."""
         if name not in self.kept:
             return spark_name(name)
-        place = f"PARTITION BY {_list((*self.key, keep_column(name)))} ORDER BY {_PLACE}"
+        place = f"PARTITION BY {_list((*self.key, keep_column(self._owned_as(name))))} ORDER BY {_PLACE}"
         return f"first_value({spark_name(name)}) OVER ({place}) AS {spark_name(name)}"
 
     @property

@@ -144,9 +144,10 @@ class Registry:
                 str(error),
             ) from None
         except (exceptions.RESTError, RequestException, ValueError) as error:
-            raise WarehouseUnavailableError(
-                subject, f"it gave no answer {about}that a REST catalog gives.", _REPAIR, str(error)
-            ) from None
+            # The text of a ValueError quotes the answer, which may be the one with the token.
+            detail = type(error).__name__ if isinstance(error, ValueError) else str(error)
+            what = f"it gave no answer {about}that a REST catalog gives."
+            raise WarehouseUnavailableError(subject, what, _REPAIR, detail) from None
 
 
 def _find_published(lake: LakeCatalog, targets: Sequence[TableName]) -> dict[TableName, str]:

@@ -28,6 +28,7 @@ from floodmark.app.run import (
     open_next,
     open_reload,
     publish_run,
+    register_tables,
 )
 from floodmark.config.loading import load_config
 from floodmark.config.models import Config, PipelineConfig
@@ -305,6 +306,8 @@ def run_open_window(config_path: Path, name: str) -> int:
         except NotCapturedYetError as error:
             # Nothing is wrong, and a retry in this run seldom helps: the next run is soon enough.
             raise AirflowSkipException(str(error)) from None
+        if opened.window_id is None:
+            register_tables(pipeline)
     if opened.window_id is None:
         close_run(pipeline)
         raise AirflowSkipException(opened.reason)

@@ -24,7 +24,7 @@ from floodmark.iceberg.folder import plain_location
 from floodmark.iceberg.registry import Registry
 from floodmark.iceberg.upkeep import LakeUpkeep
 from floodmark.postgres.session import open_transaction
-from rest_catalog import CLIENT, SECRET, CatalogServer, open_catalog
+from rest_catalog import CLIENT, SECRET, TOKEN, CatalogServer, open_catalog
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -33,8 +33,8 @@ pytestmark = [
 
 
 @pytest.fixture
-def server(rig: LakeRig) -> Iterator[CatalogServer]:
-    with open_catalog(rig.lake.catalog.folder) as server:
+def server(lake: LakeRig) -> Iterator[CatalogServer]:
+    with open_catalog(lake.lake.catalog.folder) as server:
         yield server
 
 
@@ -44,13 +44,22 @@ def registry(server: CatalogServer, monkeypatch: pytest.MonkeyPatch) -> Registry
     return lake_registry("company")
 
 
+def published_in(rig: LakeRig) -> LakeRig:
+    """Return a lake with a table of which a first load and a window are published."""
+    rig.run(first_load(), 10, [Row(key, INSERT, 10, key, notes="n") for key in (1, 2, 3, 4)])
+    rig.run(changes(10, 20), 20, [Row(1, UPDATE, 15, 9, notes="m"), Row(2, DELETE, 16), Row(5, INSERT, 17, 5, 5)])
+    return rig
+
+
 @pytest.fixture
 def orders(rig: LakeRig) -> LakeRig:
-    """A table of which a first load and a window are published."""
-    orders = rig.fresh_lake()
-    orders.run(first_load(), 10, [Row(key, INSERT, 10, key, notes="n") for key in (1, 2, 3, 4)])
-    orders.run(changes(10, 20), 20, [Row(1, UPDATE, 15, 9, notes="m"), Row(2, DELETE, 16), Row(5, INSERT, 17, 5, 5)])
-    return orders
+    return published_in(rig)
+
+
+@pytest.fixture(scope="module")
+def unchanged(lake: LakeRig) -> LakeRig:
+    """The same for tests that bring no rows."""
+    return published_in(lake.fresh_lake())
 
 
 def register(registry: Registry, rig: LakeRig) -> list[TableName]:
@@ -190,12 +199,12 @@ def test_files_stay_until_the_rest_catalog_has_the_kept_table(
     [(401, ConfigError), (403, ConfigError), (500, WarehouseUnavailableError), (503, WarehouseUnavailableError)],
 )
 def test_catalog_that_refuses_is_named(
-    orders: LakeRig, server: CatalogServer, registry: Registry, status: int, kind: type[FloodmarkError]
+    unchanged: LakeRig, server: CatalogServer, registry: Registry, status: int, kind: type[FloodmarkError]
 ) -> None:
     server.refuses = status
     said = {ConfigError: "refused what it was asked", WarehouseUnavailableError: "gave no answer"}[kind]
     with pytest.raises(kind, match=f"the catalog company: it {said}.*lake register") as refused:
-        register(registry, orders)
+        register(registry, unchanged)
     assert SECRET not in refused.value.in_full
     assert server.tables == {}
 
@@ -210,15 +219,22 @@ def test_catalog_that_moves_no_table_is_refused(orders: LakeRig, server: Catalog
     assert server.tables == kept
 
 
-def test_wrong_secret_is_no_answer_of_the_login(orders: LakeRig, server: CatalogServer, registry: Registry) -> None:
+def test_wrong_secret_is_refused(unchanged: LakeRig, server: CatalogServer, registry: Registry) -> None:
     wrong = Registry("company", {**registry.properties, "credential": f"{CLIENT}:another-secret"})
     with pytest.raises(ConfigError, match="refused what it was asked") as refused:
-        register(wrong, orders)
+        register(wrong, unchanged)
     assert "another-secret" not in refused.value.in_full
 
 
+def test_answer_with_a_token_is_in_no_message(unchanged: LakeRig, server: CatalogServer, registry: Registry) -> None:
+    server.token_fields = ("access_token",)
+    with pytest.raises(WarehouseUnavailableError, match="gave no answer") as refused:
+        register(registry, unchanged)
+    assert TOKEN not in refused.value.in_full
+
+
 def test_host_that_never_answers_ends_with_a_message(
-    orders: LakeRig, registry: Registry, monkeypatch: pytest.MonkeyPatch
+    unchanged: LakeRig, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry_module, "_ANSWER_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -227,4 +243,4 @@ def test_host_that_never_answers_ends_with_a_message(
             "company", {**registry.properties, "uri": url, "oauth2-server-uri": f"{url}/v1/oauth/tokens"}
         )
         with pytest.raises(WarehouseUnavailableError, match="gave no answer"):
-            register(waiting, orders)
+            register(waiting, unchanged)

@@ -158,6 +158,10 @@ def test_rest_catalog_has_the_properties_of_airflows_hook(monkeypatch: pytest.Mo
         "snapshot-loading-mode": "refs",
     }
     assert "a client secret" not in repr(found)
+    assert (
+        registry_of(monkeypatch, host="http://h", extra={"rest.sigv4-enabled": True}).properties["rest.sigv4-enabled"]
+        == "true"
+    )
     assert "credential" not in registry_of(monkeypatch, host="http://127.0.0.1:8181").properties
 
 

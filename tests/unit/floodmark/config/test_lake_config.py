@@ -43,7 +43,7 @@ def test_lake_needs_a_ledger_of_its_own(tmp_path: Path) -> None:
 
 def test_lake_takes_no_source_of_another_kind(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="takes no source of kind event_stream so far"):
-        load(tmp_path, kind=", kind: event_stream, dialect: sqlserver")
+        load(tmp_path, kind=", kind: event_stream, stream_conn_id: hub")
 
 
 def test_lake_takes_tables_with_change_tracking(tmp_path: Path) -> None:
