@@ -103,3 +103,10 @@ def test_settings_of_a_lake_are_refused_for_a_warehouse_in_postgresql(tmp_path: 
 def test_pipeline_may_not_have_the_id_of_the_dag(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cdc_lake_upkeep is the DAG of the upkeep of the lake"):
         load_config(write(tmp_path, name="lake_upkeep"))
+
+
+def test_tables_are_registered_where_a_catalog_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="it has no catalog_conn_id, which names a REST catalog"):
+        upkeep.register_lake(App(load_config(write(tmp_path))))
+    with pytest.raises(ConfigError, match="connection company: Airflow does not know it"):
+        upkeep.register_lake(App(load_config(write(tmp_path, ", catalog_conn_id: company"))))
