@@ -148,39 +148,6 @@ def test_event_stream_has_filters_over_types_whose_values_events_show() -> None:
         with_columns(table, partial, None)
 
 
-def test_filter_of_devices_is_no_filter_of_a_log(write: Write) -> None:
-    assert load_config(write("where: Id > 1", "compact")).settings("shop").tables[0].where == parse_filter("Id > 1")
-    with pytest.raises(ConfigError, match="nothing shows whether a row had passed the filter"):
-        load_config(write("style: log\n        where: Id > 1", "compact"))
-
-
-@pytest.mark.parametrize(
-    ("settings", "keeps"),
-    [
-        ("rules: []", True),
-        ("columns: {Note: {as: note}}", True),
-        ("columns: {Note: {mask: redact}}", False),
-        ("columns: {Note: drop}", False),
-        ("new_columns: drop", False),
-        ("where: Id > 1", False),
-    ],
-)
-def test_messages_of_a_stream_are_kept_where_no_table_of_it_hides_values(
-    write: Write, settings: str, *, keeps: bool
-) -> None:
-    path = write(settings, "event_stream")
-    other = "  other: {source: shop, tables: [{source: dbo.Lines, target: shop.lines}]}\n"
-    path.write_text(f"{path.read_text(encoding='utf-8')}\n{other}", encoding="utf-8")
-    config = load_config(path)
-    assert [config.settings(name).tables[0].keeps_messages for name in ("shop", "other")] == [keeps, keeps]
-    assert load_config(write(settings)).settings("shop").tables[0].keeps_messages
-
-
-def test_devices_have_settings_of_columns(write: Write) -> None:
-    settings = load_config(write("columns: {Note: drop}", "compact")).settings("shop")
-    assert settings.tables[0].columns == (ColumnSettings("Note", is_dropped=True),)
-
-
 @pytest.mark.parametrize(
     "settings", [{"columns": (ColumnSettings("Amount", is_dropped=True),)}, {"new_columns": NewColumns.HOLD}]
 )

@@ -132,10 +132,3 @@ def test_unknown_kind_is_one_problem(write: Write) -> None:
 def test_heartbeat_of_another_kind_is_refused(write: Write, kind: str) -> None:
     path = write(kind, source=", heartbeat: {table: dbo.Orders}")
     assert problems(path)[0].startswith(f"sources.shop.heartbeat: does not apply to a source of kind {kind}: ")
-
-
-def test_filter_of_a_heartbeat_is_refused(write: Write) -> None:
-    source = ", stream_conn_id: hub, heartbeat: {table: dbo.Orders}"
-    load_config(write("event_stream", source=source))
-    [problem] = problems(write("event_stream", source=source, table=', where: "Id > 1"'))
-    assert problem.startswith("sources.shop.heartbeat.table: dbo.Orders has a filter (where), which may leave out")

@@ -51,6 +51,33 @@ def test_event_stream_needs_the_connection_of_its_stream_and_no_other_kind_has_o
     assert problem(path, "kind: cdc, stream_conn_id: hub").startswith(other)
 
 
+def test_filter_of_a_heartbeat_is_refused(path: Path) -> None:
+    stream = "kind: event_stream, stream_conn_id: hub"
+    beat = f"{stream}, heartbeat: {{table: dbo.Beat}}"
+    words = "sources.shop.heartbeat.table: dbo.Beat has a filter (where), which may leave out"
+    assert problem(path, beat, SECOND.replace("}", ', where: "Id > 1"}')).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("settings", "keeps"),
+    [
+        ("rules: []", True),
+        ("columns: {Note: {as: note}}", True),
+        ("columns: {Note: {mask: redact}}", False),
+        ("columns: {Note: drop}", False),
+        ("new_columns: drop", False),
+        ("where: Id > 1", False),
+    ],
+)
+def test_messages_are_kept_where_no_table_of_the_stream_hides_values(path: Path, settings: str, *, keeps: bool) -> None:
+    second = SECOND.replace("}", f", {settings}}}")
+    other = "  other: {source: shop, tables: [{source: dbo.Lines, target: shop.lines}]}\n"
+    config = load(path, "kind: event_stream, stream_conn_id: hub", second + other)
+    assert [config.settings(name).tables[0].keeps_messages for name in ("shop", "other")] == [keeps, keeps]
+    databases = load(path, "kind: cdc", second)
+    assert databases.settings("shop").tables[1].keeps_messages
+
+
 def test_heartbeat_is_a_table_of_a_pipeline_of_a_stream(path: Path) -> None:
     stream = "kind: event_stream, stream_conn_id: hub"
     beat = f"{stream}, heartbeat: {{table: dbo.Beat}}"
