@@ -19,7 +19,7 @@ from floodmark.core.settings import ColumnSettings, FirstLoad, Mask, OnFailure, 
 from floodmark.postgres.session import WarehouseConnection
 from floodmark.postgres.warehouse.release import PostgresQuarantine
 from floodmark.sync.filters import parse_filter
-from tracking_rig import PIPELINE, TrackingRig, tracked_tables, tracking_rig
+from tracking_rig import PIPELINE, TrackingRig, changed_order, tracked_tables, tracking_rig
 
 ORDERS, LINES = TableName("dbo", "Orders"), TableName("dbo", "Lines")
 TABLES = (
@@ -85,21 +85,6 @@ def test_row_that_came_and_went_again_has_no_second_delete(rig: TrackingRig) -> 
     assert rig.rows(f"{counted} WHERE window_id = {opened.window_id}") == [(1, 0, 0)]
 
 
-def changed(chance: random.Random, number: int) -> str:
-    key, amount = chance.randrange(1, 6), chance.choice(("NULL", str(number), str(-number)))
-    match chance.randrange(6):
-        case 0:
-            return f"DELETE dbo.Orders WHERE Id = {key}"
-        case 1:
-            return f"UPDATE dbo.Orders SET IsTest = 1 - IsTest WHERE Id = {key}"
-        case 2:
-            return f"UPDATE dbo.Orders SET Id = {number + 10} WHERE Id = {key}"
-        case 3 | 4:
-            return f"UPDATE dbo.Orders SET Amount = {amount} WHERE Id = {key}"
-    values = f"{key}, {amount}, N'{number}', {number % 2}"
-    return f"INSERT INTO dbo.Orders SELECT {values} WHERE NOT EXISTS (SELECT 1 FROM dbo.Orders WHERE Id = {key})"
-
-
 @pytest.mark.parametrize("where", ["", "IsTest = 0 AND Amount > 0"])
 @pytest.mark.parametrize("seed", range(2))
 def test_history_has_the_rows_of_the_source_as_of_the_end_of_each_window(
@@ -112,7 +97,7 @@ def test_history_has_the_rows_of_the_source_as_of_the_end_of_each_window(
     for number in range(1, 9):
         rig.sync()
         ends[version(rig)] = [tuple(row) for row in rig.client.rows(passing)]
-        rig.run(*(changed(chance, 100 * number + each) for each in range(chance.choice((1, 3, 6)))))
+        rig.run(*(changed_order(chance, 100 * number + each) for each in range(chance.choice((1, 3, 6)))))
     for end, rows in ends.items():
         lsn = f"'\\x{Version.of(end).value.hex()}'"
         assert (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -209,6 +210,22 @@ def tracked_tables(*names: str, number: object = "", **chosen: Any) -> PipelineS
         TableSettings(TableName("dbo", name), TableName("shop", f"{name.lower()}{number}"), **chosen) for name in names
     )
     return PipelineSettings(f"{PIPELINE}{number}", tuple(tables))
+
+
+def changed_order(chance: random.Random, number: int) -> str:
+    """Return a statement that changes a row of ``dbo.Orders (Id, Amount, Note, IsTest)``, or none."""
+    key, amount = chance.randrange(1, 6), chance.choice(("NULL", str(number), str(-number)))
+    match chance.randrange(6):
+        case 0:
+            return f"DELETE dbo.Orders WHERE Id = {key}"
+        case 1:
+            return f"UPDATE dbo.Orders SET IsTest = 1 - IsTest WHERE Id = {key}"
+        case 2:
+            return f"UPDATE dbo.Orders SET Id = {number + 10} WHERE Id = {key}"
+        case 3 | 4:
+            return f"UPDATE dbo.Orders SET Amount = {amount} WHERE Id = {key}"
+    values = f"{key}, {amount}, N'{number}', {number % 2}"
+    return f"INSERT INTO dbo.Orders SELECT {values} WHERE NOT EXISTS (SELECT 1 FROM dbo.Orders WHERE Id = {key})"
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from floodmark.iceberg.lake import PUBLISHED
 from floodmark.iceberg.release import LakeQuarantine
 from floodmark.postgres.warehouse.release import PostgresQuarantine
 from floodmark.sync.filters import parse_filter
-from tracking_rig import TrackingRig, tracked_tables, tracking_database
+from tracking_rig import TrackingRig, changed_order, tracked_tables, tracking_database
 
 pytestmark = [
     pytest.mark.timeout(900),
@@ -122,21 +122,6 @@ def orders(tracked: TrackingRig) -> Iterator[TrackingRig]:
     tracked.run("DROP TABLE dbo.Orders")
 
 
-def changed(chance: random.Random, number: int) -> str:
-    key, amount = chance.randrange(1, 7), chance.choice(("NULL", str(number), str(-number)))
-    match chance.randrange(6):
-        case 0:
-            return f"DELETE dbo.Orders WHERE Id = {key}"
-        case 1:
-            return f"UPDATE dbo.Orders SET IsTest = 1 - IsTest WHERE Id = {key}"
-        case 2:
-            return f"UPDATE dbo.Orders SET Id = {number + 10} WHERE Id = {key}"
-        case 3:
-            return f"UPDATE dbo.Orders SET Amount = {amount} WHERE Id = {key}"
-    values = f"{key}, {amount}, N'{number}', {number % 2}"
-    return f"INSERT INTO dbo.Orders SELECT {values} WHERE NOT EXISTS (SELECT 1 FROM dbo.Orders WHERE Id = {key})"
-
-
 @pytest.mark.parametrize(("style", "where"), [(Style.LOG, ""), (Style.HISTORY, "IsTest = 0")])
 def test_windows_of_net_changes_bring_what_they_bring_to_postgresql(
     orders: TrackingRig, lake: LakeRig, style: Style, where: str
@@ -145,7 +130,7 @@ def test_windows_of_net_changes_bring_what_they_bring_to_postgresql(
     chance = random.Random(f"{style} {where}")
     both.sync()
     for number in range(1, 4):
-        both.sync(*(changed(chance, 100 * number + each) for each in range(chance.choice((2, 4, 6)))))
+        both.sync(*(changed_order(chance, 100 * number + each) for each in range(chance.choice((2, 4, 6)))))
     # A row that came and went within a window has no version, and no second delete.
     both.sync("DELETE dbo.Orders WHERE Id = 2")
     both.sync("INSERT INTO dbo.Orders VALUES (2, 1, N'x', 0)", "DELETE dbo.Orders WHERE Id = 2")
