@@ -37,7 +37,7 @@ _REPAIR = "The tables of the lake are published. The next run registers them, an
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """A REST catalog. It is reached when it is first asked."""
+    """A REST catalog. It holds no session: each call logs in."""
 
     conn_id: str
     """The connection that names it, for messages."""
@@ -65,14 +65,16 @@ class Registry:
                 if error is not None and target in settled:
                     raise error
             left = {target: at for target, at in now.items() if target not in settled}
-        if found := sorted(moved, key=str):
+        found = sorted(moved, key=str)
+        if found:
             _LOG.info("Registered in the catalog %s: %s.", self.conn_id, ", ".join(map(str, found)))
-        return sorted(moved, key=str)
+        return found
 
     def rename(self, lake: LakeCatalog, before: TableName, now: TableName) -> None:
         """Give a table the name that it has in the lake by now, and the ended versions of a history. Raises as above.
 
-        A table that the REST catalog does not have under its former name, or that is not the lake's, is left alone.
+        A table that the REST catalog does not have under its former name, or that is not the lake's, is left alone, and
+        so is one whose new name is taken there: ``register`` refuses that one.
         """
         names = {now: before, versions_name(now): versions_name(before)}
         published = _find_published(lake, list(names))
@@ -82,7 +84,8 @@ class Registry:
         for target, location in published.items():
             with self._explained(f"about {names[target]} "):
                 found = _load(client, names[target])
-                if found is not None and _came_before(lake, found, location):
+                is_ours = found is not None and _came_before(lake, found, location)
+                if is_ours and _load(client, target) is None:
                     client.rename_table(_identifier(names[target]), _identifier(target))
 
     def list_behind(self, lake: LakeCatalog, targets: Sequence[TableName]) -> list[TableName]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +21,7 @@ from floodmark.app.connections import lake_registry
 from floodmark.core.errors import ConfigError, FloodmarkError, TargetRefusedError, WarehouseUnavailableError
 from floodmark.core.schema import TableName
 from floodmark.iceberg import registry as registry_module
-from floodmark.iceberg.folder import plain_location
+from floodmark.iceberg.folder import folder_of, plain_location
 from floodmark.iceberg.registry import Registry
 from floodmark.iceberg.upkeep import LakeUpkeep
 from floodmark.postgres.session import open_transaction
@@ -134,7 +135,13 @@ def test_table_that_is_renamed_keeps_its_entry(orders: LakeRig, server: CatalogS
     registry.rename(catalog, before, now)
     assert server.tables.keys() == {(now.schema, now.name)}
     assert register(registry, replace(orders, target=now)) == []
+    # The command is repeated, and another table has the new name.
     registry.rename(catalog, before, now)
+    server.tables[name_of(orders)] = server.tables[now.schema, now.name]
+    another_table(server, replace(orders, target=now))
+    taken = dict(server.tables)
+    registry.rename(catalog, before, now)
+    assert server.tables == taken
 
 
 def another_table(server: CatalogServer, rig: LakeRig) -> None:
@@ -178,6 +185,9 @@ def test_files_stay_until_the_rest_catalog_has_the_kept_table(
 ) -> None:
     register(registry, orders)
     before = orders.visible()
+    orphan = Path(folder_of(server.tables[name_of(orders)]), "data", "orphan.parquet")
+    orphan.touch()
+    os.utime(orphan, (0, 0))
 
     def keep() -> str:
         upkeep = LakeUpkeep(orders.lake, lambda: None, lambda targets: registry.register(orders.lake.catalog, targets))
@@ -187,9 +197,11 @@ def test_files_stay_until_the_rest_catalog_has_the_kept_table(
     server.refuses = 503
     with pytest.raises(WarehouseUnavailableError, match="company: it gave no answer"):
         keep()
+    assert orphan.exists()
     server.refuses = 0
     assert read_by_pyiceberg(server, orders) == before
-    assert keep().endswith("0 files removed")
+    assert keep().endswith("1 file removed")
+    assert not orphan.exists()
     assert registry.list_behind(orders.lake.catalog, [orders.target]) == []
     assert read_by_pyiceberg(server, orders) == before
 
