@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psycopg
@@ -88,37 +88,41 @@ def listening(engine: Engine) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-def test_notification_ends_the_wait(engine: Engine, listening: psycopg.Connection) -> None:
-    with _waiting(Notifications(listening)) as answers:
+@pytest.fixture
+def notifications(listening: psycopg.Connection) -> Iterator[Notifications]:
+    """Close them also after a failure: a socket left open would fail a later test."""
+    with closing(Notifications(listening)) as notifications:
+        yield notifications
+
+
+def test_notification_ends_the_wait(engine: Engine, notifications: Notifications) -> None:
+    with _waiting(notifications) as answers:
         _notify(engine)
         wait_until(lambda: answers == [True])
 
 
-def test_notification_that_came_with_a_statement_is_not_lost(engine: Engine, listening: psycopg.Connection) -> None:
+def test_notification_that_came_with_a_statement_is_not_lost(
+    engine: Engine, listening: psycopg.Connection, notifications: Notifications
+) -> None:
     _notify(engine)
     listening.execute("SELECT 1")
-    with _waiting(Notifications(listening)) as answers:
+    with _waiting(notifications) as answers:
         wait_until(lambda: answers == [True])
 
 
-def test_several_notifications_are_one(engine: Engine, listening: psycopg.Connection) -> None:
-    notifications = Notifications(listening)
-    for _ in range(3):
-        _notify(engine)
+def test_several_notifications_are_one(engine: Engine, notifications: Notifications) -> None:
+    _notify(engine, "one", "two", "three")
     assert notifications.wait(60)
     assert not notifications.wait(0)
-    notifications.close()
 
 
-def test_wake_ends_the_wait_without_a_notification(listening: psycopg.Connection) -> None:
-    notifications = Notifications(listening)
+def test_wake_ends_the_wait_without_a_notification(notifications: Notifications) -> None:
     with _waiting(notifications) as answers:
         notifications.wake()
         wait_until(lambda: answers == [False])
 
 
-def test_wakes_before_the_wait_are_one_and_never_block(listening: psycopg.Connection) -> None:
-    notifications = Notifications(listening)
+def test_wakes_before_the_wait_are_one_and_never_block(notifications: Notifications) -> None:
     for _ in range(4):
         notifications.wake()
     assert not notifications.wait()
@@ -129,19 +133,21 @@ def test_wakes_before_the_wait_are_one_and_never_block(listening: psycopg.Connec
     notifications.wake()
 
 
-def test_wait_ends_with_the_server_s_session(engine: Engine, listening: psycopg.Connection) -> None:
-    notifications = Notifications(listening)
+def test_wait_ends_with_the_server_s_session(
+    engine: Engine, listening: psycopg.Connection, notifications: Notifications
+) -> None:
     with psycopg.connect(engine.conninfo, autocommit=True) as other:
         other.execute("SELECT pg_terminate_backend(%s)", (listening.info.backend_pid,))
     with pytest.raises(psycopg.OperationalError):
         while not notifications.wait(60):
             continue
-    notifications.close()
 
 
-def _notify(engine: Engine) -> None:
-    with psycopg.connect(engine.conninfo, autocommit=True) as other:
-        other.execute("NOTIFY idle_test")
+def _notify(engine: Engine, *payloads: str) -> None:
+    """Notify in one transaction, whose notifications reach the listener together."""
+    with psycopg.connect(engine.conninfo) as other:
+        for payload in payloads or ("",):
+            other.execute("SELECT pg_notify('idle_test', %s)", (payload,))
 
 
 @contextmanager
@@ -150,9 +156,11 @@ def _waiting(notifications: Notifications) -> Iterator[list[bool]]:
     answers: list[bool] = []
     thread = threading.Thread(target=_into(answers, notifications), daemon=True)
     thread.start()
-    yield answers
-    thread.join(60)
-    notifications.close()
+    try:
+        yield answers
+    finally:
+        notifications.wake()
+        thread.join(60)
 
 
 def _into(answers: list[bool], notifications: Notifications) -> Callable[[], None]:
