@@ -205,11 +205,7 @@ def test_window_that_is_merged_again_changes_nothing(
 
 
 def delete_and_repeat(
-    ledger: PostgresLedger,
-    database: WarehouseConnection,
-    session: psycopg.Connection,
-    monkeypatch: pytest.MonkeyPatch,
-    seed: int,
+    open_rig: OpenRig, reader: HistoryReader, monkeypatch: pytest.MonkeyPatch, seed: int, times: int = 2
 ) -> int:
     """Merge windows in order and again, while versions are deleted for their age. Return how many were.
 
@@ -217,13 +213,14 @@ def delete_and_repeat(
     """
     rng = random.Random(seed)
     commits, _ = make_history(seed, commits=18)
-    whole = OrderRig(ledger, database, Style.HISTORY, commits, rng)
+    whole = open_rig(commits, rng)
     whole.run(1, LAST)
-    rig = OrderRig(ledger, database, Style.HISTORY, commits, rng, keep_versions=1)
+    rig = open_rig(commits, rng)
+    rig.keep_versions = 1
     since, deleted, kept_since = 0, 0, committed_at(lsn(2).value)
     for after, to in cut(rng):
         rig.run(after, to)
-        for _ in range(2):
+        for _ in range(times):
             since = max(since, rng.randrange(1, to + 1))
             kept_since = committed_at(lsn(since - (since % 4 == 3)).value)
             monkeypatch.setattr(history, "_kept_since", lambda _, at=kept_since: f"timestamptz '{at}'")
@@ -232,7 +229,6 @@ def delete_and_repeat(
             rig.run(again, rng.randrange(again + 1, to + 1))
     rig.delete_old_versions()
     end = CONTENT.split(", ").index("__valid_to")
-    reader = HistoryReader(session)
     expected = [row for row in reader.read_all(whole) if row[end] is None or row[end] >= kept_since]
     assert reader.read_all(rig) == expected
     return deleted
@@ -246,7 +242,7 @@ def test_versions_that_were_deleted_for_their_age_stay_away_and_the_others_are_r
     ledger: PostgresLedger, database: WarehouseConnection, session: psycopg.Connection, seed: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        delete_and_repeat(ledger, database, session, patch, seed)
+        delete_and_repeat(in_postgres(ledger, database), HistoryReader(session), patch, seed)
 
 
 def test_old_versions_are_deleted_from_the_oldest_on_where_no_window_is_unfinished(
@@ -309,6 +305,6 @@ def test_weakened_statement_is_found(
     prove = load_three_times if "load" in name or "alone" in name else merge_in_several_ways
     with pytest.raises((AssertionError, DuplicateKeyError)):
         if "deleted" in name:
-            delete_and_repeat(ledger, database, session, monkeypatch, seed)
+            delete_and_repeat(in_postgres(ledger, database), HistoryReader(session), monkeypatch, seed)
         else:
             prove(in_postgres(ledger, database), HistoryReader(session), seed)

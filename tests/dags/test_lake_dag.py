@@ -14,6 +14,7 @@ from floodmark.app import upkeep
 from floodmark.app.pipeline import App
 from floodmark.config.loading import load_config
 from floodmark.core.errors import ConfigError
+from floodmark.core.naming import versions_name
 from floodmark.core.schema import TableName
 from floodmark.orchestration.dags import build_every_dag
 
@@ -22,14 +23,14 @@ sources: {{shop: {{conn_id: shop_mssql}}}}
 warehouse: {{kind: iceberg, conn_id: lake{more}}}
 ledger: {{conn_id: warehouse}}
 pipelines:
-  {name}: {{source: shop, tables: [{{source: dbo.Orders, target: shop.orders}}]}}
+  {name}: {{source: shop, tables: [{{source: dbo.Orders, target: shop.orders{table}}}]}}
 """
 CLEANED = TableName("shop", "orders")
 
 
-def write(folder: Path, more: str = "", name: str = "shop") -> Path:
+def write(folder: Path, more: str = "", name: str = "shop", table: str = "") -> Path:
     path = folder / "pipelines.yaml"
-    path.write_text(LAKE.format(more=more, name=name), encoding="utf-8")
+    path.write_text(LAKE.format(more=more, name=name, table=table), encoding="utf-8")
     return path
 
 
@@ -59,25 +60,28 @@ def test_lake_has_the_dag_and_a_warehouse_in_postgresql_has_none(tmp_path: Path)
 def test_task_keeps_the_tables_as_configured_and_ends_the_alert(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asked: list[timedelta] = []
+    asked: list[tuple[object, ...]] = []
     ended: list[tuple[str, ...]] = []
 
-    def keep_lake(_app: App, keep: timedelta) -> Iterator[tuple[TableName, str]]:
-        asked.append(keep)
-        yield CLEANED, "was 9 files; is 1 file"
+    class Upkeep:
+        def keep_tables(self, *about: object, rewrites: bool) -> Iterator[tuple[TableName, str]]:
+            asked.append((*about, rewrites))
+            yield CLEANED, "was 9 files; is 1 file"
 
     class Alerts:
         def end_alerts(self, *about: str) -> None:
             ended.append(about)
 
-    monkeypatch.setattr(upkeep, "keep_lake", keep_lake)
+    monkeypatch.setattr(App, "lake_upkeep", Upkeep())
     monkeypatch.setattr(App, "alerts", Alerts())
-    dag = lake_dag(write(tmp_path))
+    dag = lake_dag(write(tmp_path, table=", style: history, keep_versions: 7y"))
     assert dag is not None
     with caplog.at_level(logging.INFO, "floodmark"):
         assert dag.task_dict["keep_tables"].python_callable() == "1 table"
     assert "shop.orders: was 9 files; is 1 file." in caplog.text
-    assert (asked, ended) == ([timedelta(days=7)], [("lake_upkeep_failed", "lake")])
+    versions = versions_name(CLEANED)
+    assert asked == [([CLEANED, versions], timedelta(days=7), {versions: 7 * 366}, False)]
+    assert ended == [("lake_upkeep_failed", "lake")]
 
 
 @pytest.mark.parametrize(

@@ -153,9 +153,9 @@ def _delete_old_windows(pipeline: Pipeline) -> None:
 
 
 def _delete_old_versions(pipeline: Pipeline) -> None:
-    """Delete versions of histories that ended long ago."""
+    """Delete versions of histories that ended long ago. Those of a lake are deleted by its upkeep."""
     for table in pipeline.settings.tables:
-        if table.keep_versions is None:
+        if table.keep_versions is None or pipeline.app.is_lake:
             continue
         try:
             count = pipeline.app.versions.delete_old(pipeline.name, table)

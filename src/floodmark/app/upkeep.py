@@ -119,7 +119,13 @@ def keep_lake(app: App, keep: timedelta, *, rewrites: bool = False) -> Iterator[
 
     keep: how long readers can go back. rewrites: compact all tables, also where it is not due.
     """
-    return app.lake_upkeep.keep_tables(_targets(app), keep, rewrites=rewrites)
+    aged = {
+        versions_name(table.target): table.keep_versions
+        for pipeline in app.pipelines.values()
+        for table in pipeline.settings.tables
+        if table.keep_versions is not None
+    }
+    return app.lake_upkeep.keep_tables(_targets(app), keep, aged, rewrites=rewrites)
 
 
 def run_lake_upkeep(app: App) -> str:

@@ -23,7 +23,6 @@ _PAGE = 'See docs/lakehouse.md, "What is refused".'
 def find_refused(table: TableOptions) -> Iterator[str]:
     """Yield the settings of a table that a lake refuses, as they are written in the configuration."""
     settings = (
-        (table.keep_versions is not None, "keep_versions"),
         (table.open_end is not None, "open_end"),
         (bool(table.track), "track"),
         (bool(table.derived), "derived"),

@@ -25,11 +25,13 @@ from floodmark.core.errors import ConfigError, DataQualityError
 from floodmark.core.plan import LoadKind, TablePlan, WindowPlan, is_replay_lane
 from floodmark.core.position import name_positions
 from floodmark.core.schema import (
+    COMMITTED_COLUMN,
     DELETED_COLUMN,
     LOAD_COLUMN,
     OPERATION_COLUMN,
     POSITION_COLUMN,
     UNSTORABLE_COLUMN,
+    VALID_FROM_COLUMN,
     TableName,
     keep_column,
     quote,
@@ -37,7 +39,7 @@ from floodmark.core.schema import (
 from floodmark.core.settings import OnFailure, Rule, Style
 from floodmark.iceberg.lake import HELD_ROWS, UNPUBLISHED
 from floodmark.iceberg.staging import count_rows, parquet_schema
-from floodmark.iceberg.tables import lake_name, spark_name
+from floodmark.iceberg.tables import as_timestamp, lake_name, spark_name
 from floodmark.postgres.session import WarehouseConnection, open_transaction, source_parameters
 from floodmark.postgres.sql import read_sql
 from floodmark.postgres.warehouse.gate import (
@@ -50,6 +52,7 @@ from floodmark.postgres.warehouse.gate import (
     stopped,
     too_large,
 )
+from floodmark.postgres.warehouse.history import read_kept_since
 from floodmark.postgres.warehouse.merge import (
     DELETE_OPERATION,
     EXAMPLES,
@@ -60,7 +63,7 @@ from floodmark.postgres.warehouse.merge import (
 )
 from floodmark.postgres.warehouse.release import wrong_value
 from floodmark.postgres.warehouse.staging import staged_columns
-from floodmark.postgres.warehouse.targets import OWN_TYPES, column_types
+from floodmark.postgres.warehouse.targets import OWN_TYPES, column_types, list_relations
 
 # ruff: noqa: S608  (names are quoted, and values bound)
 
@@ -138,6 +141,60 @@ class LakeGate:
         warned = sum(counts[rule] for rule in counts if rule.on_failure is OnFailure.WARN)
         return GatedRows(files, aside, warned, waiting)
 
+    def find_deleted(self) -> str:
+        """Return the query for the places of staged events that may be of versions deleted for their age; "" for none.
+
+        The rule is that of ``postgres.warehouse.history.may_be_deleted``: an event is from before the time for which
+        versions are kept, and its version, or a later one of its key, began before that time too.
+        """
+        days = self.planned.settings.keep_versions
+        if not self.planned.is_history or days is None:
+            return ""
+        with open_transaction(self.ledger, str(self.planned.source)) as session:
+            since = as_timestamp(read_kept_since(session, days))
+        is_old = f"s.{LOAD_COLUMN} IS NOT NULL AND s.{COMMITTED_COLUMN} < {since}"
+        if not self.session.sql(f"SELECT 1 FROM {self._view} AS s WHERE {is_old} LIMIT 1").collect():
+            return ""
+        places = ", ".join(map(spark_name, self._place))
+        later = " UNION ALL ".join(
+            f"SELECT {places} FROM {lake_name(each, self.catalog)} WHERE {VALID_FROM_COLUMN} < {since}"
+            for each in list_relations([self.planned])
+        )
+        return (
+            f"SELECT {', '.join(f's.{spark_name(name)}' for name in self._place)} FROM {self._view} AS s "
+            f"LEFT SEMI JOIN ({later}) AS v ON {_same(self.planned.in_target.key, 'v')} "
+            f"AND (v.{LOAD_COLUMN} > s.{LOAD_COLUMN} "
+            f"OR (v.{LOAD_COLUMN} = s.{LOAD_COLUMN} AND v.{POSITION_COLUMN} >= s.{POSITION_COLUMN})) WHERE {is_old}"
+        )
+
+    def pass_over_deleted(self, files: Sequence[Path]) -> Sequence[Path]:
+        """Let the events of ``find_deleted`` have no load, so that none is merged.
+
+        files: those of all rows. Return those of the same rows; the view has them.
+        """
+        if not (deleted := self.find_deleted()):
+            return files
+        found = self.write(
+            "passed",
+            f"SELECT s.* EXCEPT ({LOAD_COLUMN}), "
+            f"CASE WHEN d.{POSITION_COLUMN} IS NULL THEN s.{LOAD_COLUMN} END AS {LOAD_COLUMN} "
+            f"FROM {self._view} AS s LEFT JOIN ({deleted}) AS d ON {_same(self._place, 'd')}",
+        )
+        self.session.read.parquet(*map(str, found)).createOrReplaceTempView(self.merge.staging.name)
+        return found
+
+    def drop_deleted(self, files: Sequence[Path]) -> tuple[Sequence[Path], Sequence[Path]]:
+        """Return the files of the rows without the events of ``find_deleted``, and those with the places of these.
+
+        files: those of all rows. The view has the rows without them, where there are any.
+        """
+        if not (deleted := self.find_deleted()) or not (gone := self.write("deleted", deleted)):
+            return files, ()
+        left = f"SELECT s.* FROM {self._view} AS s LEFT ANTI JOIN ({deleted}) AS d ON {_same(self._place, 'd')}"
+        if files := self.write("left", left):
+            self.session.read.parquet(*map(str, files)).createOrReplaceTempView(self.merge.staging.name)
+        return files, gone
+
     def hold(self, rows: GatedRows) -> None:
         """Hold the rows that broke rules, and those that settle the ones of their keys, until they are published."""
         settled = self.write("settled", self._settled()) if rows.has_waiting and rows.files else []
@@ -185,6 +242,11 @@ class LakeGate:
     @property
     def _target(self) -> str:
         return f"LEFT JOIN {lake_name(self.planned.target, self.catalog)} AS t ON {_in_spark(same_key(self.merge))}"
+
+    @property
+    def _place(self) -> tuple[str, ...]:
+        """Return the columns that an event of a history has alone."""
+        return (*self.planned.in_target.key, LOAD_COLUMN, POSITION_COLUMN)
 
     @property
     def _view(self) -> str:
@@ -478,7 +540,8 @@ WHERE {_IS_HELD} AND rule IS NOT NULL AND NOT EXISTS (SELECT FROM floodmark.quar
 """
 _SETTLE = f"""
 UPDATE floodmark.quarantine AS q
-SET settled_at = now(), settled_by = %(by)s, outcome = CASE WHEN q.lsn = n.lsn THEN 'released' ELSE 'overtaken' END
+SET settled_at = now(), settled_by = %(by)s,
+    outcome = CASE WHEN q.lsn = n.lsn AND %(is_merged)s THEN 'released' ELSE 'overtaken' END
 FROM {HELD_ROWS} AS n
 WHERE {_IS_HELD} AND n.rule IS NULL AND q.settled_at IS NULL
   AND q.target_schema = n.target_schema AND q.target_name = n.target_name
@@ -486,10 +549,10 @@ WHERE {_IS_HELD} AND n.rule IS NULL AND q.settled_at IS NULL
 """
 
 
-def publish_held(session: psycopg.Connection, plan: WindowPlan, by: str = "") -> None:
+def publish_held(session: psycopg.Connection, plan: WindowPlan, by: str = "", *, is_merged: bool = True) -> None:
     """Move the rows that a window holds to quarantine, and settle those that it corrects or overtakes.
 
-    by: the operator, where it is a release.
+    by: the operator, where it is a release. is_merged: the target has the rows that settle others.
     """
     if session.execute(f"SELECT to_regclass('{HELD_ROWS}')").fetchone() == (None,):
         return  # The window was merged by a version without them.
@@ -499,7 +562,7 @@ def publish_held(session: psycopg.Connection, plan: WindowPlan, by: str = "") ->
     for planned in plan.tables:
         target = {"target_schema": planned.target.schema, "target_name": planned.target.name}
         named: dict[str, Any] = settled_by_a_window(planned) | source_parameters(planned.source)
-        named |= {"by": by} if by else {}
+        named |= {"is_merged": is_merged} | ({"by": by} if by else {})
         named |= {"pipeline": plan.pipeline, "window_id": plan.window_id, "load_window_id": plan.window_id}
         if _reads_all(planned) and planned.settings.style is Style.CURRENT:
             session.execute(read_sql("lower_quarantine"), target | {"to_lsn": plan.rows_at(planned)})

@@ -86,6 +86,8 @@ class ReleasedRows:
     """Rows that still break a rule."""
     held: Sequence[Path] = ()
     """The rows that still break rules, and those that settle the ones of their keys."""
+    passed: Sequence[Path] = ()
+    """Events that may be of versions that were deleted for their age."""
 
 
 class LakeQuarantine:
@@ -174,9 +176,10 @@ class LakeQuarantine:
                     "Nothing was released. Run again.",
                 )
             session.execute(read_sql("settle_older"), found.settling)
-            if merged.held:
-                hold_rows(session, plan, planned, found.merge, merged.held)
-                publish_held(session, plan, by)
+            for files, is_merged in ((merged.passed, False), (merged.held, True)):
+                if files:
+                    hold_rows(session, plan, planned, found.merge, files)
+                    publish_held(session, plan, by, is_merged=is_merged)
             if merged.counts is not None:
                 _record(session, plan, merged.counts)
             outcome = read_outcome(session, planned.target, merged.quarantined)
@@ -221,12 +224,13 @@ class _ReleaseMerge:
             held += gate.write("overtaken", f"SELECT {self._keys}, t.{POSITION_COLUMN} FROM {self._newer('JOIN')}")
             if held:
                 files = self._open(gate.write("open", f"SELECT s.* FROM {self._newer('LEFT ANTI JOIN')}"))
+        files, passed = gate.drop_deleted(files)
         rows = gate.apply(files) if files else GatedRows(())
         held += rows.aside
         if rows.files and merge.optional:
             rows = replace(rows, files=self._open(gate.write("complete", self._complete)))
         if not rows.files:
-            return ReleasedRows(self._locations(), None, rows.quarantined, held)
+            return ReleasedRows(self._locations(), None, rows.quarantined, held, passed)
         held += gate.write("merged", f"SELECT {self._keys}, s.{POSITION_COLUMN} FROM {self._view} AS s")
         staged = StagedTable(0, planned, merge, rows, newest, catalog=RELEASED)
         counts = merge_style(self.session, plan, staged, self.folder)
@@ -238,7 +242,7 @@ class _ReleaseMerge:
                 raise WatermarkConflictError(
                     str(planned.source), "another release of its rows has begun.", "Nothing was released. Run again."
                 )
-        return ReleasedRows(merged, counts, rows.quarantined, held)
+        return ReleasedRows(merged, counts, rows.quarantined, held, passed)
 
     def _open(self, files: Sequence[Path]) -> Sequence[Path]:
         """Let the view of staged rows have those of files, of which there may be none."""

@@ -6,6 +6,7 @@ import logging
 import re
 import secrets
 from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -116,6 +117,11 @@ def spark_name(*parts: str) -> str:
 def lake_name(target: TableName, catalog: str = UNPUBLISHED) -> str:
     """Return the name of a target in a catalog: by default the one in which a window is merged and checked."""
     return spark_name(catalog, target.schema, target.name)
+
+
+def as_timestamp(at: datetime) -> str:
+    """Return a moment as a literal of Spark."""
+    return f"TIMESTAMP '{at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}+00:00'"
 
 
 def create_table(table: TablePlan, folder: str) -> str:

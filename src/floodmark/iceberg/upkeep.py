@@ -7,19 +7,22 @@ that no snapshot has are removed when they are older than any window.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 
 from floodmark.core.errors import FloodmarkError
-from floodmark.core.schema import TableName
+from floodmark.core.schema import VALID_TO_COLUMN, TableName
 from floodmark.iceberg.folder import S3, folder_of, plain_location
 from floodmark.iceberg.lake import KEPT, PUBLISHED
 from floodmark.iceberg.merge import spark_errors
 from floodmark.iceberg.metadata import LakeTable, count_of, read_lake, read_table
-from floodmark.iceberg.tables import has_own_folder, spark_name
+from floodmark.iceberg.tables import as_timestamp, has_own_folder, lake_name, spark_name
 from floodmark.iceberg.warehouse import IcebergWarehouse
+from floodmark.postgres.session import open_transaction
+from floodmark.postgres.warehouse.history import read_kept_since
 
 _LONGEST_WINDOW = timedelta(days=3)
 """The age from which on a file without a snapshot is of no window that is still being loaded."""
@@ -48,13 +51,19 @@ class LakeUpkeep:
         return list(read_lake(self._warehouse.catalog, targets))
 
     def keep_tables(
-        self, targets: Sequence[TableName], keep: timedelta, *, rewrites: bool = False
+        self,
+        targets: Sequence[TableName],
+        keep: timedelta,
+        aged: Mapping[TableName, int] = MappingProxyType({}),
+        *,
+        rewrites: bool = False,
     ) -> Iterator[tuple[TableName, str]]:
         """Keep tables, one after the other. Yield each with what was done, in words.
 
         A table is compacted where that is due, its snapshots are expired, and files that no snapshot has are removed.
-        keep: how long readers can go back. rewrites: compact all tables, also where it is not due. Raises the error
-        about the first table that could not be kept, after the others. Before the first load there is none.
+        keep: how long readers can go back. aged: the days for which tables of ended versions keep them. rewrites:
+        compact all tables, also where it is not due. Raises the error about the first table that could not be kept,
+        after the others. Before the first load there is none.
         """
         if not self._warehouse.catalog.exists():
             return
@@ -63,7 +72,7 @@ class LakeUpkeep:
         try:
             for target in targets:
                 try:
-                    done = self._keep(target, keep, rewrites=rewrites)
+                    done = self._keep(target, keep, aged.get(target), rewrites=rewrites)
                 except FloodmarkError as error:
                     errors.append(error)
                     done = f"failed: {error.message.rstrip('.')}"
@@ -73,7 +82,7 @@ class LakeUpkeep:
         if errors:
             raise errors[0]
 
-    def _keep(self, target: TableName, keep: timedelta, *, rewrites: bool) -> str:
+    def _keep(self, target: TableName, keep: timedelta, days: int | None, *, rewrites: bool) -> str:
         catalog = self._warehouse.catalog
         base = catalog.begin_upkeep(target)
         if base is None:
@@ -83,6 +92,7 @@ class LakeUpkeep:
                 return f"left alone: its metadata in {plain_location(base)} is gone, and the next run says what to do"
             session = self._warehouse.session()
             with spark_errors(str(target)):
+                deleted = "" if days is None else self._delete_old(session, target, days)
                 if rewrites or before.is_due:
                     _compact(session, target)
                 _expire(session, target, datetime.now(UTC) - keep)
@@ -94,7 +104,18 @@ class LakeUpkeep:
         self._register([target])
         removed = _remove_orphans(self._warehouse, session, target)
         [after] = read_lake(catalog, [target])
-        return f"was {before}; is {after}; {removed}"
+        return f"was {before}; is {after}; {deleted}{removed}"
+
+    def _delete_old(self, session: SparkSession, target: TableName, days: int) -> str:
+        """Delete versions that ended longer ago than some days. Return how many, in words before others."""
+        with open_transaction(self._warehouse.ledger, str(target)) as transaction:
+            since = as_timestamp(read_kept_since(transaction, days))
+        rows = f"FROM {lake_name(target, KEPT)} WHERE {VALID_TO_COLUMN} < {since}"
+        [(found,)] = session.sql(f"SELECT count(*) {rows}").collect()
+        if not found:
+            return ""
+        session.sql(f"DELETE {rows}")
+        return f"{count_of(found, 'old version')} deleted (keep_versions); "
 
 
 def _in_call(target: TableName) -> str:
@@ -131,6 +152,6 @@ def _remove_orphans(warehouse: IcebergWarehouse, session: SparkSession, target: 
     with spark_errors(str(target)):
         rows = session.sql(
             f"CALL {PUBLISHED}.system.remove_orphan_files(table => '{_in_call(target)}', "
-            f"older_than => TIMESTAMP '{before:%Y-%m-%d %H:%M:%S}+00:00'{_LISTED if folder.startswith(S3) else ''})"
+            f"older_than => {as_timestamp(before)}{_LISTED if folder.startswith(S3) else ''})"
         ).collect()
     return f"{count_of(len(rows), 'file')} removed"

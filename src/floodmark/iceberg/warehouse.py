@@ -260,12 +260,13 @@ class IcebergWarehouse:
     def _open_view(self, session: SparkSession, plan: WindowPlan, index: int, files: Sequence[Path]) -> str:
         """Let a view of the session have staged rows. Return its name.
 
-        Those of a log and of a history have the number of the newest load, but for events that it has read.
+        Those of a log and of a history have the number of the newest load, but for events that it has read. Files that
+        the gate has written have it, or none where the event is passed over.
         """
         planned, name = plan.tables[index], staging_table(plan, index).name
         with spark_errors(str(planned.source)):
             rows = session.read.parquet(*map(str, files))
-            if planned.keeps_changes:
+            if planned.keeps_changes and LOAD_COLUMN not in rows.columns:
                 with open_transaction(self.ledger, str(planned.source)) as transaction:
                     load = functions.lit(read_load_ids(transaction, plan).get(planned.source, 0)).cast("bigint")
                     if planned.is_history and is_replay_lane(plan.lane):
@@ -306,7 +307,7 @@ class IcebergWarehouse:
             with spark_errors(str(planned.source)):
                 _refuse_double_keys(session, planned, view)
                 gate = LakeGate(session, self.ledger, plan, planned, merge, self.staging.gate(plan, index))
-                rows = gate.apply(files)
+                rows = gate.apply(gate.pass_over_deleted(files))
                 gate.hold(rows)
                 rows = gate.drop_empty_deletes(rows)
                 if rows.files:

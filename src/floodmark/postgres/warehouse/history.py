@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -190,6 +191,13 @@ def may_be_deleted(planned: TablePlan) -> str:
 
 def _kept_since(days: int) -> str:
     return f"now() - make_interval(days => {days:d})"
+
+
+def read_kept_since(session: psycopg.Connection, days: int) -> datetime:
+    """Return the moment before which versions must have ended to be deleted, by the clock of PostgreSQL."""
+    [(since,)] = session.execute(f"SELECT {_kept_since(days)}".encode()).fetchall()
+    assert isinstance(since, datetime)  # noqa: S101  (a timestamptz)
+    return since
 
 
 def _one(

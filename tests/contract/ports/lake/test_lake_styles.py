@@ -22,6 +22,7 @@ from test_history_order import (
     HistoryReader,
     Windows,
     by_key,
+    delete_and_repeat,
     load_three_times,
     merge_in_several_ways,
     refuse_overlaps,
@@ -32,11 +33,12 @@ from warehouse_rig import WarehouseRig
 from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load, staged_batch
 
 from cdc_database import cdc_database
-from change_histories import Values
+from change_histories import History, Values
 from emulator_process import Emulator
 from floodmark.core.errors import ConfigError, TargetLostError, TargetRefusedError
 from floodmark.core.naming import versions_name
-from floodmark.core.plan import TableCounts, TablePlan, WindowPlan
+from floodmark.core.plan import TableCounts, TablePlan, WindowPlan, replay_lane
+from floodmark.core.position import Interval
 from floodmark.core.schema import COMMITTED_COLUMN, TableName
 from floodmark.core.settings import OnFailure, PipelineSettings, Rule, Style, TableSettings
 from floodmark.iceberg import history
@@ -46,6 +48,8 @@ from floodmark.iceberg.release import LakeQuarantine
 from floodmark.iceberg.targets import LakeTargets
 from floodmark.iceberg.upkeep import LakeUpkeep
 from floodmark.iceberg.warehouse import IcebergWarehouse
+from floodmark.postgres.warehouse import history as postgres_history
+from floodmark.postgres.warehouse.history import PostgresVersions
 from floodmark.postgres.warehouse.release import PostgresQuarantine
 from floodmark.sync.ports import StagedRows
 from lsns import lsn
@@ -171,6 +175,16 @@ class LakeOrderRig(OrderRig):
         refuse_overlaps(before)
         refuse_overlaps(LakeReader(self.lake).read_all(self))
 
+    def delete_old_versions(self) -> int:
+        assert self.keep_versions is not None
+        versions, before = versions_name(self.target), len(LakeReader(self.lake).read_all(self))
+        [(_, words)] = LakeUpkeep(self.lake.lake, lambda: None).keep_tables(
+            [versions], timedelta(days=9), {versions: self.keep_versions}
+        )
+        deleted = before - len(LakeReader(self.lake).read_all(self))
+        assert (f"; {deleted} old version" in words) == (deleted > 0), words
+        return deleted
+
 
 class LakeReader(HistoryReader):
     """A reader of a lake without Java."""
@@ -217,6 +231,17 @@ def test_loads_leave_the_history_before_them(lake: LakeRig, seed: int) -> None:
         LakeReader(lake),
         seed,
     )
+
+
+# The usual run has those of one table, further below.
+@pytest.mark.parametrize("seed", [3 + seed for seed in schedule_seeds(usual=0)])
+def test_versions_that_were_deleted_for_their_age_stay_away(
+    lake: LakeRig, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    def open_rig(commits: History, rng: random.Random) -> LakeOrderRig:
+        return LakeOrderRig(lake.ledger, lake.at, Style.HISTORY, commits, rng, lake=lake)
+
+    delete_and_repeat(open_rig, LakeReader(lake), monkeypatch, seed, times=1)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -295,6 +320,54 @@ def test_rows_in_quarantine_wait_and_are_released_as_in_postgresql(rig: LakeRig)
     empty = [each.run(reload(50), 60, batch(), load) for each in both]
     assert empty == [TableCounts(swept_rows=3)] * 2
     assert [row[:5] for row in versions_of(rig, rig.at)] == [row[:5] for row in versions_of(both[1], rig.at)]
+
+
+def test_versions_are_deleted_for_their_age_and_stay_away_as_in_postgresql(
+    rig: LakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both: Sequence[WarehouseRig] = (rig, rig.in_postgres())
+    versions, names = versions_name(rig.target), [each.pipeline for each in both]
+    settings = TableSettings(ORDERS, rig.target, style=Style.HISTORY, keep_versions=1)
+
+    def aged(table: TablePlan) -> TablePlan:
+        return with_settings(in_history(table), keep_versions=1)
+
+    def run(table: TablePlan, to: int, *rows: Row, lane: str = "") -> TableCounts:
+        counts = [each.run(table, to, batch(*rows), lane) for each in both]
+        assert counts[0] == counts[1]
+        assert versions_of(both[0], rig.at) == versions_of(both[1], rig.at)
+        return counts[0]
+
+    run(aged(first_load(rules=(SMALL,))), 10, Row(1, INSERT, 10, 5, notes="n"), Row(2, INSERT, 10, 5, notes="n"))
+    rows = (Row(1, UPDATE, 12, 500, notes="x"), Row(1, UPDATE, 14, 7, keep=True), Row(2, UPDATE, 16, 8, notes="o"))
+    run(aged(changes(10, 20, rules=(SMALL,))), 20, *rows)
+    run(aged(changes(20, 30)), 30, Row(1, UPDATE, 22, 8, notes="m"), Row(2, DELETE, 24, 8))
+    assert len(versions_of(rig, rig.at)) == 6
+    # Of the first versions, one ended before this moment and one after it.
+    monkeypatch.setattr(postgres_history, "_kept_since", lambda _: f"timestamptz '{NOON + timedelta(seconds=15)}'")
+    upkeep = LakeUpkeep(rig.lake, lambda: None)
+    [(_, words)] = upkeep.keep_tables([versions], timedelta(days=9), {versions: 1})
+    assert "; 1 old version deleted (keep_versions); " in words
+    assert PostgresVersions(rig.at).delete_old(names[1], replace(settings, target=both[1].target)) == 1
+    left = versions_of(rig, rig.at)
+    assert [row[:3] for row in left] == [(1, 7, "n"), (1, 8, "m"), (2, 5, "n"), (2, 8, "o"), (2, 8, None)]
+    assert versions_of(both[1], rig.at) == left
+
+    # A replay of what was deleted, and of what is left, with a version in the place of the one that was never merged.
+    again = (Row(1, UPDATE, 11, 6, notes="l"), rows[1], rows[2])
+    lane = replay_lane(Interval(lsn(10), lsn(20)))
+    replay = replace(aged(changes(10, 20)), watermark=lsn(30))
+    assert run(replay, 20, *again, lane=lane) == TableCounts(staged_rows=3, unchanged_rows=3)
+    assert versions_of(rig, rig.at) == left
+
+    released = [
+        LakeQuarantine(rig.lake, lambda: None).release(names[0], settings, "me"),
+        PostgresQuarantine(rig.at).release(names[1], replace(settings, target=both[1].target), "me"),
+    ]
+    assert released == [released[1]] * 2
+    assert [row[-2:] for row in waiting(rig)] == [("overtaken", "me")]
+    assert waiting(rig) == waiting(both[1])
+    assert versions_of(rig, rig.at) == left
 
 
 def test_window_that_is_merged_again_changes_nothing_and_is_not_published_by_halves(

@@ -32,7 +32,7 @@ def test_lake_takes_current_rows_with_rules(tmp_path: Path) -> None:
     load(tmp_path, ", new_columns: drop, first_load: {when_added: in_parallel}")
     load(tmp_path, ", where: Id > 0")
     load(tmp_path, ", style: log, before_images: true, snapshot: false")
-    load(tmp_path, ", style: history, on_gap: repair")
+    load(tmp_path, ", style: history, keep_versions: 7y, on_gap: repair")
     load(tmp_path, ", commit_times: true, columns: {At: {cast: date}}")
 
 
@@ -55,7 +55,6 @@ def test_lake_takes_tables_with_change_tracking(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (", style: history, keep_versions: 7y", "keep_versions"),
         (", style: history, open_end: 9999-12-31", "open_end"),
         (", style: history, track: [Amount]", "track"),
         (", live_view: true", "live_view"),
