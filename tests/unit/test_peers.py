@@ -148,9 +148,9 @@ def test_ratios_are_given_with_and_without_the_time_of_the_source() -> None:
     floodmark, bare, full = (
         Figure("reader", 100, *times) for times in ((10.0, 1.0, 2.0), (60.0, 1.0, 9.0), (90.0, 1.0, 50.0))
     )
-    assert [row[1] for row in ratios(floodmark, bare, full)] == ["**9.0**", "6.0", "8.3", "4.6"]
+    assert [row[1] for row in ratios(8, floodmark, bare, full)] == ["**9.0**", "6.0", "8.3", "4.6"]
     parallel = Figure("reader", 100, 90.0, 1.0, 95.0)
-    assert [row[1] for row in ratios(floodmark, bare, parallel)] == ["**9.0**", "6.0", "8.3"]
+    assert [row[1] for row in ratios(8, floodmark, bare, parallel)] == ["**9.0**", "6.0", "8.3"]
 
 
 def _reader(java: Path, folder: Path) -> Debezium:
