@@ -27,10 +27,12 @@ from floodmark.quality.checks import (
     FailedCheck,
     NoRows,
     RowCount,
-    Severity,
+    UnansweredCheck,
     build_batches,
+    errors_by_table,
     select_failed,
 )
+from floodmark.quality.expectations import find_unmet, open_in_spark
 from floodmark.quality.unmerged import select_doubled
 
 # ruff: noqa: S608  (names are quoted, and views are constants)
@@ -67,11 +69,13 @@ class IcebergQuality:
         session, catalog = self._warehouse.session(), self._warehouse.catalog
         locations = catalog.read_locations(list_relations(plan.tables))
         errors: dict[TableName, FloodmarkError] = {}
+        results: list[FailedCheck | UnansweredCheck] = []
+        opened = self._warehouse.open_rows(plan, counts)
         checks = 0
-        for index, opened in enumerate(self._warehouse.open_rows(plan, counts)):
-            table, views = plan.tables[index], {}
+        for index, (table, rows) in enumerate(zip(plan.tables, opened, strict=True)):
+            views = {}
             try:
-                found = build_batches(plan, index, counts[table.source], 0, opened)
+                found = build_batches(plan, index, counts[table.source], 0, rows)
             except ConfigError as error:
                 errors[table.source] = error
                 continue
@@ -80,12 +84,13 @@ class IcebergQuality:
             with spark_errors(str(table.source)):
                 if table.is_history:
                     views = {history_view_name(table.target): _open_versions(session, plan, index)}
-                failed = find_failed_checks(session, batches, views)
-            for each in failed:
-                if each.check.severity is Severity.WARNING:
-                    _LOG.warning("%s", each)
-            if critical := [each for each in failed if each.check.severity is Severity.CRITICAL]:
-                errors[table.source] = _refused(table.source, critical)
+                results += find_failed_checks(session, batches, views)
+        if any(table.settings.expectations for table in plan.tables):
+            open_batch = open_in_spark(lambda sql: session.sql(_parsed_in_spark(sql, {})))
+            for batch, unmet in find_unmet(plan, opened, open_batch).items():
+                checks += len(batch.checks)
+                results += unmet
+        errors |= errors_by_table(results, _refused)
         passed = list_relations(table for table in plan.tables if table.source not in errors)
         catalog.record_checked(plan, {target: locations[UNPUBLISHED, target] for target in passed})
         _LOG.info("window %s: %s checks were made, and refused %s tables.", plan.window_id, checks, len(errors))

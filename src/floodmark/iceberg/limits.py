@@ -28,7 +28,6 @@ def find_refused(table: TableOptions) -> Iterator[str]:
         (bool(table.derived), "derived"),
         (table.live_view, "live_view"),
         (table.unstorable is UnstorablePolicy.REPLACE, f"unstorable: {table.unstorable.value}"),
-        (bool(table.expectations), "expectations"),
     )
     yield from (words for is_refused, words in settings if is_refused)
     for part in (table.target.schema, table.target.name):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import Enum
@@ -41,6 +42,7 @@ from floodmark.sync.rules import DIALECT, bind_rule
 
 # ruff: noqa: S608  (names are quoted by core.naming, and Great Expectations takes no bound values)
 
+_LOG = logging.getLogger(__name__)
 
 # --------------------------------------------------------------------------------------------------------------------
 # The checks of a window as plain SQL, derived from each table's schema, its rules and the ledger's counts.
@@ -316,6 +318,23 @@ class UnansweredCheck:
 
     batch: Batch
     error: FloodmarkError
+
+
+def errors_by_table(
+    results: Iterable[FailedCheck | UnansweredCheck],
+    refuse: Callable[[TableName, Sequence[FailedCheck]], FloodmarkError],
+) -> dict[TableName, FloodmarkError]:
+    """Log the warnings, and return the error about each table that fails. refuse: makes one of its failed checks."""
+    critical: dict[TableName, list[FailedCheck]] = {}
+    errors: dict[TableName, FloodmarkError] = {}
+    for result in results:
+        if isinstance(result, UnansweredCheck):
+            errors.setdefault(result.batch.source, result.error)
+        elif result.check.severity is Severity.WARNING:
+            _LOG.warning("%s", result)
+        else:
+            critical.setdefault(result.batch.source, []).append(result)
+    return {source: refuse(source, found) for source, found in critical.items()} | errors
 
 
 def find_failed(url: URL, batches: Sequence[Batch]) -> list[FailedCheck | UnansweredCheck]:

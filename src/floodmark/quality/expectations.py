@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -30,13 +33,16 @@ from floodmark.quality.checks import (
 from floodmark.sync.ports import CheckedRows
 
 if TYPE_CHECKING:
-    from great_expectations.data_context import EphemeralDataContext
+    from great_expectations.data_context.types.base import DataContextConfig
+    from great_expectations.datasource.fluent.interfaces import Batch as GxBatch
+    from pyspark.sql import DataFrame
 
     from floodmark.config.models import Config
 
 # ruff: noqa: S608  (names are quoted by core.naming, and Great Expectations takes no bound values)
 
 _DRIVER_ERROR = re.compile(r"\(psycopg\.(?:errors\.)?(\w+)\)")
+_SPARK_ERROR = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ")
 DATASOURCE = "warehouse"
 """The name of the warehouse in a context of Great Expectations."""
 
@@ -104,16 +110,69 @@ def wrong_arguments(expectation: Expectation) -> str:
     return ""
 
 
+def memory_config() -> DataContextConfig:
+    """Return the configuration of a context that keeps nothing, and sends nothing. The import takes seconds."""
+    # The package reads it when it is imported; without it, usage data is sent.
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)
+    from great_expectations.data_context.types.base import (  # noqa: PLC0415
+        DataContextConfig,
+        InMemoryStoreBackendDefaults,
+        ProgressBarsConfig,
+    )
+
+    return DataContextConfig(
+        store_backend_defaults=InMemoryStoreBackendDefaults(),
+        analytics_enabled=False,
+        progress_bars=ProgressBarsConfig(globally=False),
+    )
+
+
+def open_in_spark(read: Callable[[str], DataFrame]) -> Callable[[Batch], GxBatch]:
+    """Return a function that lets Great Expectations have the rows of a batch by Spark.
+
+    read: returns the rows of a query in PostgreSQL's dialect.
+    """
+    config = memory_config()
+    import great_expectations as gx  # noqa: PLC0415  (seconds)
+
+    context = gx.get_context(mode="ephemeral", project_config=config)
+    source = context.data_sources.add_spark(DATASOURCE, persist=False)
+
+    def open_batch(batch: Batch) -> GxBatch:
+        asset = source.add_dataframe_asset(neutral_name(batch.name))
+        return asset.add_batch_definition_whole_dataframe("rows").get_batch({"dataframe": read(batch.sql)})
+
+    return open_batch
+
+
 def find_unmet(
-    context: EphemeralDataContext, batch: Batch, expectations: Sequence[Expectation], checks: Sequence[Check]
+    plan: WindowPlan, opened: Sequence[CheckedRows], open_batch: Callable[[Batch], GxBatch]
+) -> dict[Batch, list[FailedCheck | UnansweredCheck]]:
+    """Return what fails of the expectations that the tables of a plan declare, by the rows that they are about.
+
+    open_batch: lets Great Expectations have the rows of a batch. It is not called where there are no expectations.
+    """
+    found = {}
+    for index, table in enumerate(plan.tables):
+        for rows in dict.fromkeys(each.rows for each in table.settings.expectations):
+            # A window without changes of the table has none of its rows.
+            if rows == "window" and table.quiet:
+                continue
+            expectations = [each for each in table.settings.expectations if each.rows == rows]
+            batch = batch_of_expectations(plan, index, opened[index], rows)
+            batch = replace(batch, checks=tuple(map(check_of, expectations)))
+            found[batch] = _find_unmet(open_batch(batch), batch, expectations)
+    return found
+
+
+def _find_unmet(
+    rows: GxBatch, batch: Batch, expectations: Sequence[Expectation]
 ) -> list[FailedCheck | UnansweredCheck]:
-    """Return the expectations about the rows of a batch that do not hold, or that cannot be evaluated."""
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration  # noqa: PLC0415
 
-    asset = context.data_sources.get(DATASOURCE).add_query_asset(neutral_name(batch.name), query=as_batch(batch.sql))
-    rows = asset.add_batch_definition_whole_table("rows").get_batch()
     found: list[FailedCheck | UnansweredCheck] = []
-    for expectation, check in zip(expectations, checks, strict=True):
+    for expectation, check in zip(expectations, batch.checks, strict=True):
         try:
             kwargs = json.loads(expectation.kwargs)
             wanted = ExpectationConfiguration(type=expectation.type, kwargs=kwargs).to_domain_obj()
@@ -139,7 +198,7 @@ def _raised(info: Any) -> str:
 
 def _without_values(words: str) -> str:
     """Return the message of an exception; of an error of the warehouse, which may quote a value, its name alone."""
-    found = _DRIVER_ERROR.search(words)
+    found = _DRIVER_ERROR.search(words) or _SPARK_ERROR.search(words)
     return found[1] if found else words
 
 

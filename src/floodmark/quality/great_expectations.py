@@ -5,12 +5,10 @@ from __future__ import annotations
 import fcntl
 import json
 import logging
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
@@ -29,9 +27,9 @@ from floodmark.quality.checks import (
     CheckedBatch,
     FailedCheck,
     RowCount,
-    Severity,
     UnansweredCheck,
     build_batches,
+    errors_by_table,
     find_failed,
     from_json,
     render_index,
@@ -42,9 +40,8 @@ from floodmark.quality.expectations import (
     DATASOURCE,
     as_batch,
     as_template,
-    batch_of_expectations,
-    check_of,
     find_unmet,
+    memory_config,
     neutral_name,
     write_declared,
 )
@@ -395,24 +392,12 @@ class GreatExpectationsQuality:
 
         Great Expectations is imported where there are any.
         """
-        declaring = [
-            (index, rows)
-            for index, table in enumerate(plan.tables)
-            for rows in dict.fromkeys(each.rows for each in table.settings.expectations)
-            # A window without changes of the table has none of its rows.
-            if rows == "table" or not table.quiet
-        ]
-        if not declaring:
+        if not any(table.settings.expectations for table in plan.tables):
             return {}
         context = self._open_context(LOCK_TIMEOUT_SECONDS * 1000)
         try:
-            found = {}
-            for index, rows in declaring:
-                expectations = [each for each in plan.tables[index].settings.expectations if each.rows == rows]
-                batch = batch_of_expectations(plan, index, opened[index], rows)
-                checks = tuple(check_of(each) for each in expectations)
-                found[replace(batch, checks=checks)] = find_unmet(context, batch, expectations, checks)
-            return found
+            source = context.data_sources.get(DATASOURCE)
+            return find_unmet(plan, opened, lambda batch: _open_batch(source, batch))
         finally:
             context.data_sources.get(DATASOURCE).get_engine().dispose()
 
@@ -444,16 +429,7 @@ class GreatExpectationsQuality:
     def _judge(
         self, plan: WindowPlan, checks: int, results: Sequence[FailedCheck | UnansweredCheck], report: Path | None
     ) -> dict[TableName, FloodmarkError]:
-        critical: dict[TableName, list[FailedCheck]] = {}
-        errors: dict[TableName, FloodmarkError] = {}
-        for result in results:
-            if isinstance(result, UnansweredCheck):
-                errors.setdefault(result.batch.source, result.error)
-            elif result.check.severity is Severity.WARNING:
-                _log.warning("%s", result)
-            else:
-                critical.setdefault(result.batch.source, []).append(result)
-        errors |= {source: _failed(source, found, report) for source, found in critical.items() if source not in errors}
+        errors = errors_by_table(results, lambda source, found: _failed(source, found, report))
         _log.info(
             "window %s: %s checks passed, %s did not; report: %s",
             plan.window_id,
@@ -465,21 +441,9 @@ class GreatExpectationsQuality:
 
     def _open_context(self, lock_timeout_ms: int, docs_dir: Path | None = None) -> EphemeralDataContext:
         """Return a context on the warehouse. docs_dir: where it keeps results and pages; None: it keeps nothing."""
-        # The package reads it when it is imported; without it, usage data is sent.
-        os.environ["GX_ANALYTICS_ENABLED"] = "false"
-        logging.getLogger("great_expectations").setLevel(logging.WARNING)
+        config = memory_config()
         import great_expectations as gx  # noqa: PLC0415  (seconds)
-        from great_expectations.data_context.types.base import (  # noqa: PLC0415
-            DataContextConfig,
-            InMemoryStoreBackendDefaults,
-            ProgressBarsConfig,
-        )
 
-        config = DataContextConfig(
-            store_backend_defaults=InMemoryStoreBackendDefaults(),
-            analytics_enabled=False,
-            progress_bars=ProgressBarsConfig(globally=False),
-        )
         if docs_dir is not None:
             configure_folder(config, docs_dir)
         limits = f"-c lock_timeout={lock_timeout_ms}ms -c statement_timeout=0"
@@ -488,6 +452,11 @@ class GreatExpectationsQuality:
         context = gx.get_context(mode="ephemeral", project_config=config, runtime_environment={_URL_NAME: url})
         context.data_sources.add_postgres(DATASOURCE, connection_string=f"${{{_URL_NAME}}}", create_temp_table=False)
         return context
+
+
+def _open_batch(source: Any, batch: Batch) -> Any:
+    asset = source.add_query_asset(neutral_name(batch.name), query=as_batch(batch.sql))
+    return asset.add_batch_definition_whole_table("rows").get_batch()
 
 
 def _run_checks(

@@ -31,7 +31,7 @@ from floodmark.core.errors import (
 from floodmark.core.plan import TableCounts, TablePlan, WindowState, replay_lane
 from floodmark.core.position import Interval
 from floodmark.core.schema import MappedColumn, TableName
-from floodmark.core.settings import Deletes, OnFailure, Rule
+from floodmark.core.settings import Deletes, Expectation, OnFailure, Rule
 from floodmark.iceberg.checks import IcebergQuality
 from floodmark.iceberg.folder import LakeFolder, folder_of, plain_location
 from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED
@@ -157,6 +157,40 @@ def test_first_load_that_a_check_refused_is_made_again(rig: LakeRig) -> None:
     rig.ledger.drop_merged(plan.window_id)
     rig.run(first_load(rules=(rule,)), 20, one())
     assert rig.visible() == ONE
+
+
+# Importing Great Expectations warns.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+def test_expectations_are_judged_before_readers_see_the_rows(rig: LakeRig, caplog: pytest.LogCaptureFixture) -> None:
+    small = Expectation("expect_column_values_to_be_between", '{"column": "Amount", "max_value": 100}')
+    filled = Expectation("expect_column_values_to_not_be_null", '{"column": "Notes"}', severity="warning")
+    whole = Expectation("expect_column_sum_to_be_between", '{"column": "Amount", "max_value": 60}', rows="table")
+
+    def merge(*declared: Expectation, amount: int) -> str:
+        plan = rig.open(with_settings(changes(10, 20), expectations=declared), to=20)
+        rig.stage(plan, [Row(2, INSERT, 15, amount), Row(3, DELETE, 16, 4711)])
+        counts = rig.merge(plan)
+        found = IcebergQuality(rig.lake, lambda: None).check_window(plan, counts)
+        rig.ledger.drop_merged(plan.window_id)
+        return str(found.get(ORDERS, ""))
+
+    load = with_settings(first_load(), expectations=(small, filled, whole))
+    rig.run(load, 10, [Row(1, INSERT, 10, 50, notes="n"), Row(3, INSERT, 10, 5, notes="n")])
+    assert "Notes" not in caplog.text
+    words = merge(small, filled, whole, amount=4711)
+    assert "expect_column_values_to_be_between: expected that it holds for Amount of the window; found 1 of 1" in words
+    assert (
+        "expect_column_sum_to_be_between: expected that it holds for Amount of the table; found that it does" in words
+    )
+    assert (
+        "expect_column_values_to_not_be_null: expected that it holds for Notes of the window; found 1 of 1"
+        in caplog.text
+    )
+    assert "4711" not in words + caplog.text
+    assert list(rig.visible()) == [1, 3]
+    assert merge(small, filled, whole, amount=5) == ""
+    words = merge(replace(small, kwargs='{"column": "Lost", "max_value": 100}'), amount=4711)
+    assert "expectation expect_column_values_to_be_between cannot be evaluated" in words
 
 
 def test_table_that_was_renamed_is_made_again_also_by_a_new_ledger(rig: LakeRig) -> None:

@@ -33,6 +33,7 @@ def test_lake_takes_current_rows_with_rules(tmp_path: Path) -> None:
     load(tmp_path, ", where: Id > 0")
     load(tmp_path, ", style: log, before_images: true, snapshot: false")
     load(tmp_path, ", style: history, keep_versions: 7y, on_gap: repair")
+    load(tmp_path, ", expectations: [{type: expect_column_values_to_not_be_null, kwargs: {column: Id}}]")
     load(tmp_path, ", commit_times: true, columns: {At: {cast: date}}")
 
 
@@ -60,7 +61,6 @@ def test_lake_takes_tables_with_change_tracking(tmp_path: Path) -> None:
         (", live_view: true", "live_view"),
         (", derived: {doubled: Id * 2}", "derived"),
         (", unstorable: replace", "unstorable: replace"),
-        (", expectations: [{type: expect_column_values_to_not_be_null, kwargs: {column: Id}}]", "expectations"),
     ],
 )
 def test_what_a_lake_lacks_is_refused_by_name(tmp_path: Path, settings: str, words: str) -> None:
