@@ -50,7 +50,7 @@ def load_config(path: Path | str, *, parse_rules: bool = True) -> Config:
         found = error.errors(include_url=False)
         problems += [(_place(each["loc"]), _words(each)) for each in found if not _follows(each, found)]
     problems += [problem for problem in _cross_check(document) if problem not in problems]
-    problems += _cross_check_views(config) if config else ()
+    problems += (*_cross_check_views(config), *_cross_check_case(config)) if config else ()
     if problems or config is None:
         lines = "".join(f"\n  {place}: {words}" for place, words in sorted(problems))
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
@@ -202,6 +202,20 @@ def _cross_check_views(config: Config) -> Iterator[tuple[str, str]]:
         if table.style is Style.HISTORY:
             for needed in {versions_name(target), history_view_name(target)} & places.keys():
                 yield f"{at}.style", f"its history needs the name {needed}, of the target of {places[needed][0]}"
+
+
+def _cross_check_case(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield the tables of a lake whose names, or schemas, differ in case alone from those of tables before them."""
+    seen: dict[str, tuple[str, str]] = {}
+    for name, pipeline in config.pipelines.items() if config.warehouse.kind == "iceberg" else ():
+        for index, table in enumerate(pipeline.tables):
+            at = f"pipelines.{name}.tables[{index}]"
+            written = [table.target, *([versions_name(table.target)] if table.style is Style.HISTORY else [])]
+            for part in dict.fromkeys(part for each in written for part in (each.schema, str(each))):
+                first, place = seen.setdefault(part.casefold(), (part, at))
+                if first != part:
+                    words = f"{part} differs in case alone from {first} of {place}: readers of a lake take them for one"
+                    yield f"{at}.target", words
 
 
 def _cross_check_heartbeats(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

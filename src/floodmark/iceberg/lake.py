@@ -12,9 +12,15 @@ from urllib.parse import quote, urlencode
 
 import psycopg
 
-from floodmark.core.errors import ConfigError, OperatorError, WatermarkConflictError, WindowBusyError
+from floodmark.core.errors import (
+    ConfigError,
+    OperatorError,
+    TargetRefusedError,
+    WatermarkConflictError,
+    WindowBusyError,
+)
 from floodmark.core.naming import versions_name
-from floodmark.core.plan import WindowPlan, WindowState, finishing_command
+from floodmark.core.plan import TablePlan, WindowPlan, WindowState, finishing_command
 from floodmark.core.schema import LEDGER_SCHEMA, TableName
 from floodmark.iceberg.folder import LakeFolder
 from floodmark.postgres.ledger.ledger import is_being_loaded
@@ -248,6 +254,15 @@ _LIST_OTHERS = f"""
 SELECT metadata_location FROM {CATALOG_SCHEMA}.iceberg_tables
 WHERE NOT (table_namespace, table_name) IN (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
 """
+_NAMESAKE = f"""
+SELECT n.name_schema, n.name, t.table_namespace, t.table_name
+FROM unnest(%(schemas)s::text[], %(names)s::text[]) AS n (name_schema, name)
+JOIN {CATALOG_SCHEMA}.iceberg_tables AS t ON lower(t.table_namespace) = lower(n.name_schema)
+  AND (t.table_namespace <> n.name_schema OR lower(t.table_name) = lower(n.name) AND t.table_name <> n.name)
+WHERE (t.table_namespace, t.table_name) <> (%(old_schema)s, %(old_name)s)
+  AND (n.name_schema, n.name) NOT IN (SELECT table_namespace, table_name FROM {CATALOG_SCHEMA}.iceberg_tables)
+ORDER BY 1, 2, 3, 4 LIMIT 1
+"""
 Locations = Mapping[tuple[str, TableName], str]
 """The place of the metadata of a table, by the name of a catalog and that of the table."""
 
@@ -449,6 +464,15 @@ class LakeCatalog:
         session.execute(_RECORD_AS_PUBLISHED, named)
         session.execute(_FORGET_OF, named)
 
+    def refuse_namesakes(self, tables: Sequence[TablePlan]) -> None:
+        """Raise TargetRefusedError for a new table whose name differs in case alone from that of another one."""
+        with open_transaction(self._at, "the catalog of the lake") as session:
+            found = _find_namesake(session, [table.target for table in tables]) if _is_made(session) else None
+        if found is not None:
+            target, words = found
+            [source] = [table.source for table in tables if table.target == target]
+            raise TargetRefusedError(str(source), words, "Give it another name (target).")
+
     def list_other_locations(self, target: TableName) -> list[str]:
         """Return where the metadata of all other tables is."""
         with open_transaction(self._at, str(target)) as session:
@@ -456,11 +480,26 @@ class LakeCatalog:
         return [location for (location,) in rows]
 
 
+def _find_namesake(
+    session: psycopg.Connection, targets: Sequence[TableName], but: TableName | None = None
+) -> tuple[TableName, str] | None:
+    """Return the first new table whose name, or schema, differs in case alone from those of another one, in words."""
+    old = {"old_schema": but.schema if but else "", "old_name": but.name if but else ""}
+    found = session.execute(_NAMESAKE, _names(targets) | old).fetchone()
+    if found is None:
+        return None
+    target, other = TableName(*found[:2]), TableName(*found[2:])
+    words = f"the lake has the table {other}, from which {target} differs in case alone, or its schema does"
+    return target, f"{words}. Readers of a lake do not distinguish them."
+
+
 def _move(session: psycopg.Connection, before: TableName, to: TableName) -> None:
     """Give a table another name in both catalogs. Raises OperatorError where the lake has another one of that name."""
     found = _read_locations(session, _names([before, to]))
     if {(PUBLISHED, before), (PUBLISHED, to)} <= found.keys():
         raise OperatorError(str(before), f"the lake has a table {to} already.", "Choose another target.")
+    if (namesake := _find_namesake(session, [to], before)) is not None:
+        raise OperatorError(str(before), namesake[1], "Choose another target.")
     session.execute(_FORGET, _names([to]))
     named = {"schema": to.schema, "name": to.name, "old_schema": before.schema, "old_name": before.name}
     session.execute(_MOVE, named)

@@ -126,12 +126,13 @@ class IcebergWarehouse:
         refuse_unsupported(plan)
         session = self.session()
         self.catalog.ensure_schema()
+        # A history is two tables.
+        written = [each for table in plan.tables for each in (table, *_ended_versions(table))]
+        self.catalog.refuse_namesakes(written)
         with spark_errors(plan.pipeline):
             for schema in sorted({table.target.schema for table in plan.tables}):
                 for catalog in (PUBLISHED, UNPUBLISHED):
                     session.sql(f"CREATE NAMESPACE IF NOT EXISTS {spark_name(catalog, schema)}")
-        # A history is two tables.
-        written = [each for table in plan.tables for each in (table, *_ended_versions(table))]
         targets = [table.target for table in written]
         known, published = self.catalog.read_locations(targets), self.catalog.list_published(targets)
         new = []
@@ -146,6 +147,7 @@ class IcebergWarehouse:
         # What is left of a table that was dropped, or has lost its metadata, cannot be dropped by Iceberg.
         self.catalog.forget([table.target for table in new])
         for table in new:
+            self.catalog.refuse_namesakes([table])
             with spark_errors(str(table.source)):
                 session.sql(create_table(table, self._folder.tables))
             _LOG.info("%s: created the table %s of the lake.", table.source, table.target)

@@ -35,6 +35,7 @@ from floodmark.core.settings import Deletes, Expectation, OnFailure, Rule
 from floodmark.iceberg.checks import IcebergQuality
 from floodmark.iceberg.folder import LakeFolder, folder_of, plain_location
 from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED
+from floodmark.iceberg.metadata import read_metadata
 from floodmark.iceberg.staging import LakeStaging
 from floodmark.iceberg.tables import spark_name
 from floodmark.iceberg.targets import LakeTargets
@@ -438,6 +439,50 @@ def test_setting_that_a_lake_lacks_is_refused_by_name(rig: LakeRig) -> None:
     with pytest.raises(ConfigError, match="a lake does not support live_view"):
         rig.open(with_settings(first_load(), live_view=True), to=10)
     assert rig.locations() == [None, None]
+
+
+def test_name_that_differs_in_case_alone_from_another_one_is_refused(rig: LakeRig) -> None:
+    rig.run(first_load(), 10, one())
+    other = TableName("shop", rig.target.name.capitalize())
+    for target in (TableName("shop", rig.target.name.upper()), TableName("Shop", "others")):
+        with pytest.raises(TargetRefusedError, match="differs in case alone, or its schema does") as refused:
+            replace(rig.fresh_lake(), target=target).open(first_load(), to=10)
+        assert refused.value.subject == str(ORDERS)
+    assert "Shop" not in [row[0] for row in rig.lake.session().sql(f"SHOW NAMESPACES IN {UNPUBLISHED}").collect()]
+    fresh = rig.fresh_lake()
+    fresh.run(first_load(), 10, one())
+    with pytest.raises(OperatorError, match=f"the lake has the table {rig.target}, from which {other} differs"):
+        fresh.ledger.rename_target(fresh.pipeline, ORDERS, other, fresh.lake.catalog.rename)
+    rig.ledger.rename_target(rig.pipeline, ORDERS, other, rig.lake.catalog.rename)
+    assert replace(rig, target=other).visible() == ONE
+
+
+def test_columns_that_differ_in_case_alone_are_refused(rig: LakeRig) -> None:
+    table = first_load()
+    amount = next(column for column in table.feed.table.columns if column.name == "Amount")
+    columns = (*table.feed.table.columns, replace(amount, name="amount"))
+    feed = replace(table.feed, table=replace(table.feed.table, columns=columns))
+    with pytest.raises(TargetRefusedError, match="the columns Amount, amount differ in case alone"):
+        rig.open(replace(table, feed=feed), to=10)
+
+
+def test_tables_are_merged_on_read_and_keep_the_metadata_that_readers_have(rig: LakeRig) -> None:
+    rig.run(first_load(), 10, [Row(1, INSERT, 10, 5, notes="n"), Row(2, INSERT, 10, 5, notes="n")])
+    [location, _] = rig.locations()
+    before = read_metadata(rig.lake.catalog.folder, location)
+    assert before is not None
+    # Version 3 lets a Java that lives long grow, and the metadata of readers is one of before of the next window.
+    assert before["format-version"] == 2
+    assert before["properties"]["write.metadata.delete-after-commit.enabled"] == "false"
+    plan = rig.open(changes(10, 20), to=20)
+    rig.stage(plan, [Row(1, UPDATE, 15, 7), Row(2, DELETE, 16, 5)])
+    rig.merge(plan)
+    assert rig.locations()[0] == location
+    after = read_metadata(rig.lake.catalog.folder, rig.locations()[1])
+    assert after is not None
+    summary = after["snapshots"][-1]["summary"]
+    assert summary["added-position-deletes"] == "2"
+    assert "deleted-data-files" not in summary
 
 
 def test_upkeep_makes_fewer_files_and_windows_go_on(rig: LakeRig) -> None:

@@ -72,3 +72,24 @@ def test_what_a_lake_lacks_is_refused_by_name(tmp_path: Path, settings: str, wor
 def test_target_whose_name_other_readers_cannot_write_is_refused(tmp_path: Path, target: str) -> None:
     with pytest.raises(ConfigError, match="its names may have letters, digits and _"):
         load(tmp_path, target=target)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ("shop.orders", "shop.Orders", "shop.Orders differs in case alone from shop.orders"),
+        ("shop.orders", "Shop.items", "Shop differs in case alone from shop"),
+        ("shop.orders, style: history", "shop.Orders_Versions", "shop.Orders_Versions differs in case alone from shop"),
+        ("shop.orders", "sales.Orders", ""),
+    ],
+)
+def test_names_that_differ_in_case_alone_are_refused(tmp_path: Path, first: str, second: str, same: str) -> None:
+    source = f"dbo.Orders, target: {first}}}, {{source: dbo.Items"
+    if not same:
+        load(tmp_path, source=source, target=second)
+        return
+    with pytest.raises(ConfigError, match=rf"pipelines\.shop\.tables\[1\]\.target: {same}"):
+        load(tmp_path, source=source, target=second)
+    in_postgres = (tmp_path / "pipelines.yaml").read_text("utf-8").replace("kind: iceberg, ", "")
+    (tmp_path / "pipelines.yaml").write_text(in_postgres, "utf-8")
+    load_config(tmp_path / "pipelines.yaml")
