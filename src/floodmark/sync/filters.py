@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 import sqlglot
-from sqlglot import exp, tokens
+from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from floodmark.core.capture import bracket
@@ -39,7 +39,7 @@ _CONNECTORS: dict[type[exp.Expression], str] = {exp.And: " AND ", exp.Or: " OR "
 def parse_filter(text: str) -> Filter:
     """Return the filter. Raises ValueError, naming the part that it cannot have."""
     try:
-        found = tokens.Tokenizer(dialect=DIALECT).tokenize(text)
+        found = sqlglot.tokenize(text, read=DIALECT)
         if any(token.comments for token in found):
             raise ValueError("a filter has no comments")
         tree = sqlglot.parse_one(text, read=DIALECT, into=exp.Condition)

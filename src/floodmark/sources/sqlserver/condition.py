@@ -41,7 +41,7 @@ def parse_condition(text: str, table: TableName, hidden: Collection[str] = ()) -
     """
     folded = {name.casefold() for name in hidden}
     try:
-        found = tokens.Tokenizer(dialect="tsql").tokenize(text)
+        found = sqlglot.tokenize(text, read="tsql")
         if any(token.token_type is tokens.TokenType.SEMICOLON for token in found):
             raise _refused(table, "it contains a semicolon")
         if any(token.comments for token in found):

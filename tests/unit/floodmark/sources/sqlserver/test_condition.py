@@ -23,6 +23,7 @@ ORDERS = TableName("dbo", "Orders")
             "a = CONVERT(FLOAT(24), b) OR c = TRY_CAST(d AS FLOAT(24))",
         ),
         ("a = CAST(b AS float)", "a = CAST(b AS FLOAT)"),
+        ("[a;b] = 1 AND [c--d] = 2 AND [e\"f'g] = 3", "[a;b] = 1 AND [c--d] = 2 AND [e\"f'g] = 3"),
         ("real > 5 AND [real] = 'CAST(a AS real)'", "real > 5 AND [real] = 'CAST(a AS real)'"),
     ],
 )
@@ -36,6 +37,8 @@ def test_condition_is_sent_as_it_was_understood(text: str, sent: str) -> None:
         ("1 = 1; DROP TABLE x", "it contains a semicolon"),
         ("a = 1 -- x", "it contains a comment"),
         ("a = 1 /* x */", "it contains a comment"),
+        ("[a'b] = 1 -- c'", "it contains a comment"),
+        ("[a'b] = 1; c = 'd'", "it contains a semicolon"),
         ("a = 1) OR (1 = 1", "it is not valid T-SQL"),
         ("a = 1 ORDER BY b", "it is not valid T-SQL"),
         ("DROP TABLE x", "it is not valid T-SQL"),
