@@ -118,7 +118,7 @@ EFFECTS: Mapping[str, str] = {
     "derived": "The next window adds the column, or makes it again, in all rows of the target.",
     "mask_key_conn_id": "Only a reload into a new target applies it, since hashes by two secrets are not comparable.",
     "where": "The next window does not apply it to a loaded table, which is left out until it is reloaded.",
-    "keep_versions": "Runs delete the versions that ended before. A longer time brings none of them back.",
+    "keep_versions": "Runs, or the upkeep of a lake, delete what ended before. A longer time brings no version back.",
     "open_end": "The next window changes the view of the history, and no row.",
     "track": "The next window changes the view of the history, and no row.",
     "before_images": "It applies to changes from the next window on.",
