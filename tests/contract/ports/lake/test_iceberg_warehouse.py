@@ -173,7 +173,7 @@ def test_expectations_are_judged_before_readers_see_the_rows(rig: LakeRig, caplo
         counts = rig.merge(plan)
         found = IcebergQuality(rig.lake, lambda: None).check_window(plan, counts)
         rig.ledger.drop_merged(plan.window_id)
-        return str(found.get(ORDERS, ""))
+        return " ".join(f"{error} {error.detail}" for error in found.values())
 
     load = with_settings(first_load(), expectations=(small, filled, whole))
     rig.run(load, 10, [Row(1, INSERT, 10, 50, notes="n"), Row(3, INSERT, 10, 5, notes="n")])
@@ -192,6 +192,11 @@ def test_expectations_are_judged_before_readers_see_the_rows(rig: LakeRig, caplo
     assert merge(small, filled, whole, amount=5) == ""
     words = merge(replace(small, kwargs='{"column": "Lost", "max_value": 100}'), amount=4711)
     assert "expectation expect_column_values_to_be_between cannot be evaluated" in words
+    # Spark's message quotes the value that is no number.
+    query = '{"unexpected_rows_query": "SELECT * FROM {batch} WHERE CAST(CONCAT(Amount, Id) AS int) > 0"}'
+    words = merge(Expectation("unexpected_rows_expectation", query), amount=4711)
+    assert "unexpected_rows_expectation cannot be evaluated" in words
+    assert "4711" not in words + caplog.text
 
 
 def test_table_that_was_renamed_is_made_again_also_by_a_new_ledger(rig: LakeRig) -> None:
