@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 # ruff: noqa: S608  (names are quoted by core.naming, and Great Expectations takes no bound values)
 
 _DRIVER_ERROR = re.compile(r"\(psycopg\.(?:errors\.)?(\w+)\)")
+_NO_ANSWER = re.compile(
+    r"OperationalError|Connection refused|Answer from Java side is empty|SparkContext was shut down"
+)
+"""What PostgreSQL's driver says of a server, and Spark of a Java, that is gone."""
 _SPARK_ERROR = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ")
 DATASOURCE = "warehouse"
 """The name of the warehouse in a context of Great Expectations."""
@@ -204,7 +208,7 @@ def _without_values(words: str) -> str:
 
 def _unanswered(batch: Batch, check: Check, words: str) -> FloodmarkError:
     detail = _without_values(" ".join(words.split()))
-    if "OperationalError" in words:
+    if _NO_ANSWER.search(words):
         text = f"the warehouse did not answer expectation {check.name}."
         return TargetRefusedError(str(batch.source), text, "The next run checks the table again.", detail)
     hint = "Correct its type, its kwargs, or the column: names are those of the target."
