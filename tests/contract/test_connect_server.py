@@ -103,15 +103,19 @@ def test_server_without_floodmark_is_refused(tmp_path: Path) -> None:
     assert not caught.value.retryable
 
 
-def test_neither_values_of_errors_nor_the_token_are_in_the_server_s_log(server: ConnectServer) -> None:
+def test_neither_values_of_errors_nor_the_token_are_printed(
+    server: ConnectServer, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
     engine = open_at(client_url(server))
+    with pytest.raises(PySparkException, match=VALUE):
+        engine.session.sql(f"SELECT CAST('{VALUE}' AS int)").collect()
     with pytest.raises(PySparkException) as caught:
         engine.session.range(1).mapInArrow(partial(refuse, VALUE), "v long").collect()
     engine.stop()
     found = recover(caught.value)
     assert isinstance(found, DataQualityError)
     assert found.detail == VALUE
-    assert VALUE not in server.text()
+    assert VALUE not in server.text() + caplog.text + capfd.readouterr().err
     assert TOKEN not in server.text()
 
 

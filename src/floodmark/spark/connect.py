@@ -22,7 +22,7 @@ from pyspark.sql.connect.session import SparkSession as RemoteSession
 
 from floodmark.core.errors import ConfigError, LoadKilledError, LoadStartError
 from floodmark.core.settings import REMOTE_VARIABLE
-from floodmark.spark.engine import SESSION_SETTINGS
+from floodmark.spark.engine import SESSION_SETTINGS, keep_errors_unprinted
 from floodmark.spark.launch.processes import REQUIRED_SETTINGS
 from floodmark.spark.stage import LOADED_VERSION, VERSION_SCHEMA, recover, report_version
 
@@ -58,6 +58,7 @@ def open_connect_engine() -> ConnectEngine:
     of this Floodmark.
     """
     began = time.monotonic()
+    keep_errors_unprinted()
     # The URL may contain a token: no child needs it.
     channel = DefaultChannelBuilder(os.environ.pop(REMOTE_VARIABLE))
     server = f"sc://{channel.endpoint}"

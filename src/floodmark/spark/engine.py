@@ -23,7 +23,7 @@ from typing import IO, Protocol
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -53,6 +53,15 @@ class Engine(Protocol):
 
     def stop(self) -> None:
         """End the session and what still runs in it, for a process that then ends."""
+
+
+def keep_errors_unprinted() -> None:
+    """Keep PySpark from printing the errors that it raises: Spark's messages quote values of rows."""
+    PySparkException._log_exception = _print_nothing
+
+
+def _print_nothing(error: PySparkException) -> None:
+    """Stand for the method of an error that prints it as JSON, with a logger that no configuration reaches."""
 
 
 class OpeningEngine:
@@ -166,6 +175,7 @@ def open_classic_engine(
     file to which a Java that is started writes what is no result; None for that of this process.
     """
     began = time.monotonic()
+    keep_errors_unprinted()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _GATEWAY_VARIABLE not in os.environ:
         os.environ.update(java_environment())
