@@ -37,6 +37,22 @@ opening = OpeningEngine(open_connect_engine)
 stop_on_termination(opening)
 opening.get().session.range(1).mapInArrow(partial(beat, sys.argv[1]), "beats long").collect()
 """
+_HOLDER = """
+import os, signal, sys, threading
+from pathlib import Path
+from floodmark.spark.engine import OpeningEngine, stop_on_termination
+class Engine:
+    def stop(self):
+        with lock:
+            Path(sys.argv[1]).touch()
+lock = threading.Lock()
+opening = OpeningEngine(Engine)
+opening.get()
+stop_on_termination(opening)
+with lock:
+    os.kill(os.getpid(), signal.SIGTERM)
+threading.Event().wait()
+"""
 SUPPORT = str(Path(__file__).parents[1] / "support")
 
 
@@ -135,3 +151,10 @@ def test_server_interrupts_the_load_of_a_client_that_is_terminated(server: Conne
         client.send_signal(signal.SIGTERM)
         assert client.wait(10) == 128 + signal.SIGTERM
     wait_until(lambda: not is_beating(beats), 30)
+
+
+def test_server_is_asked_also_by_a_client_that_holds_a_lock_of_its_connection(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    ended = subprocess.run([sys.executable, "-c", _HOLDER, str(asked)], timeout=60, check=False)
+    assert ended.returncode == 128 + signal.SIGTERM
+    assert asked.exists()

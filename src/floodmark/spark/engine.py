@@ -34,7 +34,10 @@ from floodmark.spark.launch.target import java_environment
 from floodmark.spark.stage import killed
 
 _LOG = logging.getLogger(__name__)
-_STOP_SECONDS = 2
+_STOP_SECONDS = 3
+"""The time that a server has to interrupt a load. Airflow's operator waits two seconds longer."""
+_HELD_SECONDS = 1
+"""The time for which the main thread is kept from going on."""
 
 
 class Engine(Protocol):
@@ -97,12 +100,17 @@ class OpeningEngine:
 def stop_on_termination(opening: OpeningEngine) -> None:
     """Let SIGTERM end this process, after a request to the server to interrupt the load. For the main thread."""
 
-    def end(signal_number: int, _: FrameType | None) -> None:
-        # Not in this thread, which may hold a lock of gRPC.
+    def stop_and_end(signal_number: int) -> None:
         stopping = threading.Thread(target=opening.stop, daemon=True)
         stopping.start()
         stopping.join(_STOP_SECONDS)
         os._exit(128 + signal_number)
+
+    def end(signal_number: int, _: FrameType | None) -> None:
+        ending = threading.Thread(target=stop_and_end, args=[signal_number], daemon=True)
+        ending.start()
+        # The main thread would report the end of its load as an error. It may hold a lock that the request needs.
+        ending.join(_HELD_SECONDS)
 
     signal.signal(signal.SIGTERM, end)
 
