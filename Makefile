@@ -69,8 +69,19 @@ check-pythons: ## all unit tests on every Python of 3.11 to 3.13 that the machin
 # Two cores are kept busy by three processes: stories wait for servers. A file stays in one process.
 PYTEST := $(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -c pyproject.toml
 
-test: check $(CLASSES)-of-the-wheel $(JARS)-s3 ## Floodmark's tests, and whether the emulator answers as SQL Server does
-	@$(PYTEST) --ignore=tests/unit tests emulator/tests/conformance
+# Spark with the jars of a lake, with a server or with workers of its own; and sources other than CDC.
+SPARK := tests/contract/ports/lake tests/contract/test_connect_server.py \
+  $(addprefix tests/story/test_,lake_runs.py spark_cluster.py spark_connect.py)
+SOURCES := $(sort $(wildcard $(foreach kind,tracking stream kafka compact fleet,tests/*/test_*$(kind)*.py)))
+
+test: check $(CLASSES)-of-the-wheel ## tests of CDC into a warehouse, and whether the emulator answers as SQL Server does
+	@$(PYTEST) $(addprefix --ignore=,tests/unit $(SPARK) $(SOURCES)) tests emulator/tests/conformance
+
+test-spark: setup $(CLASSES)-of-the-wheel $(JARS)-s3 ## tests of lakes, of Spark clusters and of Spark Connect servers
+	@$(PYTEST) $(SPARK)
+
+test-sources: setup $(CLASSES)-of-the-wheel ## tests of change tracking, event streams and fleets of devices
+	@$(PYTEST) $(SOURCES)
 
 # The clients that `make test-clients` sets up.
 SET_UP := debian go java node python rust
