@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -17,6 +18,10 @@ from sqlserver_emulator.cdc.agent import supervisor
 from sqlserver_emulator.engine.connection.notifications import Notifications
 
 _SLEEPERS = {"catalog-listener", "cdc-agent", "tracking-cleanup"}
+_CLEANUPS = (
+    "SELECT COUNT(*) FROM msdb.dbo.sysjobhistory h JOIN msdb.dbo.cdc_jobs j ON j.job_id = h.job_id"
+    " WHERE j.job_type = 'cleanup' AND j.database_id = DB_ID() AND h.step_id = 0"
+)
 
 
 def test_threads_of_an_idle_engine_sleep(engine: Engine, client: Client) -> None:
@@ -67,15 +72,37 @@ def test_agent_cleans_at_once_when_the_clock_is_moved(engine: Engine, client: Cl
     client.run("EXEC sys.sp_cdc_enable_db")
     client.run("CREATE TABLE dbo.moved (id int PRIMARY KEY)")
     client.run("EXEC sys.sp_cdc_enable_table N'dbo', N'moved', @role_name = NULL")
-    runs = (
-        "SELECT COUNT(*) FROM msdb.dbo.sysjobhistory h JOIN msdb.dbo.cdc_jobs j ON j.job_id = h.job_id"
-        " WHERE j.job_type = 'cleanup' AND j.database_id = DB_ID() AND h.step_id = 0"
-    )
     try:
-        wait_until(lambda: client.value(runs) == 1)  # the one that enabling the first table begins
+        wait_until(lambda: client.value(_CLEANUPS) == 1)  # the one that enabling the first table begins
         for expected in (2, 3):
             engine.clock.advance(86_400.0)
-            wait_until(lambda expected=expected: client.value(runs) == expected)
+            wait_until(lambda expected=expected: client.value(_CLEANUPS) == expected)
+    finally:
+        engine.clock.reset()
+        client.run("EXEC sys.sp_cdc_disable_db")
+
+
+@pytest.mark.usefixtures("no_rounds")
+def test_run_is_due_as_soon_as_the_one_before_has_an_outcome(
+    engine: Engine, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread of a cleanup lives on for a moment after its outcome is to be seen."""
+    due = engine.supervisor._next_cleanup
+
+    def clean_and_wait(*arguments: Any) -> bool:
+        has_ended = supervisor_clean(*arguments)
+        wait_until(lambda: engine.supervisor._next_cleanup > due)
+        return has_ended
+
+    supervisor_clean = supervisor.run_cleanup_job
+    monkeypatch.setattr(supervisor, "run_cleanup_job", clean_and_wait)
+    client.run("EXEC sys.sp_cdc_enable_db")
+    client.run("CREATE TABLE dbo.due (id int PRIMARY KEY)")
+    client.run("EXEC sys.sp_cdc_enable_table N'dbo', N'due', @role_name = NULL")
+    try:
+        wait_until(lambda: client.value(_CLEANUPS) == 1)
+        engine.clock.advance(86_400.0)
+        wait_until(lambda: client.value(_CLEANUPS) == 2)
     finally:
         engine.clock.reset()
         client.run("EXEC sys.sp_cdc_disable_db")

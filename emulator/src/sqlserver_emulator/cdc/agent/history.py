@@ -89,7 +89,7 @@ def begin_run(run: Run, job: Job) -> None:
 
 def end_run(run: Run, job: Job, end: StepEnd) -> None:
     """Record how the run of a job ended, if one goes on."""
-    if _goes_on(run, job):
+    if run_goes_on(run, job):
         _record_step(run, job.job_id, end)
         _record_outcome(run, job.job_id, end.status)
 
@@ -101,7 +101,7 @@ def note_failure(run: Run, job: Job, errors: Sequence[SqlServerError]) -> bool:
     """
     attempts = run(_NOTE_FAILURE, (job.job_id, _RETRY_MINUTES))
     if not attempts:
-        return _goes_on(run, job)
+        return run_goes_on(run, job)
     ((retries,),) = attempts
     if retries >= _RETRY_ATTEMPTS:
         end_run(run, job, failed_step(RunStatus.FAILED, errors, retries))
@@ -119,7 +119,8 @@ def end_all_runs(run: Run) -> None:
         _record_outcome(run, str(job_id), RunStatus.CANCELLED)
 
 
-def _goes_on(run: Run, job: Job) -> bool:
+def run_goes_on(run: Run, job: Job) -> bool:
+    """Return whether a run of a job has begun and has no outcome yet."""
     return bool(run("SELECT 1 FROM emulator.job_runs WHERE job_id = $1::uuid", (job.job_id,)))
 
 
@@ -131,7 +132,6 @@ def _record_step(run: Run, job_id: str, end: StepEnd, step: int | None = None) -
 
 def _record_outcome(run: Run, job_id: str, status: RunStatus) -> None:
     run(_OUTCOME_ROW, (job_id, int(status), _JOB_OUTCOME))
-    run("DELETE FROM emulator.job_runs WHERE job_id = $1::uuid", (job_id,))
     _forget_old(run, job_id)
 
 
@@ -166,7 +166,9 @@ SELECT r.job_id, s.step_id, s.step_name, $3::int, $4::int, left($5::text, 4000),
 FROM emulator.job_runs r JOIN emulator.job_steps s USING (job_id)
 WHERE r.job_id = $1::uuid AND CASE WHEN $2::int IS NULL THEN s.is_last ELSE s.step_id = $2::int END
 """
+# One statement: a reader of the outcome may start the job again.
 _OUTCOME_ROW = """
+WITH ended AS (DELETE FROM emulator.job_runs WHERE job_id = $1::uuid RETURNING *)
 INSERT INTO emulator.job_history (job_id, step_id, step_name, sql_message_id, sql_severity, message, run_status,
     run_date, run_time, run_duration, retries_attempted)
 SELECT r.job_id, $3::int, '(Job outcome)', 0, 0,
@@ -176,7 +178,7 @@ SELECT r.job_id, $3::int, '(Job outcome)', 0, 0,
                  r.invoked_by, s.step_id, s.step_name),
        $2::int, emulator.agent_date(r.started_at), emulator.agent_time(r.started_at),
        emulator.agent_duration(emulator_cdc.now() - r.started_at), 0
-FROM emulator.job_runs r JOIN emulator.job_steps s USING (job_id) WHERE r.job_id = $1::uuid AND s.is_last
+FROM ended r JOIN emulator.job_steps s USING (job_id) WHERE s.is_last
 """
 # The newest row of each step stays, as sysjobservers and sysjobsteps show it.
 _NEWEST = "SELECT max(instance_id) FROM emulator.job_history GROUP BY job_id, step_id"

@@ -27,6 +27,7 @@ from sqlserver_emulator.cdc.agent.history import (
     end_run,
     failed_step,
     note_failure,
+    run_goes_on,
 )
 from sqlserver_emulator.cdc.agent.job_process import GIVEN_UP, JobProcess
 from sqlserver_emulator.cdc.enabling.guard import GUARD
@@ -324,8 +325,12 @@ class CaptureSupervisor:
                 self._start_cleanup(job)
 
     def _start_cleanup(self, job: Job) -> None:
-        if job.job_id in self._cleanups:
-            return
+        earlier = self._cleanups.get(job.job_id)
+        if earlier is not None:
+            if run_goes_on(self._run, job):
+                return
+            # Its outcome is there for all to see, so that a run that is due now may not be left out.
+            earlier.join()
         self._run(_CLEANUP_STARTS, (job.job_id,))
         begin_run(self._run, job)
         thread = threading.Thread(target=self._clean, args=(job,), name=f"cdc-cleanup-{job.database_id}", daemon=True)
