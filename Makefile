@@ -6,7 +6,7 @@ export VENV
 PY := $(VENV)/bin/python
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help setup run run-lake run-sources up down check check-pythons test test-emulator test-one test-tutorial test-clients torture torture-histories bench bench-peers fuzz format docs reference clean
+.PHONY: help setup run run-lake run-sources up down check check-pythons test test-spark test-sources test-emulator test-one test-tutorial test-clients torture torture-histories bench bench-peers fuzz format docs reference clean
 .PHONY: check-lint check-types check-units check-every-unit
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
