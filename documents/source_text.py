@@ -14,11 +14,9 @@ _CODE = re.compile(r"``([^`]*)``")
 
 @cache
 def module_of(name: str) -> griffe.Module:
-    """Return a module by its full name, such as ``floodmark.config.models``."""
-    found = griffe.load(name, search_paths=[str(REPOSITORY / "src")], resolve_aliases=False)
-    if not isinstance(found, griffe.Module):
-        raise TypeError(f"{name} is not a module")
-    return found
+    """Return a module by its full name, such as ``floodmark.config.models``: it alone, and not its whole package."""
+    file = (REPOSITORY / "src").joinpath(*name.split(".")).with_suffix(".py")
+    return griffe.visit(name, filepath=file, code=file.read_text(encoding="utf-8"))
 
 
 def text_of(element: griffe.Object | griffe.Alias) -> str:
