@@ -98,12 +98,14 @@ test-tutorial: setup ## the tutorial, followed line by line in a fresh clone, wh
 test-clients: setup ## tests with clients that are no packages of Python, which it sets up
 	@bin/test-clients
 
+KILLS := tests/story/test_kills.py tests/story/test_tracking_and_stream_kills.py
+
 torture: setup $(CLASSES)-of-the-wheel ## 500 kills and troubles in between, then 100 with Spark and 20 of Airflow's processes: some hours
 	@export FLOODMARK_TORTURE_SEED=$${FLOODMARK_TORTURE_SEED:-$$(date +%Y%m%d)} FLOODMARK_TORTURE_WRITES=$${FLOODMARK_TORTURE_WRITES:-20}; \
-	  FLOODMARK_TORTURE_KILLS=$${FLOODMARK_TORTURE_KILLS:-500} $(PY) -m pytest -q -s tests/story/test_kills.py && \
+	  FLOODMARK_TORTURE_KILLS=$${FLOODMARK_TORTURE_KILLS:-500} $(PY) -m pytest -q -s $(KILLS) && \
 	  export FLOODMARK_TORTURE_SPARK=1 FLOODMARK_TORTURE_KILLS=$${FLOODMARK_SPARK_KILLS:-100} \
 	    FLOODMARK_AIRFLOW_KILLS=$${FLOODMARK_AIRFLOW_KILLS:-20} && \
-	  $(PY) -m pytest -q -s tests/story/test_kills.py tests/story/test_airflow_kills.py
+	  $(PY) -m pytest -q -s $(KILLS) tests/story/test_airflow_kills.py
 
 torture-histories: setup ## 10,000 random histories of runs, operators and losses, call by call: FLOODMARK_INTERLEAVING_SEED is the first
 	@export FLOODMARK_INTERLEAVING_SEED=$${FLOODMARK_INTERLEAVING_SEED:-$$(date +%Y%m%d0000)} \

@@ -1,15 +1,22 @@
 """Commands at random, a kill or a pause in each, troubles that last for a while, columns that are added meanwhile, and
 all of it brought to its end.
+
+FLOODMARK_TORTURE_KILLS: how often, over all kinds of source. FLOODMARK_TORTURE_SEED: which moments.
+FLOODMARK_TORTURE_WRITES: transactions of the workload in a second. FLOODMARK_TORTURE_SPARK=1: with Spark and Great
+Expectations in every run, and also kills of Spark's processes alone. ``make torture`` does all of it.
+FLOODMARK_TORTURE_CARDS: a regular expression; only the kills that it finds in lines such as "target dropped in run".
 """
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import sys
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -20,6 +27,10 @@ from torture_command import RunningCommand, kill, wake
 from torture_rig import SECOND, KillableRig
 from torture_troubles import REFUSED, TROUBLES, Trouble
 
+KILLS = int(os.environ.get("FLOODMARK_TORTURE_KILLS", "20"))
+SEED = int(os.environ.get("FLOODMARK_TORTURE_SEED", "20261121"))
+WITH_SPARK = os.environ.get("FLOODMARK_TORTURE_SPARK") == "1"
+TIMEOUT_SECONDS = 300 + KILLS * (240 if WITH_SPARK else 30)
 # The other table shows the rig how far capture has come, by the instance that it has.
 SWITCHED = ("Customers", "Products", "Orders", "OrderLines")
 COLUMNS = (("nvarchar(30) NOT NULL DEFAULT N'größe'", "CONCAT(N'was ', {})"), ("decimal(9,2) NULL", "{} / 7.0"))
@@ -55,6 +66,24 @@ _LOCKS = (
     "LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE",
     "SELECT FROM {} FOR UPDATE",
 )
+
+
+def torture_source(make_rig: Callable[..., KillableRig], folder: Path, share: int) -> None:
+    """Kill, and compare in the end. make_rig: of one kind of source. share: how many of 20 kills the kind gets."""
+    kills = max(1, KILLS * share // 20)
+    rig = make_rig(folder, SEED, with_spark=WITH_SPARK)
+    few_kills = kills if KILLS <= 20 else 0
+    torture = Torture(rig, SEED, with_spark=WITH_SPARK, has_time=KILLS >= 200, few_kills=few_kills)
+    with rig.running():
+        while torture.kills.total() < kills:
+            torture.go_on()
+        rig.end_workload()
+        torture.finish()
+        torture.assert_equal()
+    print(f"seed {SEED}:", *(f"{count} x {card}" for card, count in sorted(torture.kills.items())), sep="\n")
+    if torture.cards.size <= kills:
+        assert {card.victim for card in torture.kills} >= torture.cards.victims
+        assert {card.kind for card in torture.kills} >= torture.cards.kinds
 
 
 class Torture:
