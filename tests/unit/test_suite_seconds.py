@@ -47,7 +47,7 @@ def test_longest_file_begins_first_and_stories_where_nothing_is_measured() -> No
 
 
 def test_files_that_share_a_server_are_one_unit_which_has_their_time_on_the_clock() -> None:
-    [folder] = suite_seconds._SHARING_FOLDERS
+    folder, other = suite_seconds._SHARING_FOLDERS
     lake = [f"{folder}/test_a.py", f"{folder}/test_b.py"]
     story = "tests/story/test_c.py"
     rows = {lake[0]: (20.0, 1.0, 1), story: (30.0, 90.0, 1), lake[1]: (15.0, 1.0, 1)}
@@ -55,7 +55,8 @@ def test_files_that_share_a_server_are_one_unit_which_has_their_time_on_the_cloc
     assert measured == {folder: 35.0, story: 30.0}
     for known in (measured, {}):
         assert sorted([lake[0], story, lake[1]], key=lambda name: suite_seconds._place_of(name, known))[:2] == lake
-    assert (Path(__file__).parents[2] / folder).is_dir()
+    assert suite_seconds.unit_of(f"{other}/test_a.py") == other
+    assert all((Path(__file__).parents[2] / each).is_dir() for each in (folder, other))
 
 
 def test_without_a_table_nothing_is_measured(table: Path) -> None:

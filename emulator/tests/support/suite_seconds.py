@@ -26,7 +26,7 @@ _HEAD = "wall\tcpu\ttests\tfile"
 _LEAST_FILES = 40
 """A run of fewer files leaves the table alone: it may be of a few tests of each."""
 _LONG_FOLDERS = ("tests/story", "tests/contract", "tests/dags", "emulator/tests")
-_SHARING_FOLDERS = ("tests/contract/ports/lake",)
+_SHARING_FOLDERS = ("tests/contract/ports/lake/tables", "tests/contract/ports/lake/styles")
 """Folders whose files share a server that takes long to start."""
 _Row = tuple[float, float, int]
 """Seconds on the clock, seconds of processor time, and tests."""

@@ -1,4 +1,4 @@
-"""The lake that all files of this folder share. A Java that starts takes as much of the processor as ten windows."""
+"""The lake of each folder below. A Java that starts takes as much of the processor as ten windows."""
 
 from __future__ import annotations
 

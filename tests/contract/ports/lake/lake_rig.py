@@ -13,8 +13,11 @@ from typing import Any, Self
 import duckdb
 import pytest
 from pyspark import SparkContext
+from switch_rig import SwitchRig
 from warehouse_rig import ReadRows, WarehouseRig, rows_of
 
+from cdc_database import CdcDatabase
+from emulator_process import Emulator
 from floodmark.core.plan import WindowPlan
 from floodmark.core.schema import TableName
 from floodmark.core.settings import OnFailure, Rule
@@ -22,6 +25,7 @@ from floodmark.iceberg.checks import IcebergQuality
 from floodmark.iceberg.folder import Bucket, LakeFolder
 from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED
 from floodmark.iceberg.tables import spark_name
+from floodmark.iceberg.targets import LakeTargets
 from floodmark.iceberg.warehouse import IcebergWarehouse
 from floodmark.postgres.ledger.ledger import PostgresLedger
 from floodmark.postgres.session import WarehouseConnection, open_transaction
@@ -80,6 +84,24 @@ class LakeRig(WarehouseRig):
         """Return the same lake with a pipeline and a target that nothing has used."""
         name = f"orders_{next(_numbers)}"
         return replace(self, pipeline=name, target=TableName("shop", name), reported={})
+
+
+class LakeSwitchRig(SwitchRig):
+    """A pipeline into a lake. Its windows are checked by Spark.
+
+    name: of the pipeline and of its source, which no other test of the lake has: the ledger knows both.
+    """
+
+    def __init__(self, emulator: Emulator, database: CdcDatabase, lake: LakeRig, name: str = "shop") -> None:
+        super().__init__(emulator, database, lake.at, name, source_name=name)
+        self.lake = lake.lake
+        self.warehouse = lake.lake
+        self.check_target = LakeTargets(lake.lake.catalog).check_target
+
+    def check(self, window_id: int) -> None:
+        plan = self.ledger.read_window(window_id).plan
+        assert IcebergQuality(self.lake, lambda: None).check_window(plan, self.ledger.read_counts(window_id)) == {}
+        super().check(window_id)
 
 
 @contextmanager

@@ -11,12 +11,11 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from lake_rig import SMALL, LakeRig, quarantined, read_by_duckdb
-from switch_rig import SwitchRig
+from lake_rig import SMALL, LakeRig, LakeSwitchRig, quarantined, read_by_duckdb
 from warehouse_contract import END, ONE, WarehouseContract, one, replayed
 from warehouse_shop import COLUMNS, DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load, instance, staged_batch
 
-from cdc_database import CdcDatabase, cdc_database
+from cdc_database import cdc_database
 from emulator_process import Emulator
 from floodmark.core.errors import (
     ConfigError,
@@ -97,7 +96,7 @@ def test_table_that_another_program_has_written_is_not_published(rig: LakeRig) -
     assert rig.ledger.read_window(plan.window_id).state is WindowState.CHECKED
     assert [row[2] for row in rig.visible().values()] == ["foreign"]
     # As the page says; after the publication it changes nothing.
-    page = (Path(__file__).parents[4] / "docs" / "lakehouse.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[5] / "docs" / "lakehouse.md").read_text(encoding="utf-8")
     [back] = re.findall(r"^UPDATE floodmark_lake[^;]+;", page, re.MULTILINE)
     with open_transaction(rig.at) as session:
         session.execute(back.replace("'orders'", f"'{rig.target.name}'"))
@@ -599,24 +598,6 @@ def test_upkeep_removes_no_file_from_a_folder_that_others_may_have(rig: LakeRig)
 
 # --------------------------------------------------------------------------------------------------------------------
 # The switch to a second capture instance.
-
-
-class LakeSwitchRig(SwitchRig):
-    """A pipeline into a lake. Its windows are checked by Spark.
-
-    name: of the pipeline and of its source, which no other test of the lake has: the ledger knows both.
-    """
-
-    def __init__(self, emulator: Emulator, database: CdcDatabase, lake: LakeRig, name: str = "shop") -> None:
-        super().__init__(emulator, database, lake.at, name, source_name=name)
-        self.lake = lake.lake
-        self.warehouse = lake.lake
-        self.check_target = LakeTargets(lake.lake.catalog).check_target
-
-    def check(self, window_id: int) -> None:
-        plan = self.ledger.read_window(window_id).plan
-        assert IcebergQuality(self.lake, lambda: None).check_window(plan, self.ledger.read_counts(window_id)) == {}
-        super().check(window_id)
 
 
 def test_new_column_comes_to_a_lake_by_a_second_capture_instance(lake: LakeRig, emulator: Emulator) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
-from lake_rig import SMALL, LakeRig, quarantined
+from lake_rig import SMALL, LakeRig, LakeSwitchRig, quarantined
 from pyiceberg.table import StaticTable
 from test_history_order import (
     CONTENT,
@@ -28,7 +28,6 @@ from test_history_order import (
     refuse_overlaps,
     ways,
 )
-from test_iceberg_warehouse import LakeSwitchRig
 from warehouse_rig import WarehouseRig
 from warehouse_shop import DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load, staged_batch
 

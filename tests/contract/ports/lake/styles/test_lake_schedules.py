@@ -34,7 +34,7 @@ def test_tables_of_a_lake_end_with_their_rows_or_a_verdict(emulator: Emulator, l
         rig.lake = lake.lake
         schedule = TrackingSchedule(rig, SqlClient(connection), seed)
         schedule.note(f"on_gap {on_gap.value}")
-        file = "tests/contract/ports/lake/test_lake_schedules.py"
+        file = "tests/contract/ports/lake/styles/test_lake_schedules.py"
         test = f"{file}::test_tables_of_a_lake_end_with_their_rows_or_a_verdict"
         with repeatable(test, seed, schedule.journal):
             schedule.run(steps=6)
