@@ -60,6 +60,10 @@ def first_load(deletes: Deletes = Deletes.SOFT, rules: tuple[Rule, ...] = ()) ->
     return replace(changes(1, 2, deletes, rules), kind=LoadKind.FIRST_LOAD, interval=None, watermark=None)
 
 
+def reload(watermark: int, deletes: Deletes = Deletes.SOFT) -> TablePlan:
+    return replace(first_load(deletes), is_reload=True, watermark=lsn(watermark))
+
+
 @dataclass(frozen=True)
 class Row:
     """A staged row. notes None with keep: the change row left the LOB out."""

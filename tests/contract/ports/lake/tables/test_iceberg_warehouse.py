@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
 from dataclasses import replace
-from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from lake_rig import SMALL, LakeRig, LakeSwitchRig, quarantined, read_by_duckdb
-from warehouse_contract import END, ONE, WarehouseContract, one, replayed
-from warehouse_shop import COLUMNS, DELETE, INSERT, ORDERS, UPDATE, Row, changes, first_load, instance, staged_batch
+from lake_rig import LakeRig, LakeSwitchRig, read_by_duckdb
+from warehouse_contract import ONE, WarehouseContract, one
+from warehouse_shop import (
+    COLUMNS,
+    DELETE,
+    INSERT,
+    ORDERS,
+    UPDATE,
+    Row,
+    changes,
+    first_load,
+    instance,
+    reload,
+    staged_batch,
+)
 
 from cdc_database import cdc_database
 from emulator_process import Emulator
@@ -23,25 +32,21 @@ from floodmark.core.errors import (
     OperatorError,
     TargetLostError,
     TargetRefusedError,
-    WarehouseUnavailableError,
     WatermarkConflictError,
     WindowBusyError,
 )
-from floodmark.core.plan import TableCounts, TablePlan, WindowState, replay_lane
-from floodmark.core.position import Interval
+from floodmark.core.plan import TableCounts, WindowState
 from floodmark.core.schema import MappedColumn, TableName
 from floodmark.core.settings import Deletes, Expectation, OnFailure, Rule
 from floodmark.iceberg.checks import IcebergQuality
-from floodmark.iceberg.folder import LakeFolder, folder_of, plain_location
+from floodmark.iceberg.folder import LakeFolder, plain_location
 from floodmark.iceberg.lake import PUBLISHED, UNPUBLISHED
 from floodmark.iceberg.metadata import read_metadata
 from floodmark.iceberg.staging import LakeStaging
 from floodmark.iceberg.tables import spark_name
 from floodmark.iceberg.targets import LakeTargets
-from floodmark.iceberg.upkeep import LakeUpkeep
 from floodmark.postgres.session import open_transaction
 from floodmark.sync.load import TABLES_AT_ONCE
-from lsns import lsn
 from table_plans import with_settings
 
 pytestmark = [
@@ -302,10 +307,6 @@ def test_table_that_is_not_the_one_that_was_loaded_gets_no_changes(rig: LakeRig)
     refused("was dropped and made again")
 
 
-def reload(watermark: int, deletes: Deletes = Deletes.SOFT) -> TablePlan:
-    return replace(first_load(deletes), is_reload=True, watermark=lsn(watermark))
-
-
 @pytest.mark.parametrize("deletes", Deletes)
 def test_reload_deletes_what_the_source_no_longer_has_and_nothing_else(rig: LakeRig, deletes: Deletes) -> None:
     """Some rows have a position that the source lost when it was restored: later changes must win over them."""
@@ -491,115 +492,6 @@ def test_tables_are_merged_on_read_and_keep_the_metadata_that_readers_have(rig: 
     assert "deleted-data-files" not in summary
 
 
-def test_upkeep_makes_fewer_files_and_windows_go_on(rig: LakeRig) -> None:
-    """Also where a name is a number."""
-    rig = replace(rig, target=TableName("2026", rig.target.name))
-    upkeep = LakeUpkeep(rig.lake, lambda: None)
-    rig.run(first_load(), 10, [Row(key, INSERT, 10, key, notes="n") for key in (1, 2, 3, 4)])
-    rig.run(changes(10, 20), 20, [Row(1, UPDATE, 15, 9, notes="m"), Row(2, DELETE, 16)])
-    rig.run(changes(20, 30), 30, [Row(1, UPDATE, 25, 8, notes="o")])
-    rows = rig.visible()
-    [before] = upkeep.list_tables([rig.target])
-    assert before.is_due
-    assert (before.rows, before.delete_files > 0, len(before.snapshots)) == (4, True, 3)
-    assert [before.snapshot_at(lsn(at))[1] for at in (9, 10, 25, 99)] == ["", str(lsn(10)), str(lsn(20)), str(lsn(30))]
-
-    folder = Path(folder_of(before.location), "data")
-    files = {name: folder / name for name in ("old.parquet", "young.parquet")}
-    for path in files.values():
-        path.write_bytes(b"")
-    os.utime(files["old.parquet"], (1_700_000_000, 1_700_000_000))
-    [(target, done)] = upkeep.keep_tables([rig.target], timedelta(0))
-    assert target == rig.target
-    assert done.startswith("was ")
-    assert done.endswith("; 1 file removed")
-    assert [path.exists() for path in files.values()] == [False, True]
-    [after] = upkeep.list_tables([rig.target])
-    assert (after.rows, after.files, after.delete_files, len(after.snapshots)) == (4, 1, 0, 1)
-    assert not after.is_due
-    assert rig.locations() == [after.location] * 2
-    assert rig.visible() == rows
-    rig.run(changes(30, 40), 40, [Row(3, DELETE, 35), Row(1, UPDATE, 36, 7, notes="p")])
-    assert rig.visible() == {1: (Decimal("7.00"), None, "p"), 4: rows[4]}
-
-
-def test_upkeep_does_not_touch_a_table_with_a_window(rig: LakeRig) -> None:
-    upkeep, catalog = LakeUpkeep(rig.lake, lambda: None), rig.lake.catalog
-    [(_, done)] = upkeep.keep_tables([rig.target], timedelta(0))
-    assert done.startswith("left alone")
-    rig.run(first_load(), 10, one())
-    base = catalog.begin_upkeep(rig.target)
-    assert base == rig.locations()[0]
-    plan = rig.open(changes(10, 20), to=20)
-    assert not catalog.publish_upkeep(rig.target, base)
-    [(_, done)] = upkeep.keep_tables([rig.target], timedelta(0), rewrites=True)
-    assert done.startswith("left alone")
-    staged = rig.stage(plan, [Row(1, UPDATE, 15, 9, notes="m")])
-    rig.merge(plan, staged.rows)
-    rig.finish(plan)
-    assert rig.visible() == {1: (Decimal("9.00"), None, "m")}
-    [(_, done)] = upkeep.keep_tables([rig.target], timedelta(days=7), rewrites=True)
-    assert "2 snapshots; is 1 file, " in done
-    assert rig.visible() == {1: (Decimal("9.00"), None, "m")}
-    rig.sql("UPDATE {} SET Notes = 'foreign'")
-    [(_, done)] = upkeep.keep_tables([rig.target], timedelta(0))
-    assert "another program has written to it" in done
-
-
-def test_upkeep_that_fails_for_a_table_goes_on_with_the_others(rig: LakeRig) -> None:
-    names = {kind: TableName("shop", f"{rig.target.name}_{kind}") for kind in ("lost", "broken", "sound")}
-    for kind, name in names.items():
-        each = replace(rig, pipeline=f"{rig.pipeline}_{kind}", target=name, reported={})
-        each.run(first_load(), 10, one())
-        each.run(changes(10, 20), 20, [Row(1, UPDATE, 15, 9, notes="m")])
-        metadata = Path(plain_location(str(each.locations()[0])))
-        if kind == "lost":
-            metadata.unlink()
-        if kind == "broken":
-            for path in (metadata.parent.parent / "data").glob("*.parquet"):
-                path.unlink()
-    done = {}
-    with pytest.raises(WarehouseUnavailableError, match=f"{names['broken']}: Spark could not read or write the lake"):
-        for name, words in LakeUpkeep(rig.lake, lambda: None).keep_tables(list(names.values()), timedelta(0)):
-            done[name] = words
-    assert "is gone, and the next run says what to do" in done[names["lost"]]
-    assert done[names["broken"]] == "failed: Spark could not read or write the lake"
-    assert done[names["sound"]].startswith("was 2 files and 1 with deletes")
-
-
-def test_upkeep_removes_no_file_of_another_table_of_the_name(rig: LakeRig) -> None:
-    """One that was renamed, or that another ledger has in the same folder of the lake."""
-    rig.run(first_load(), 10, one())
-    kept = f"shop.{rig.target.name}_before"
-    for catalog in (PUBLISHED, UNPUBLISHED):
-        rig.sql(f"ALTER TABLE {{}} RENAME TO {kept}", catalog)
-    rig.run(reload(10), 20, one(2), lane="load dbo.Orders")
-    folder = Path(folder_of(str(rig.locations()[0])))
-    (folder / "data" / "left.parquet").write_bytes(b"")
-    for path in folder.parent.rglob("*.parquet"):
-        os.utime(path, (1_700_000_000, 1_700_000_000))
-    [(_, done)] = LakeUpkeep(rig.lake, lambda: None).keep_tables([rig.target], timedelta(0), rewrites=True)
-    assert done.endswith("; 1 file removed")
-    assert [row.Id for row in rig.lake.session().table(f"{PUBLISHED}.{kept}").collect()] == [1]
-    assert list(rig.visible()) == [2]
-
-
-def test_upkeep_removes_no_file_from_a_folder_that_others_may_have(rig: LakeRig) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(secrets, "token_hex", lambda _: "feed")
-        plan = rig.open(first_load(), to=10)
-    rig.stage(plan, one())
-    rig.merge(plan)
-    rig.finish(plan)
-    [(_, done)] = LakeUpkeep(rig.lake, lambda: None).keep_tables([rig.target], timedelta(0))
-    assert done.endswith("the name of its folder may be that of several tables")
-    assert rig.visible() == ONE
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The switch to a second capture instance.
-
-
 def test_new_column_comes_to_a_lake_by_a_second_capture_instance(lake: LakeRig, emulator: Emulator) -> None:
     with cdc_database(emulator) as source:
         source.run(
@@ -624,119 +516,6 @@ def test_new_column_comes_to_a_lake_by_a_second_capture_instance(lake: LakeRig, 
             (2, 12, "y"),
             (3, 30, "x"),
         ]
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Replays.
-
-
-def replay_lane_of(after: int, to: int) -> str:
-    return replay_lane(Interval(lsn(after), lsn(to)))
-
-
-def test_replay_brings_no_deleted_row_back_and_leaves_the_snapshots_of_positions(rig: LakeRig) -> None:
-    WarehouseContract().test_deleted_row_does_not_come_back_with_an_older_change(rig, Deletes.SOFT)
-    rig.run(first_load(), 10, one())
-    rig.run(changes(10, 20), 20, [Row(2, INSERT, 15, 5, notes="n")])
-    [before] = LakeUpkeep(rig.lake, lambda: None).list_tables([rig.target])
-    again = replace(changes(10, 15), watermark=lsn(20))
-    rig.run(again, 15, [Row(2, INSERT, 15, 5, notes="n")], replay_lane_of(10, 15))
-    [after] = LakeUpkeep(rig.lake, lambda: None).list_tables([rig.target])
-    assert len(after.snapshots) == 3
-    assert [after.snapshot_at(lsn(at)) for at in (10, 15, 20)] == [before.snapshot_at(lsn(at)) for at in (10, 15, 20)]
-
-
-def test_replay_passes_over_what_waits_in_quarantine_as_in_postgresql(rig: LakeRig) -> None:
-    both = [replayed(each, Deletes.SOFT) for each in (rig, rig.in_postgres())]
-
-    def replay_both(after: int, to: int, *rows: Row) -> TableCounts:
-        table = replace(changes(after, to, rules=(SMALL,)), watermark=lsn(END))
-        counts = [each.run(table, to, rows, replay_lane_of(after, to)) for each in both]
-        assert counts[0] == counts[1]
-        assert both[0].visible() == both[1].visible()
-        assert quarantined(both[0]) == quarantined(both[1])
-        return counts[0]
-
-    replay_both(20, 30, Row(1, UPDATE, 25, 500, notes="x"), Row(2, INSERT, 26, 5, notes="n"))
-    older = (Row(1, UPDATE, 15, 5, keep=True), Row(2, UPDATE, 16, 6, keep=True))
-    assert replay_both(10, 20, *older).staged_rows == 1
-    assert replay_both(20, 30, Row(1, UPDATE, 25, 500, notes="x")).quarantined_rows == 1
-    assert len(quarantined(both[0])) == 1
-    assert replay_both(30, 40, Row(1, UPDATE, 35, 7, keep=True)).inserted_rows == 1
-
-
-def test_replay_without_the_value_of_a_lob_is_refused(rig: LakeRig) -> None:
-    target = replayed(rig, Deletes.SOFT)
-    table = replace(changes(10, 20), watermark=lsn(END))
-    with pytest.raises(OperatorError, match=r"1 rows are missing in .* left out the value of Notes"):
-        target.run(table, 20, [Row(1, UPDATE, 15, 5, keep=True)], replay_lane_of(10, 20))
-    assert target.visible() == {}
-
-
-def test_replay_of_a_table_whose_deletes_left_no_trace_is_refused(rig: LakeRig) -> None:
-    """Also after a change to soft deletes, which keep a row as a trace from then on."""
-    rig.run(first_load(Deletes.HARD), 10, one())
-    rig.run(changes(10, 20), 20, [Row(2, INSERT, 15, 5, notes="n")])
-    for deletes in Deletes:
-        again = replace(changes(10, 20, deletes), watermark=lsn(20))
-        with pytest.raises(ConfigError, match="has, or had, deletes: hard would bring rows back"):
-            rig.open(again, to=20, lane=replay_lane_of(10, 20))
-        unfinished = rig.ledger.unfinished_window(rig.pipeline, replay_lane_of(10, 20))
-        assert unfinished is not None
-        rig.ledger.leave_out(unfinished.plan.window_id, [ORDERS])
-
-
-def test_replay_that_was_planned_before_a_load_of_the_table_is_not_merged(rig: LakeRig) -> None:
-    """Its changes may be of a past that the source no longer has: a retry of its task does not plan it again."""
-    rig.run(first_load(), 10, one())
-    rig.run(changes(10, 20), 20, [Row(2, INSERT, 15, 5, notes="n")])
-    replay = rig.open(replace(changes(10, 20), watermark=lsn(20)), to=20, lane=replay_lane_of(10, 20))
-    rig.run(reload(20), 12, one(), lane="load dbo.Orders")
-    again = rig.prepare(replay.window_id)
-    staged = rig.stage(again, [Row(2, INSERT, 15, 5, notes="n")])
-    with pytest.raises(WatermarkConflictError, match="the whole table was read since the replay was planned"):
-        rig.merge(again, staged.rows)
-    assert rig.visible() == ONE
-
-
-def test_window_of_another_lane_waits_until_the_first_is_published(rig: LakeRig) -> None:
-    """Its merge would give up what the first has merged. A window that was opened before may begin after it."""
-    rig.run(first_load(), 10, one())
-    rig.run(changes(10, 20), 20, [Row(2, INSERT, 15, 5, notes="n")])
-    again, lane = replace(changes(10, 20), watermark=lsn(20)), replay_lane_of(10, 20)
-    main = rig.open(changes(20, 30), to=30)
-    staged = rig.stage(main, [Row(3, INSERT, 25, 5, notes="n")])
-    rig.merge(main, staged.rows)
-    words = f"window {main.window_id} .* is unfinished, and has the table shop.{rig.target.name} too"
-    with pytest.raises(WindowBusyError, match=words):
-        rig.open(again, to=20, lane=lane)
-    opened = rig.ledger.unfinished_window(rig.pipeline, lane)
-    assert opened is not None
-    rig.finish(main)
-    later = rig.ledger.open_window(rig.pipeline, lsn(40), [with_settings(changes(30, 40), target=rig.target)]).window_id
-    other = rig.ledger.open_window(
-        rig.pipeline, lsn(15), [with_settings(replace(changes(10, 15), watermark=lsn(30)), target=rig.target)],
-        lane=replay_lane_of(10, 15),
-    ).window_id  # fmt: skip
-    replay = rig.prepare(other)
-    with rig.ledger.hold_load(other):
-        for window in (later, opened.plan.window_id):
-            with pytest.raises(WindowBusyError, match="Finish it first: floodmark replay"):
-                rig.prepare(window)
-    # No load has the replay any more. It begins again after the run, with a lower number or a higher one.
-    rig.prepare(later)
-    with pytest.raises(WatermarkConflictError):
-        rig.merge(replay)
-    replay = rig.prepare(other)
-    rig.merge(replay)
-    with pytest.raises(WindowBusyError, match="Finish it first: floodmark replay"):
-        rig.prepare(later)
-    rig.finish(replay)
-    plan = rig.prepare(later)
-    staged = rig.stage(plan, [Row(4, INSERT, 35, 5, notes="n")])
-    rig.merge(plan, staged.rows)
-    rig.finish(plan)
-    assert sorted(rig.visible()) == [1, 2, 3, 4]
 
 
 def test_windows_of_many_tables_have_a_few_sessions_and_no_more_with_each_window(lake: LakeRig) -> None:
